@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.accuracy.inspection import DataReport
-    from polygraphy.domain.accuracy.output_rows import OutputRow as AccuracyRow
+    from polygraphy.domain.accuracy.output_rows import OutputRow
     from polygraphy.domain.accuracy.pairs import PairResult
     from polygraphy.domain.checks.capability import SupportReport
     from polygraphy.domain.diagnosis.culprit import DiagnosisResult
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model import Model
     from polygraphy.domain.model.drawing import GraphDrawing
     from polygraphy.domain.model.statistics import ModelStatistics
-    from polygraphy.domain.report.document import Document, OutputRow
+    from polygraphy.domain.report.document import Document
     from polygraphy.domain.results.results import DeviceTimes, RunResults
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
@@ -247,7 +247,7 @@ class Plots(Protocol):
         to; see `heat_maps`.
         """
 
-    def error_by_depth(self, lines: Mapping[str, Sequence[AccuracyRow]], path: str) -> None:
+    def error_by_depth(self, lines: Mapping[str, Sequence[OutputRow]], path: str) -> None:
         """Draw the largest differences of outputs, in the order in which a model computes them.
 
         Args:

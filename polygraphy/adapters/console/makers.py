@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelReader
 
 if TYPE_CHECKING:
-    from polygraphy.domain.model import Node
+    from polygraphy.domain.model import Graph, Node
 
 _INPUTS = 4
 """Tensors that a node is said to read."""
 
 
-def makers_of(path: str, names: Collection[str]) -> Mapping[str, Node]:
-    """Return the node of each tensor of a model; nothing where the tensors that were compared are
-    the outputs of the model, of which there is nothing to say, or where it cannot be read.
-    """
+def graph_of(path: str) -> Graph | None:
+    """Return the graph of an ONNX model with its nodes; None where it cannot be read."""
     if format_named(path) != "onnx" or not Path(path).is_file():
-        return {}
+        return None
+    from polygraphy.domain.model import Detail, ModelSource
+
     source = ModelSource(path, ignore_external_data=True)
     try:
-        graph = resolve(ModelReader, "onnx").read(source, Detail(layers=True, origins=True)).graph
+        graph: Graph = (
+            resolve(ModelReader, "onnx").read(source, Detail(layers=True, origins=True)).graph
+        )
     except PolygraphyException:  # The rows are shown without them.
-        return {}
-    outputs = {tensor.name for tensor in graph.outputs}
-    makers: dict[str, Node] = graph.makers
-    return makers if any(name in makers for name in names if name not in outputs) else {}
+        return None
+    return graph
 
 
 def node_words(node: Node) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,15 +37,6 @@ def format_distinct(value: float, limit: float) -> tuple[str, str]:
         if texts[0] != texts[1] or value == limit:
             break
     return texts
-
-
-def round_up(value: float | None) -> str:
-    """Return a tolerance with two digits that is not smaller than `value`."""
-    if value is None or not math.isfinite(value) or value == 0:
-        return format_number(value)
-    digits = float(f"{value:.1e}")
-    step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
-    return f"{digits if digits >= value else digits + step:.2g}"
 
 
 def statistics(summary: Summary) -> str:

@@ -58,7 +58,9 @@ def _outputs(document: Document) -> Iterator[Check]:
             if row.passed:
                 yield Check(group, row.name, PASSED)
             else:
-                yield Check(group, row.name, FAILED, f"{row_in_words(row)}.")
+                yield Check(
+                    group, row.name, FAILED, f"worst: {row_in_words(row, comparison.parties)}."
+                )
         if not comparison.outputs:
             yield Check(group, "outputs", FAILED, "No outputs were compared.")
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, isnan
-from typing import Any
+from math import inf, isfinite, isnan
+from typing import TYPE_CHECKING, Any
 
-from polygraphy.domain.report.document import Comparison, OutputRow, Problem
+from polygraphy.domain.report.document import Comparison, Problem
+from polygraphy.domain.report.plain import plain
 from polygraphy.domain.tensors.naming import counted, differing, enumerated
+
+if TYPE_CHECKING:
+    from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
 
 _MOST_NAMES = 4
 _PLAIN = {
@@ -17,6 +21,7 @@ _PLAIN = {
     "ill-conditioned": "The model magnifies rounding; nobody is to blame.",
 }
 _LONGEST = 160
+_MILLION = 1e6
 _BRIEF = 4
 """Digits of a number in a sentence."""
 
@@ -38,14 +43,14 @@ def summary_of(
         results: what was found besides, each with its ``kind``.
     """
     if culprits:
-        return _blamed(culprits)
-    failed = [each for each in comparisons if not each.passed]
+        return blamed_in_words(culprits)
+    failed = not all(each.passed for each in comparisons)
     if problems and not failed:
         return problems[-1].message
     if failed:
-        return _failed(failed)
+        return f"{failed_in_words(comparisons)}{_worst_of(comparisons)}."
     if comparisons:
-        return _passed(comparisons)
+        return passed_in_words(comparisons)
     said = (_FOUND[each["kind"]](each) for each in results if each["kind"] in _FOUND)
     found = [sentence for sentence in said if sentence]
     if found and verdict in ("passed", "failed"):
@@ -53,7 +58,7 @@ def summary_of(
     return _PLAIN.get(verdict, f"{verdict}.")
 
 
-def _blamed(culprits: Sequence[Mapping[str, Any]]) -> str:
+def blamed_in_words(culprits: Sequence[Mapping[str, Any]]) -> str:
     """Describe who is to blame, and for what."""
     first = culprits[0]
     names = [str(node) for node in first.get("nodes") or ()]
@@ -66,58 +71,153 @@ def _blamed(culprits: Sequence[Mapping[str, Any]]) -> str:
 
 
 def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow] | None:
-    """Return the output that exceeds its tolerance the most, or comes closest to it."""
+    """Return the output that exceeds what is allowed the most, or comes closest to it; of what
+    failed, what both sides have goes first.
+    """
     rows = [(each, row) for each in comparisons for row in each.outputs]
-    return max(rows, key=lambda pair: (not pair[1].passed, _size(pair[1])), default=None)
+    return max(rows, key=lambda pair: badness(pair[1]), default=None)
 
 
-def _size(row: OutputRow) -> float:
-    if row.excess is None:
-        return inf if row.reason is not None else -1.0
-    return inf if isnan(row.excess) else row.excess
+def badness(row: OutputRow) -> tuple[bool, bool, float]:
+    """Order rows: what failed first, then by how much of what is allowed they need."""
+    excess = row.worst.excess
+    if excess is None:
+        excess = inf if row.worst.reason else -1.0
+    return not row.passed, not row.worst.is_missing, inf if isnan(excess) else excess
 
 
-def _failed(failed: Sequence[Comparison]) -> str:
-    names = {row.name for each in failed for row in each.outputs if not row.passed}
-    every = {row.name for each in failed for row in each.outputs}
-    parties = " vs. ".join(failed[0].parties)
-    if not every:
-        return f"No outputs were compared ({parties})."
-    facts = f"{differing(len(names), len(every))} ({parties}){_first_to_fail(failed[0])}"
-    worst = worst_row(failed)
-    return f"{facts}; {row_in_words(worst[1])}." if worst else f"{facts}."
+def failed_in_words(comparisons: Sequence[Comparison]) -> str:
+    """Return how many outputs differ and, of many, which is the first, without a full stop."""
+    failed = [each for each in comparisons if not each.passed]
+    if len(comparisons) == 1:
+        return _failed(comparisons[0])
+    return "; ".join(f"{each.title}: {_failed(each)}" for each in failed)
 
 
-def _first_to_fail(comparison: Comparison) -> str:
-    """Name the first output that failed, where some before it passed and others follow."""
-    failing = [row for row in comparison.outputs if not row.passed]
-    if len(failing) < 2 or not comparison.outputs[0].passed:
-        return ""
+def _failed(each: Comparison) -> str:
+    rows = [row for row in each.outputs if not row.worst.is_missing]
+    failing = [row for row in rows if not row.passed]
+    missing = counted(len(each.outputs) - len(rows), _noun(each))
+    if not rows:
+        if each.empty:
+            return f"no output was compared in iteration {each.empty[0]}"
+        return "no output was compared" + (f": only one side has {missing}" if each.outputs else "")
+    if not failing:
+        return f"{counted(len(rows), _noun(each))} matched, but only one side has {missing}"
+    return f"{differing(len(failing), len(rows), _noun(each))}{_first_to_fail(each, rows, failing)}"
+
+
+def _first_to_fail(
+    each: Comparison, rows: Sequence[OutputRow], failing: Sequence[OutputRow]
+) -> str:
+    """Name the first output that failed, where some before it passed."""
     first = failing[0]
-    return f"; first to fail: {first.name!r}{f' ({first.op})' if first.op else ''}"
+    if rows[0].passed:
+        facts = [first.node.op] if first.node is not None else []
+        facts += [f"number {rows.index(first) + 1}"] if each.is_of_layers else []
+        return f"; first to fail: {first.name!r}" + (f" ({', '.join(facts)})" if facts else "")
+    return ""
 
 
-def row_in_words(row: OutputRow) -> str:
-    """Describe where an output that failed is worst."""
-    where = f"worst: {row.name!r}"
-    if row.reason is not None:
-        return f"{where}: {row.reason.rstrip('.')}"
-    if row.worst is not None:
-        found, expected = brief_pair(row.worst.found, row.worst.expected)
-        where += f" at {list(row.worst.index)}: {found}, expected {expected}"
-        if found == expected and row.non_finite is not None:
-            where += _UNEQUAL[found == "nan"]
-    if row.iterations > 1 and row.worst_iteration is not None:
-        where += f" (iteration {row.worst_iteration})"
-    if row.excess is not None and 1 < row.excess < inf:
-        where += f", {brief(row.excess)} times the tolerance"
-    return where
+def _noun(each: Comparison) -> str:
+    return "tensor" if each.is_of_layers else "output"
+
+
+def _worst_of(comparisons: Sequence[Comparison]) -> str:
+    worst = worst_row(comparisons)
+    return "" if worst is None else f"; worst: {row_in_words(worst[1], worst[0].parties)}"
+
+
+def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
+    """Describe where an output that failed is worst, relative to what is allowed."""
+    name, worst = repr(row.name), row.worst
+    where = ""
+    if row.total > 1 and row.passed is False and worst.iteration is not None:
+        where = f" (iteration {worst.iteration})"
+    if worst.reason:
+        return f"{name}: {worst.reason.rstrip('.')}{where}"
+    times = ""
+    if worst.excess is not None and 1 < worst.excess < inf:
+        times = f", {_factor(worst.excess)} times what is allowed"
+    if counts := _non_finite_words(worst, parties):
+        return f"{name}: {counts}{where}{_equality(row)}"
+    if worst.element is not None:
+        value, reference = plain(worst.element.value), plain(worst.element.reference)
+        found, expected = brief_pair(value, reference)
+        index = ",".join(map(str, worst.element.index))
+        return f"{name} at [{index}]: {found}, expected {expected}{where}{times}"
+    if row.metric not in {"simple", ""}:
+        return f"{name}: {row.metric} {brief(row.value)}{where}{times}"
+    if worst.mismatched is not None:
+        return f"{name}: {worst.mismatched} of {worst.size} elements{where}{times}"
+    absolute, relative = brief(worst.absolute), brief(worst.relative)
+    return f"{name}: max abs {absolute}, max rel {relative}{where}{times}"
+
+
+def _non_finite_words(worst: Worst, parties: Sequence[str]) -> str:
+    if worst.non_finite is None:
+        return ""
+    (nan0, inf0), (nan1, inf1) = worst.non_finite
+    words = []
+    for what, counts in (("NaN", (nan0, nan1)), ("infinity", (inf0, inf1))):
+        if nan0 == nan1 and inf0 == inf1 and any(counts):
+            words.append(f"{what} in {counts[0]} of {worst.size} elements of both")
+        elif any(counts):
+            sides = [
+                f"{what} in {count} of {worst.size} elements of {name}" if count
+                else f"none in {name}"
+                for name, count in zip(parties, counts)
+            ]  # fmt: skip
+            words.append(", ".join(sides))
+    return "; ".join(words)
+
+
+def _equality(row: OutputRow) -> str:
+    """Say when NaN and infinities that both sides have count as equal."""
+    element = row.worst.element
+    if element is None or str(element.value) != str(element.reference):
+        return ""
+    return _UNEQUAL[str(element.value) == "nan"]
 
 
 _UNEQUAL = (
-    ", and infinities are equal only with --infinities-compare-equal",
-    ", and NaN never passes",
+    "; infinities are equal only with --infinities-compare-equal",
+    "; NaN never passes",
 )
+
+
+def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
+    """Return whether rounding explains an output that failed; empty where that is not known.
+
+    Args:
+        row: the output.
+        failing: all that failed.
+    """
+    from polygraphy.domain.compare.result import excess_ratio
+
+    worst, rounding = row.worst, row.worst.rounding
+    if rounding is None or rounding.rtol == 0:
+        return ""
+    explained = f"{rounding.dtype} rounding explains {rounding.atol:.1e} abs or"
+    explained += f" {rounding.rtol:.1e} rel here"
+    if worst.is_rounding:
+        everything = all(each.worst.is_rounding for each in failing)
+        which = "all that failed" if everything else "not all that failed"
+        return f"Yes: {explained}, which is enough for this output ({which})."
+    numbers = worst.absolute, worst.relative
+    if worst.element is not None:
+        numbers = worst.element.absolute, worst.element.relative
+    ratio = min(excess_ratio(numbers[0], rounding.atol), excess_ratio(numbers[1], rounding.rtol))
+    if not isfinite(ratio) or ratio <= 1:
+        return f"No: {explained}, and not this."
+    return f"No: {explained}; this is {_factor(ratio)} times more."
+
+
+def _factor(ratio: float) -> str:
+    """Return how many times with two digits, as people write it."""
+    if ratio >= _MILLION:
+        return f"{ratio:.1e}"
+    return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def _linted(facts: Mapping[str, Any]) -> str:
@@ -214,18 +314,46 @@ _FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 """Results of other commands that a sentence can say."""
 
 
-def _passed(comparisons: Sequence[Comparison]) -> str:
+def passed_in_words(comparisons: Sequence[Comparison]) -> str:
+    """Return how many outputs matched, and how close that was."""
     names = {row.name for each in comparisons for row in each.outputs}
-    iterations = max(each.total for each in comparisons)
-    facts = f"{len(names)} output{'s' * (len(names) != 1)} matched"
-    if iterations > 1 and not comparisons[0].average:
-        facts += f" in {iterations} iterations"
+    iterations = max(each.iterations for each in comparisons)
+    facts = f"{counted(len(names), 'output')} matched"
+    if iterations > 1:
+        facts += f" {'on average over' if comparisons[0].average else 'in'} {iterations} iterations"
+    if len(comparisons) > 1:
+        facts += f", {len(comparisons)} comparisons"
     worst = worst_row(comparisons)
-    if worst is None or worst[1].excess is None:
+    excess = worst[1].worst.excess if worst else None
+    if worst is None or excess is None:
         return f"{facts}."
-    if worst[1].excess == 0:
+    if excess == 0:
         return f"{facts}; every element is equal."
-    return f"{facts}; largest error: {worst[1].excess:.0%} of the tolerance ({worst[1].name!r})."
+    return f"{facts}; largest error: {_share(excess)} of the tolerance ({worst[1].name!r})."
+
+
+def invalid_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many outputs hold NaN or infinity, and which is the first; empty for none."""
+    bad = [each for each in validation if each["nan"] or each["inf"]]
+    if not bad:
+        return ""
+    hold = "holds" if len(bad) == 1 else "hold"
+    first = f"first {bad[0]['name']!r} of {bad[0]['runner']}"
+    return f"{len(bad)} of {counted(len(validation), 'output')} {hold} NaN or infinity, {first}."
+
+
+def validated_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many outputs were looked into that hold neither NaN nor infinity."""
+    if not validation:
+        return ""
+    hold = "holds" if len(validation) == 1 else "hold"
+    return f"{counted(len(validation), 'output')} {hold} neither NaN nor infinity."
+
+
+def _share(excess: float) -> str:
+    """Return a part of a tolerance in percent, which is not said to be all of it, or nothing."""
+    percent = excess * 100
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def brief(value: Any) -> str:

@@ -5,7 +5,9 @@ runners of other processes have other names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
 _NUMBER_AND_TIME = re.compile(r"-N\d+-[\d/]+-[\d:.]+$")
 _ORIGIN = re.compile(r".+-N\d+-[\d/]+-[\d:.]+ \((.+?)\)(?: \(\d+\))?")
@@ -18,6 +20,29 @@ def kind_of_runner(name: str) -> str:
     none as it is.
     """
     return _NUMBER_AND_TIME.sub("", name)
+
+
+def names_of_runs(runs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return what runs are called everywhere, given the name of the runner of each and the file
+    that it was read from, which is empty for none: ``onnxrt``, ``gold.json``, or, of a file of
+    several runners, ``gold.json: onnxrt``. Only what would be called the same is numbered.
+    """
+    kinds = [short_names([runner])[0] for runner, _ in runs]
+    paths = list(dict.fromkeys(origin for _, origin in runs if origin))
+    titles = Counter(PurePath(path).name for path in paths)
+    called = {path: PurePath(path).name for path in paths}
+    called |= {path: path for path in paths if titles[called[path]] > 1}
+    held = Counter(origin for _, origin in dict.fromkeys(runs))
+    names = [
+        kind if not origin else called[origin] + (f": {kind}" if held[origin] > 1 else "")
+        for kind, (_, origin) in zip(kinds, runs)
+    ]
+    seen: Counter[str] = Counter()
+    for at, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[at] = f"{name} ({seen[name]})"
+    return names
 
 
 def short_names(names: Iterable[str]) -> list[str]:
