@@ -13,9 +13,7 @@ def _compared(*passed: bool) -> list[Comparison]:
         OutputRow(f"t{index}", int(each), 1, node=Node(f"n{index}", "Conv"))
         for index, each in enumerate(passed)
     ]
-    return [
-        Comparison("simple", ("a", "b"), all(passed), 0, 1, False, outputs, is_of_layers=True)
-    ]
+    return [Comparison("simple", ("a", "b"), all(passed), 0, 1, False, outputs, is_of_layers=True)]
 
 
 def test_of_layers_the_first_that_fails_is_named() -> None:
