@@ -33,13 +33,11 @@ class NarrowModel(Protocol):
         nodes: the names of the nodes that can compute in the narrower type, in order; one without a
             name goes by the first tensor that it computes.
         users: the nodes that read what a node makes, by its name.
-        bounded: the outputs whose elements lie between -1 and 1, such as probabilities.
     """
 
     inputs: TensorMetadata
     nodes: Sequence[str]
     users: Mapping[str, Collection[str]]
-    bounded: Collection[str]
 
     def facts(self) -> Facts:
         """Return what the model tells without being run."""

@@ -153,10 +153,13 @@ class TrialValue(Protocol):
     """A tensor, or a sequence of tensors, as the backend holds it.
 
     Attributes:
+        raw: what the backend takes again as an input; None if that was lost on the way from
+            another process.
         dtype: data type of the elements; None if it has no name here.
         shape: dimensions of a tensor; None of a sequence.
     """
 
+    raw: Any
     dtype: DataTypeEntry | None
     shape: tuple[int, ...] | None
 

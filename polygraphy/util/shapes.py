@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from polygraphy.domain.tensors import shapes
 from polygraphy.domain.tensors.shapes import Shape, is_shape_dynamic, volume
+from polygraphy.logger import G_LOGGER
 
 __all__ = [
     "is_empty_shape",
@@ -37,15 +37,14 @@ def is_empty_shape(shape: Shape) -> bool:
 
 
 def try_match_shape(arr: Any, shape: Shape) -> Any:
-    """Return an array in another shape that holds as many elements; the array as it is where there
-    is none. One dimension of the shape may be dynamic.
+    """Return an array in another shape: with its dimensions in another order where that makes it,
+    else reshaped; the array as it is where it does not hold as many elements. To be reshaped, at
+    most one dimension of the shape may be dynamic.
     """
-    known = [dim for dim in shape if not shapes.is_dynamic_dim(dim)]
-    sizes: list[Any] = [-1 if shapes.is_dynamic_dim(dim) else dim for dim in shape]
-    size = prod(arr.shape)
-    count = prod(known)  # type: ignore[arg-type]
-    if len(shape) - len(known) > 1 or shapes.fits(arr.shape, shape):
+    from polygraphy.domain.data.feed import in_shape  # NumPy is not needed for the others.
+
+    fitted = in_shape(arr, shape)
+    if fitted is None or fitted is arr:
         return arr
-    if len(known) == len(shape):
-        return arr.reshape(sizes) if count == size else arr
-    return arr.reshape(sizes) if count and size % count == 0 else arr
+    G_LOGGER.info(f"Brought an array of shape {tuple(arr.shape)} to {tuple(fitted.shape)}.")
+    return fitted

@@ -205,7 +205,7 @@ def test_the_lines_of_a_failure_end_with_the_command_that_finds_the_cause(
     begin, command = done.lines[-2].split(": ", 1)
     assert begin == "[I] To find the cause"
     assert command == "polygraphy diagnose bad.onnx --onnxrt --load-outputs gold.json"
-    assert "1 of 1 tensor differ" in polygraphy(command).out  # It can be run.
+    assert "1 of 1 output differ" in polygraphy(command).out  # It can be run.
 
 
 @pytest.mark.parametrize(
@@ -514,3 +514,82 @@ def test_nan_takes_few_lines(
     several(tmp_path / "m.onnx", 5, y1=float("nan"))
     done = polygraphy("polygraphy run m.onnx --onnxrt --onnx --iterations 10")
     assert len(done.lines) <= 15  # 92 when every line was shown
+
+
+def test_what_passes_without_saying_much_is_named(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = [helper.make_node("Mul", ["x", "zero"], ["y0"]), helper.make_node("Exp", ["x"], ["y1"])]
+    shaped = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3])
+        for name in ("x", "y0", "y1")
+    }
+    zero = [helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0])]
+    for count in (1, 2):
+        outputs = [shaped[f"y{at}"] for at in range(count)]
+        graph = helper.make_graph(nodes[:count], "g", [shaped["x"]], outputs, zero)
+        opsets = [helper.make_opsetid("", 17)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), f"{count}.onnx")
+    said = "'y0' is all 0: that it matches says little."
+    command = "polygraphy run 2.onnx --onnxrt --onnx --iterations 3"
+    done = polygraphy(
+        f"{command} --input-shapes x:4x3 --report r.md --report r.xml --report r.html"
+    )
+    assert done.lines[-1].startswith("PASSED  2 outputs matched in 3 iterations; ")
+    assert done.lines[-1].split("  ")[1].endswith(said)
+    assert any(line.endswith(" 3/3  all 0") for line in done.lines)
+    assert all(
+        said.split(": ")[1] in Path(f"r.{kind}").read_text() for kind in ("md", "xml", "html")
+    )
+    found = json.loads(polygraphy(f"{command} --format json").out)
+    assert found["summary"].endswith(said)
+    assert [row["uniform"] for row in found["comparisons"][0]["outputs"]] == [["all 0"] * 2, None]
+    assert said in polygraphy(f"{command} -q").out
+    assert f"[W] {said}" in polygraphy("polygraphy run 1.onnx --onnxrt --onnx").lines
+    assert said not in polygraphy("polygraphy run 1.onnx --onnxrt --onnx --log-format legacy").out
+    empty = polygraphy("polygraphy run 2.onnx --onnxrt --onnx --input-shapes x:0x3").lines[-1]
+    assert "'y0' is empty, 'y1' is empty: that they match says little." in empty
+    validated = polygraphy("polygraphy run 2.onnx --onnxrt --validate").lines[-1]
+    assert "'y0' is all 0: that says little." in validated
+
+
+def test_a_note_is_shown_once_without_runners(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 2)
+    np.savez(tmp_path / "in.npz", x=np.ones((1, 2, 3), np.float32))
+    command = "polygraphy run m.onnx --onnxrt --onnx --load-inputs in.npz"
+    done = polygraphy(command)
+    [note] = [line for line in done.lines if line.startswith("note")]
+    assert "Input 'x' was brought from shape (1, 2, 3) to (2, 3)." in note
+    assert "-N0-" not in done.out
+    [said] = json.loads(polygraphy(f"{command} --format json").out)["notes"]
+    assert said.startswith("Input 'x' was brought from")
+
+
+def test_a_side_has_one_name_everywhere(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "good.onnx", 2)
+    several(tmp_path / "bad.onnx", 2, y1=0.5)
+    polygraphy("polygraphy run good.onnx --onnxrt --onnx --save-outputs gold.json -q")
+    reports = "--report r.md --report r.xml --report r.html --report r.json"
+    done = polygraphy(
+        f"polygraphy run bad.onnx --onnxrt --load-outputs gold.json {reports}",
+        env={"GITHUB_ACTIONS": "true"},
+    )
+    pairs = ["onnxrt vs. gold.json: onnxrt", "gold.json: onnxrt vs. gold.json: onnx"]
+    for pair in pairs:
+        assert f"\n{pair} " in done.out
+        assert pair in Path("r.md").read_text(encoding="utf-8")
+        assert pair in Path("r.html").read_text(encoding="utf-8")
+        assert f'classname="{pair} (simple)"' in Path("r.xml").read_text(encoding="utf-8")
+    assert f"{pairs[0]} (simple)".replace(":", "%3A") in done.err
+    found = json.loads(Path("r.json").read_text())
+    assert [" vs. ".join(each["parties"]) for each in found["comparisons"]] == pairs
+    assert [each["name"] for each in found["parties"]] == [
+        "onnxrt", "gold.json: onnxrt", "gold.json: onnx",
+    ]  # fmt: skip

@@ -233,7 +233,7 @@ def test_a_loader_that_wants_to_know_is_reported_what_is_known_of_the_model(
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_finding_37_an_error_says_which_shapes_nobody_gave(streaming: bool) -> None:
+def test_an_error_says_which_shapes_nobody_gave(streaming: bool) -> None:
     inputs = TensorMetadata().add("x", np.float32, [1, "n", None])
 
     def run(**how: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 from polygraphy import ports, wiring
 from polygraphy.adapters import fake
 from polygraphy.domain.accuracy.answer_log import Spool
-from polygraphy.domain.compare.metrics import PerceptualDistance
+from polygraphy.domain.compare.measures import PerceptualDistance
 from polygraphy.domain.tensors.datatype import DataTypeConverter
 
 FOLDER = Path(__file__).parent

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from polygraphy import util
 from polygraphy.datatype import DataType
@@ -114,6 +116,24 @@ def test_shapes() -> None:
 )  # fmt: skip
 def test_a_shape_is_matched_where_it_can_be(have: Any, want: Any, made: Any) -> None:
     assert util.try_match_shape(np.zeros(have), want).shape == made
+
+
+@pytest.mark.parametrize("want", [(None, 2, 2, 3), (1, 2, 2, 3), (-1, 2, 2, 3)])
+def test_images_get_another_layout_not_other_pixels(want: Any) -> None:
+    image = np.arange(12).reshape(1, 3, 2, 2)
+    np.testing.assert_array_equal(util.try_match_shape(image, want), image.transpose(0, 2, 3, 1))
+    rows = util.try_match_shape(image, (1, 2, 3, 2))
+    np.testing.assert_array_equal(rows, image.transpose(0, 2, 1, 3))
+
+
+@given(hnp.arrays(np.int64, hnp.array_shapes(max_dims=4, max_side=3)), st.data())
+def test_an_order_of_dimensions_that_fits_is_chosen(array: Any, data: st.DataObject) -> None:
+    axes = data.draw(st.permutations(range(array.ndim)))
+    shape = [data.draw(st.sampled_from([array.shape[axis], None, -1])) for axis in axes]
+    made = util.try_match_shape(array, shape)
+    assert util.is_valid_shape_override(made.shape, shape)
+    orders = (array.transpose(order) for order in permutations(range(array.ndim)))
+    assert any(np.array_equal(made, order) for order in orders)
 
 
 @given(st.text())

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
-from polygraphy.adapters.console.screen import only_in_file, say, show, shows_answers
+from polygraphy.adapters.console.screen import only_in_file, say, show, shows_answers, wrapped
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     INCONCLUSIVE,
@@ -50,15 +50,16 @@ class LogDiagnosisReports:
             said = "Nobody is to blame." if result.verdict == AGREE else ""
             text = f"{said} {result.reason}".strip()
             if text:
-                say(text)
+                say(text, indent=0)
         shown = result.culprits[:_SHOWN]
         for number, culprit in enumerate(shown):
             _show(culprit, shown[number + 1 :])
         if len(result.culprits) > _SHOWN:
             say(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
-        steps = [f"  {step}" for step in self._steps]
+        steps = [line for step in self._steps for line in wrapped(f"  {step}", 31)]
         self._steps = []
-        show(["", *steps, ""] if result.culprits or result.reason else steps)
+        has_answer = bool(result.culprits) or result.verdict != INCONCLUSIVE
+        show([*([""] if has_answer else []), *steps, ""])
 
     def handed_over(self, folder: str, said: str) -> None:
         """Show where the culprit is saved."""
@@ -77,14 +78,22 @@ def _show(culprit: Culprit, later: Sequence[Culprit]) -> None:
         names += f" and {len(culprit.nodes) - _NODES} more"
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
     what = f"{culprit.op} {names}".strip() or "Data"
-    say(_short(f"CULPRIT  {what}: {culprit.cause}{by} ({culprit.party})"), G_LOGGER.WARNING)
+    say(
+        _short(f"CULPRIT  {what}: {culprit.cause}{by} ({culprit.party})"),
+        G_LOGGER.WARNING,
+        indent=9,
+    )
     if culprit.origin is not None:
-        say(f"    From {_short(culprit.origin)}.")
+        say(f"    From {_short(culprit.origin)}.", indent=4)
     for sentence in [one for one in culprit.evidence if one not in said]:
-        say(f"    {_short(sentence)}")
-    if culprit.remedy.command and all(culprit.remedy != other.remedy for other in later):
+        say(f"    {_short(sentence)}", indent=4)
+    if any(culprit.remedy == other.remedy for other in later):
+        return
+    if culprit.remedy.command:
         word = "FIX" if culprit.remedy.proven else "TRY"
         say(f"{word}      {one_line(culprit.remedy.command)}", G_LOGGER.WARNING)
+    if culprit.remedy.note:
+        say(f"NOTE     {one_line(culprit.remedy.note)}", G_LOGGER.WARNING, indent=9)
 
 
 def _draw(step: str) -> None:

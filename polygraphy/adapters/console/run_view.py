@@ -219,7 +219,9 @@ class RunView:
     # What is shown in place of lines.
 
     def _hint(self, code: int) -> None:
-        """Log what finds out more about a comparison that is reported line by line."""
+        """Log what else there is to say about a comparison that is reported line by line."""
+        if doubts := self._terminal().doubts():
+            G_LOGGER.warning(doubts)
         command = self._terminal().next_command() if code else ""
         if command.startswith("polygraphy diagnose "):
             G_LOGGER.start(f"To find the cause: {command}")

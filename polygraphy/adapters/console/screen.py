@@ -101,14 +101,23 @@ def shows_answers() -> bool:
     return isinstance(gate, Screen) and gate.form == ANSWERS
 
 
-def say(text: str, severity: int = G_LOGGER.INFO) -> None:
-    """Show an answer on the console without the tags of the log, which gets it as a message."""
+def keeps_lines() -> bool:
+    """Return whether lines of the log are kept, or dropped, while a run goes on."""
+    gate = G_LOGGER.console_gate
+    return isinstance(gate, Screen) and gate.form in (WAITING, WARNINGS)
+
+
+def say(text: str, severity: int = G_LOGGER.INFO, indent: int | None = None) -> None:
+    """Show an answer on the console without the tags of the log, which gets it as a message.
+    Sentences fit the terminal: `indent` says where their further lines start. Commands do not have
+    it, so that they can be copied.
+    """
     if not shows_answers():
         G_LOGGER.log(text, severity)
         return
     with only_in_file():
         G_LOGGER.log(text, severity)
-    show(text.split("\n"), severity)
+    show(text.split("\n") if indent is None else wrapped(text, indent), severity)
 
 
 def show(lines: Iterable[str], severity: int = G_LOGGER.INFO) -> None:

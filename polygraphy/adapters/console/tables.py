@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from polygraphy.adapters.console.columns import Column, drawn
 from polygraphy.adapters.console.numbers import format_distinct, format_number
 from polygraphy.domain.accuracy.output_rows import OutputRow, largest_jump
+from polygraphy.domain.accuracy.words import badness
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.limits.tolerance import Tolerance
-from polygraphy.domain.report.summary import badness
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger.severity import ERROR, ULTRA_VERBOSE
 
@@ -126,7 +126,7 @@ def _result_columns(rows: Sequence[OutputRow]) -> list[Column]:
         *numbers,
         Column(_TOLERANCE, said, rank=3),
         Column("passed", [f"{row.matched}/{row.total}" for row in rows], is_number=True),
-        Column("", [_criterion(row) if row.passed else count_words(row) for row in rows], rank=2),
+        Column("", [_remark(row) if row.passed else count_words(row) for row in rows], rank=2),
     ]
 
 
@@ -162,6 +162,11 @@ def limit_words(row: OutputRow) -> str:
             text = format_distinct(row.value, limit.threshold)[1]
         return f"{least} {text}{limit.metric.unit}"
     return ""
+
+
+def _remark(row: OutputRow) -> str:
+    """Return what is to be known about an output that passed."""
+    return ", ".join(filter(None, (_criterion(row), row.uniform[0] or row.uniform[1])))
 
 
 def _criterion(row: OutputRow) -> str:

@@ -5,30 +5,18 @@ Each line comes with a severity, which is its colour.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from polygraphy.adapters.console.makers import graph_of, node_words
 from polygraphy.adapters.console.screen import columns, wrapped
-from polygraphy.domain.report.advice import advice_on_outputs, passing_tolerances
 from polygraphy.domain.report.document import Comparison, with_nodes
-from polygraphy.domain.report.summary import (
-    blamed_in_words,
-    failed_in_words,
-    invalid_in_words,
-    passed_in_words,
-    rounding_in_words,
-    row_in_words,
-    validated_in_words,
-    worst_row,
-)
+from polygraphy.domain.results.runner_names import without_runner
 from polygraphy.domain.tensors.naming import counted, one_line
 from polygraphy.logger.severity import INFO
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import OutputRow
-    from polygraphy.domain.model import Node
+    from polygraphy.domain.model import Graph, Node
     from polygraphy.domain.report.document import Party, TensorFacts
     from polygraphy.domain.report.recorder import Recorder
     from polygraphy.logger.sinks import Line
@@ -37,10 +25,11 @@ _LABEL = 9
 _INSET = 10
 _MOST_TENSORS = 4
 _MOST_NAMES = 4
+_INCONCLUSIVE = 4
+_MOST_INPUTS = 4
+"""Tensors that a node is said to read."""
 _FEW = 20
 """Outputs that passed, of which nobody asks which nodes make them."""
-_TAGGED = re.compile(r"^\S+-N\d+-[\d/]+-[\d:.]+\s+\| ")
-"""How the log says which runner a note is about."""
 
 
 class Terminal:
@@ -65,7 +54,7 @@ class Terminal:
         """Name the nodes that make layers; those of a few layers that passed say nothing."""
         if all(each.passed and len(each.outputs) <= _FEW for each in comparisons):
             return comparisons
-        return with_nodes(comparisons, graph_of(self._model))
+        return with_nodes(comparisons, _graph_of(self._model))
 
     def head(self, *, notes: bool) -> Iterator[Line]:
         """Yield what was run on what and, if they are not shown yet, notes."""
@@ -99,9 +88,12 @@ class Terminal:
 
     def findings(self, code: int) -> Iterator[Line]:
         """Yield where it failed, whether that is rounding, and what to do next."""
-        found = [*self._values(), *self._reasons(), *self._doubts()] if code else [*self._doubts()]
-        if code and (needed := passing_tolerances(self.comparisons)):
-            found.append(("passes", f"with {needed}"))
+        found = [*self._values(), *self._reasons()] if code else []
+        if code:
+            from polygraphy.domain.report.advice import passing_tolerances
+
+            if needed := passing_tolerances(self.comparisons):
+                found.append(("passes", f"with {needed}"))
         lines: list[str] = [
             line for label, text in found for line in wrapped(_labelled(label, text), 12)
         ]
@@ -111,26 +103,36 @@ class Terminal:
 
     def next_command(self) -> str:
         """Return the command that finds out more about a failure; empty for none."""
+        from polygraphy.domain.report.advice import advice_on_outputs
+
         invalid = any(each["nan"] or each["inf"] for each in self._recorder.validation)
         advice = advice_on_outputs(self.comparisons, self._command, invalid=invalid)
         return next((each.command for each in advice if each.command), "")
 
     def verdict(self, code: int) -> str:
         """Return what it comes to, in a sentence or two."""
+        if code not in (0, 1):
+            return "" if code == _INCONCLUSIVE else f"Exit code {code}."
         recorder, comparisons = self._recorder, self.comparisons
-        if code in (0, 1):
-            facts = [failed_in_words(comparisons), invalid_in_words(recorder.validation)]
+        if comparisons or recorder.validation or recorder.culprits:
+            from polygraphy.domain.report import summary
+
             if all(each.passed for each in comparisons):
-                facts[0] = passed_in_words(comparisons) if comparisons else ""
-            if not facts[1] and not comparisons:
-                facts[1] = validated_in_words(recorder.validation)
-            said = " ".join(f"{fact.rstrip('.')}." for fact in facts if fact)
-            if said or recorder.culprits or not recorder.parties():
-                return said or (blamed_in_words(recorder.culprits) if recorder.culprits else "")
-            runs = max((one.times.count for one in recorder.parties() if one.times), default=0)
-            ran = counted(runs, "iteration") if runs else counted(len(recorder.parties()), "runner")
-            return f"{ran}; nothing was compared."
-        return "" if code == 4 else f"Exit code {code}."
+                compared = summary.passed_in_words(comparisons) if comparisons else ""
+            else:
+                compared = summary.failed_in_words(comparisons)
+            valid = summary.invalid_in_words(recorder.validation)
+            if not valid and not comparisons:
+                valid = summary.validated_in_words(recorder.validation)
+            facts = [compared, valid, self.doubts() if code == 0 else ""]
+            if not any(facts) and recorder.culprits:
+                facts.append(summary.blamed_in_words(recorder.culprits))
+            return " ".join(f"{fact.rstrip('.')}." for fact in facts if fact)
+        if not recorder.parties():
+            return ""
+        runs = max((one.times.count for one in recorder.parties() if one.times), default=0)
+        ran = counted(runs, "iteration") if runs else counted(len(recorder.parties()), "runner")
+        return f"{ran}; nothing was compared."
 
     # What the verdict follows from.
 
@@ -138,9 +140,9 @@ class Terminal:
         """Name the node that makes the first NaN or infinity, and say how many there are."""
         first = next((one for one in self._recorder.validation if one["nan"] or one["inf"]), None)
         if first is not None:
-            graph = graph_of(self._model)
+            graph = _graph_of(self._model)
             if graph is not None and first["name"] in graph.makers:
-                yield "node", node_words(graph.makers[first["name"]])
+                yield "node", _node_words(graph.makers[first["name"]])
             counts = [
                 f"{first[key]} of {first['size']} elements are {what}, the first at"
                 f" {tuple(first[f'first_{key}'])}"
@@ -151,6 +153,9 @@ class Terminal:
 
     def _reasons(self) -> Iterator[tuple[str, str]]:
         """Say where the worst output is worst, and what rounding explains of it."""
+        from polygraphy.domain.accuracy.words import rounding_in_words, row_in_words
+        from polygraphy.domain.report.summary import worst_row
+
         failing = [row for each in self.comparisons for row in each.outputs if not row.passed]
         worst = worst_row(self.comparisons)
         if not failing or worst is None:
@@ -159,7 +164,7 @@ class Terminal:
         for label, node in zip(
             ("node", "jump"), _suspects(first.outputs if first.is_of_layers else ())
         ):
-            yield label, node_words(node)
+            yield label, _node_words(node)
         comparison, row = worst
         if row.worst.is_missing:
             yield "missing", _missing(comparison)
@@ -175,8 +180,13 @@ class Terminal:
         if rounding := rounding_in_words(row, failing):
             yield "rounding?", rounding
 
-    def _doubts(self) -> Iterator[tuple[str, str]]:
-        return iter(())
+    def doubts(self) -> str:
+        """Name what passed without saying much; empty for nothing."""
+        if not self.comparisons and not self._recorder.validation:
+            return ""
+        from polygraphy.domain.report.summary import doubts_in_words
+
+        return one_line(doubts_in_words(self.comparisons, self._recorder.validation))
 
 
 def _suspects(every: Sequence[OutputRow]) -> list[Node]:
@@ -205,10 +215,9 @@ def _missing(each: Comparison) -> str:
 
 
 def brief_note(text: str) -> str:
-    """Return a note in one line, without the runner that it is about; empty where a table says the
-    same.
-    """
-    return " ".join(_TAGGED.sub("", getattr(text, "brief", text)).split())
+    """Return a note in one line; empty where a table says the same."""
+    note = without_runner(text)
+    return " ".join(getattr(note, "brief", note).split())
 
 
 def note_lines(brief: str) -> list[Line]:
@@ -241,3 +250,34 @@ def _left_out(names: Sequence[str]) -> Iterator[Line]:
     was, them = ("was", "it") if len(names) == 1 else ("were", "them")
     text = f"  {counted(len(names), 'output')} {was} not compared, because only one side has"
     yield from ((line, INFO) for line in wrapped(f"{text} {them}: {shown}{more}", 4))
+
+
+def _graph_of(path: str) -> Graph | None:
+    """Return the graph of an ONNX model with its nodes; None where it cannot be read."""
+    from pathlib import Path
+
+    from polygraphy.domain.catalog.formats import format_named
+    from polygraphy.domain.errors import PolygraphyException
+    from polygraphy.domain.model import Detail, ModelSource
+    from polygraphy.ports.binding import resolve
+    from polygraphy.ports.models import ModelReader
+
+    if format_named(path) != "onnx" or not Path(path).is_file():
+        return None
+    source = ModelSource(path, ignore_external_data=True)
+    try:
+        graph: Graph = (
+            resolve(ModelReader, "onnx").read(source, Detail(layers=True, origins=True)).graph
+        )
+    except PolygraphyException:  # The rows are shown without them.
+        return None
+    return graph
+
+
+def _node_words(node: Node) -> str:
+    """Return what a node computes of which tensors, and where it comes from."""
+    inputs = [one_line(name) for name in node.inputs if name]
+    reads = ", ".join(inputs[:_MOST_INPUTS]) + (", ..." if len(inputs) > _MOST_INPUTS else "")
+    of = f" of {reads}" if reads else ""
+    origin = "" if node.origin is None else f"; {node.origin}"
+    return f"{one_line(node.op)} {node.label!r}{of}{origin}"

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from polygraphy.domain.accuracy.output_rows import OutputRow
+from polygraphy.domain.accuracy.words import brief
 from polygraphy.domain.report.advice import advice_for
 from polygraphy.domain.report.checks import PASSED, checks_of
 from polygraphy.domain.report.document import Comparison, Document
-from polygraphy.domain.report.summary import brief
 
 _MOST_ROWS = 50
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")
@@ -66,6 +66,8 @@ def _culprit(culprit: object) -> Iterator[str]:
     if remedy.get("command"):
         yield ""
         yield _code(str(remedy["command"]))
+    if remedy.get("note"):
+        yield from ("", text_of(str(remedy["note"])))
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:

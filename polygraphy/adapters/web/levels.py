@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import inf, isfinite, log10
 
 from polygraphy.domain.accuracy.output_rows import OutputRow
-from polygraphy.domain.report.summary import brief
+from polygraphy.domain.accuracy.words import brief
 
 STEPS = 4
 """From what just fails to what is worst; 0 stands for what passed."""

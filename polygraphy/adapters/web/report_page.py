@@ -30,11 +30,12 @@ from polygraphy.adapters.web.charts import (
 from polygraphy.adapters.web.page import VIEWER, displayable, embedded, policy_of
 from polygraphy.adapters.web.region import region_of
 from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
+from polygraphy.domain.accuracy.words import brief, brief_pair, row_in_words
 from polygraphy.domain.model import Model
 from polygraphy.domain.report.advice import advice_for
 from polygraphy.domain.report.checks import PASSED, checks_of
 from polygraphy.domain.report.document import Comparison, Document
-from polygraphy.domain.report.summary import brief, brief_pair, row_in_words, worst_row
+from polygraphy.domain.report.summary import worst_row
 
 _FOLDER = VIEWER.parent / "report"
 _LARGE = 20_000

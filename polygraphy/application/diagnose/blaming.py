@@ -14,7 +14,7 @@ from polygraphy.application.diagnose.rewriting import guilty_passes
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
-from polygraphy.domain.diagnosis.judging import deviation
+from polygraphy.domain.rounding import deviation
 from polygraphy.ports.diagnosing import SuspectedParty
 
 

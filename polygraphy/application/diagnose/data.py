@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,17 @@ from polygraphy.ports.diagnosing import Compute, DissectedModel, NarrowModel, Su
 _SECONDS = 20.0
 """How long other lengths are tried."""
 _MOST = 4
-"""Sets of data that are used of those given."""
+"""Sets of data on which half precision is tried, of those given."""
+_SHARE = 8
+"""One part in so many of the memory is taken by the data on which backends are compared."""
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 
 
 def feeds_of(
-    model: DissectedModel | NarrowModel, data_loader: Any, inputs: TensorMetadata | None = None
+    model: DissectedModel | NarrowModel,
+    data_loader: Any,
+    inputs: TensorMetadata | None = None,
+    fits: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda feeds: len(feeds) <= _MOST,
 ) -> list[dict[str, Any]]:
     """Return the data that a model is run on.
 
@@ -36,6 +41,8 @@ def feeds_of(
         model: the model.
         data_loader: where they come from (default: they are made up).
         inputs: what made-up data are like instead of the inputs of the model.
+        fits: whether so many of those that were given may be used, the last of which is left
+            out otherwise.
 
     Raises:
         UsageError: there are none.
@@ -47,9 +54,9 @@ def feeds_of(
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
         for feed in loader:
             fitted, _ = fit_feed(feed, model.inputs)
+            if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
+                return feeds
             feeds.append(dict(fitted))
-            if len(feeds) == _MOST:
-                break
     if not feeds:
         raise UsageError("There are no input data: the data loader is empty.")
     return feeds
@@ -67,21 +74,22 @@ def feeds_that_run(
     model: DissectedModel | NarrowModel,
     data_loader: Any,
     runs: Callable[[dict[str, Any]], bool],
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Return the data that a model is run on: where dynamic dimensions are made up, the first
-    lengths with which it runs, or else 1.
+    lengths with which it runs, or else 1; options are those of `feeds_of`.
 
     Raises:
         UsageError: there are none.
         InputError: they do not fit the model.
     """
-    first = feeds_of(model, data_loader)
+    first = feeds_of(model, data_loader, **options)
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     tried = [_shapes(first[0])]
     stop = time.perf_counter() + _SECONDS
     for inputs in longer(model.inputs) if is_made_up else ():
         try:
-            feeds = feeds_of(model, data_loader, inputs)
+            feeds = feeds_of(model, data_loader, inputs, **options)
         except InputError:  # Shapes that were given do not go with these.
             continue
         if _shapes(feeds[0]) in tried:
@@ -97,8 +105,18 @@ def feeds_that_run(
 def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     """Return the data on which backends are compared; see `feeds_that_run`: those that a backend
     refuses when it runs are not what the model is made for, nor are integers of which it makes NaN,
-    such as a mask that leaves nothing.
+    such as a mask that leaves nothing. All sets that were given are used, as far as memory goes.
     """
+
+    def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:
+        size = sum(getattr(array, "nbytes", 0) for feed in feeds for array in feed.values())
+        if size <= case.memory // _SHARE:
+            return True
+        case.evidence.left_out.append(
+            f"of the sets of data only the first {len(feeds) - 1} were used, for lack of memory"
+            " (--memory-budget)"
+        )
+        return False
 
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
         try:
@@ -121,7 +139,7 @@ def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     def runs(feed: dict[str, Any]) -> bool:
         return all(takes(party, feed) for party in case.parties)
 
-    return feeds_that_run(case.model, data_loader, runs)
+    return feeds_that_run(case.model, data_loader, runs, fits=fits)
 
 
 def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:

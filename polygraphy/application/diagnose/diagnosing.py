@@ -9,7 +9,6 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.blaming import blamed, proven
-from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -34,6 +33,7 @@ from polygraphy.application.diagnose.locating import (
     Place,
     first_non_finite,
     first_wrong,
+    is_broken,
     wrong_nodes,
     wrong_regions,
 )
@@ -41,7 +41,7 @@ from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.rounding import of_rounding, relative, unsteady
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
-from polygraphy.application.diagnose.versions import tried_elsewhere
+from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, vote, wrong_reference
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -50,11 +50,12 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.judging import Deviation
+from polygraphy.domain.diagnosis.golden import said_of_untested, untested
 from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (
@@ -92,7 +93,8 @@ def diagnose(
             outputs as onnx's backend tests have them, and a program that shows the failure.
         issue: where the text of a bug report is written; ``-`` is standard output.
         environments: interpreters, or folders of virtual environments, with other versions of the
-            backend at fault, in which the model is run to find out which are right.
+            backend at fault, in which the model is run to find out which are right; of a backend
+            alone, the versions that it is compared with.
         memory_budget: bytes of memory that tensors may take at any one time where all of them are
             computed, and every node alone; what does not fit is kept in a file (default: a quarter
             of the free memory).
@@ -114,14 +116,15 @@ def diagnose(
     path = model if isinstance(model, str) else "MODEL"
     case = Case(dissected, path, parties, reports, memory_budget)
     paths = [golden] if isinstance(golden, str) else golden
+    others = [environments] if isinstance(environments, str) else environments
+    elsewhere = Elsewhere(case, others) if others else None
     lowering = lowering_party(parties)
     if lowering is None or reference is not None or paths:
-        found = _Diagnosis(case, data_loader, reference, paths).result()
+        found = _Diagnosis(case, data_loader, reference, paths, elsewhere).result()
     else:
         found = of_lowering(case, lowering, data_loader)
-    if environments:
-        elsewhere = [environments] if isinstance(environments, str) else environments
-        found = tried_elsewhere(case, found, elsewhere)
+    if elsewhere is not None:
+        found = elsewhere.tried(found)
     if save_culprit is not None or issue is not None:
         hand_over(case, found, save_culprit, issue)
     elif isinstance(model, str) and reference is None and not paths:
@@ -139,8 +142,10 @@ class _Diagnosis:
         data_loader: Any,
         reference: Any = None,
         golden: Sequence[str] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._case = case
+        self._elsewhere = elsewhere
         self._reference = reference
         self._golden = golden
         self._data_loader = data_loader
@@ -150,33 +155,38 @@ class _Diagnosis:
         self._outputs: dict[int, list[Values]] = {}
         third = resolve(SuspectedParty, REFERENCE)
         self._third = next((party for party in case.parties if party.name == third.name), third)
+        self._given = len(case.parties)
 
     def result(self) -> DiagnosisResult:
         """Go through all steps."""
-        compared = self._compared()
-        if compared is not None:
-            return compared
-        if self._case.unexplained and len(self._case.parties) == 1:
-            self._case.parties.append(self._third)
-        found = self.of_parties()
-        if found.verdict == AGREE and self._case.unexplained:
-            reason = "No difference between the models explains that their outputs differ."
-            return DiagnosisResult(INCONCLUSIVE, reason=reason)
-        return found
+        case = self._case
+        found = self._compared()
+        if found is None:
+            if case.evidence.unexplained and self._third not in case.parties:
+                case.parties.append(self._third)
+            found = self.of_parties()
+        names = [party.name for party in case.parties]
+        return case.evidence.allowed(found, names[0] if len(names) == 1 else "")
 
     def of_parties(self) -> DiagnosisResult:
         """Compare the backends with each other."""
         self._case.feed = self._feeds[0]  # A reference may have been compared on others.
         self._run()
+        given, last = self._given, len(self._case.parties) - 1
+        if given == last and last in self._refusals:  # It was only asked besides.
+            reason = f"{self._case.evidence.unexplained} {self._refusals[last]}"
+            return DiagnosisResult(INCONCLUSIVE, reason=reason)
         if self._refusals:
             case = self._case
             case.data_options = data_options(case.model, self._data_loader, 0, self._feeds[0])
             return of_refusals(self._case, self._third, self._refusals, self._feeds[0])
         if (found := unsteady(self._case, self._outputs, self._third.name)) is not None:
             return found
+        if len(self._outputs) > 1:
+            self._case.evidence.compared("each other")
         worst = self._worst()
         if worst is None and not self._has_nan():
-            return DiagnosisResult(AGREE)
+            return DiagnosisResult(AGREE, reason=self._untested())
         half = half_model(self._case, self._feeds)
         found = None
         if half is not None and half.is_whole:
@@ -207,7 +217,10 @@ class _Diagnosis:
         if worst is not None:
             return self._of_difference(worst)
         numbers = self._of_numbers()
-        return DiagnosisResult(AGREE) if numbers is None else numbers
+        if numbers is not None:
+            return numbers
+        reason = "Outputs have elements that are no numbers, and no node makes them of numbers."
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
     def _compared(self) -> DiagnosisResult | None:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
@@ -217,8 +230,10 @@ class _Diagnosis:
             return against_reference(self._case, opened, self._feeds, self._third, **named)
         if self._golden is not None:
             self._case.model = with_branches(self._case, self._feeds)
-            saved = saved_results(self._golden, len(self._feeds), self._case.budget)
-            return against_results(self._case, saved, self._feeds, self._third)
+            runs = saved_results(self._golden, len(self._feeds), self._case.budget)
+            return against_results(self._case, runs, self._feeds, self._third)
+        if self._elsewhere is not None and len(self._case.parties) == 1:
+            self._elsewhere.compare(self._feeds)
         return None
 
     def _run(self) -> None:
@@ -232,10 +247,8 @@ class _Diagnosis:
 
     def _runs(self, index: int) -> bool:
         """Return whether a backend runs the model, and keep its outputs, or why it does not."""
-        party, first = self._case.parties[index], self._feeds[0]
+        party = self._case.parties[index]
         try:
-            if party.rewrites and not self._case.has_loaded(party):  # It may crash.
-                alone(lambda: party.load(self._case.model.given)(first), party.name)
             compute = self._case.loaded(party)
             self._outputs[index] = [compute(feed) for feed in self._feeds]
         except REFUSALS as error:
@@ -300,10 +313,19 @@ class _Diagnosis:
         return None
 
     def _is_nan(self, values: Values) -> bool:
-        return any(has_nan(values.get(name)) for name in self._case.model.outputs)
+        """Return whether outputs are no numbers: where only one backend runs, nor infinite."""
+        held = [values.get(name) for name in self._case.model.outputs]
+        return any(map(has_nan if len(self._outputs) > 1 else is_broken, held))
 
     def _has_nan(self) -> bool:
         return any(self._is_nan(each) for made in self._outputs.values() for each in made)
+
+    def _untested(self) -> str:
+        """Return which outputs are one number everywhere, so that it says little that they match;
+        empty where there are none.
+        """
+        made = next(iter(self._outputs.values()))
+        return said_of_untested(untested(made, self._case.model.outputs))
 
     def _of_difference(
         self, worst: tuple[int, dict[str, Deviation], tuple[int, int]]

@@ -143,7 +143,7 @@ def of_narrowing(
     limits = Range.of(casting(dtype))
     with case.attempt(f"every node in {narrow}") as notes:
         opened = resolve(NarrowModels).open(reference.proto, casting(dtype))
-        tolerance = tolerance_for(dtype, opened.bounded)
+        tolerance = tolerance_for(casting(dtype), opened.facts())
         feeds = feeds_of(opened, [feed])
         found = Trial(opened, tolerance, feeds).result(limits, casting(dtype))
         notes.append(f"{found.verdict}: {found.before}.")

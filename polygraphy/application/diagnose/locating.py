@@ -14,7 +14,6 @@ from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, TensorError
-from polygraphy.domain.diagnosis.judging import NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.diagnosis.regions import (
     BOUNDED,
     GraphNode,
@@ -25,13 +24,11 @@ from polygraphy.domain.diagnosis.regions import (
     replaced_nodes,
 )
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.tensors.precision import GROWTH, epsilon_of, is_float
+from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
 
-FLIPS = 0.01
-"""The share of elements that may land on the other side of a step: what rounds half way between two
-steps is as right either way."""
 _ONE_STEP = 0.03
 """The same of integers that are one off, where a chain of many products and sums is computed in
 integers."""
@@ -114,7 +111,7 @@ def judged(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[Deviati
     if op in BOUNDED and is_float(expected):
         noise = noise + _OF_ONE * epsilon_of(expected.dtype) / NOISE
     found = deviation(value, expected, noise)
-    return found, bool(found and deviation(value, expected, noise, epsilon=SMALL / GROWTH))
+    return found, bool(found and deviation(value, expected, noise, rtol=SMALL))
 
 
 def error_of(name: str, found: Deviation, is_wrong: bool) -> TensorError:
@@ -303,8 +300,8 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     held = known.held
     first = None
     for index, node in enumerate(case.model.nodes):
-        bad = [name for name in node.makes if _broken(held.get(name))]
-        if bad and not any(_broken(held.get(name)) for name in node.reads):
+        bad = [name for name in node.makes if is_broken(held.get(name))]
+        if bad and not any(is_broken(held.get(name)) for name in node.reads):
             first = (index, bad[0])
             if np.isnan(held[bad[0]]).any():
                 break
@@ -327,7 +324,8 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     )
 
 
-def _broken(value: Any) -> bool:
+def is_broken(value: Any) -> bool:
+    """Return whether a tensor has elements that are NaN or infinite."""
     return is_float(value) and not bool(np.isfinite(value).all())
 
 

@@ -20,9 +20,9 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.judging import Deviation, deviation
 from polygraphy.domain.diagnosis.regions import BOUNDED, GraphNode, computing_op, producers
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.rounding import Deviation, deviation
 from polygraphy.ports.diagnosing import SuspectedParty
 
 LARGE = 1e-3

@@ -14,9 +14,8 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.locating import SMALL, Place
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
-from polygraphy.domain.diagnosis.judging import Deviation, deviation
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.tensors.precision import GROWTH
+from polygraphy.domain.rounding import Deviation, deviation
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -59,8 +58,7 @@ def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
         except (PolygraphyException, KeyError):
             continue
         ours, theirs = (
-            deviation(value, right, epsilon=SMALL / GROWTH)
-            for value in (known.values[place.tensor], made)
+            deviation(value, right, rtol=SMALL) for value in (known.values[place.tensor], made)
         )
         if name == _FORMULAS:
             is_reference = bool(ours) and ours.excess > theirs.excess / _FAR
@@ -91,9 +89,10 @@ def wrong_reference(
         if proven:
             evidence.append(f"With only that from {party.name}, the outputs of {name} match.")
         remedy = Remedy(
+            None,
+            proven,
             f"Compare with another backend, or with another version of what computes {op} for"
             f" --{name}.",
-            proven,
         )
         nodes_named = [node.name for node in nodes]
         culprits.append(

@@ -349,6 +349,8 @@ def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
             name: coarsest(filter(None, (own.get(name, own.get("")), all_.get(name, all_.get("")))))
             for name in names
         }
-        return ModelFacts({name: dtype.name for name, dtype in found.items() if dtype is not None})
+        known = {name: dtype.name for name, dtype in found.items() if dtype is not None}
+        ordered = {*facts.ordered, *of_model().ordered}
+        return ModelFacts(known, bounded=facts.bounded, ordered=ordered)
 
     return DeferredFacts(find)

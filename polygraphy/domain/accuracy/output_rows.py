@@ -18,14 +18,15 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
-from polygraphy.domain.results.validation import count_non_finite
-from polygraphy.domain.tensors.precision import Rounding
+from polygraphy.domain.results.validation import count_non_finite, uniformity
+from polygraphy.domain.rounding import Rounding
 
 if TYPE_CHECKING:
     from polygraphy.domain.model import Node
 
 Tensors = tuple["ComparedTensor | None", "ComparedTensor | None"]
 _BOTH = frozenset({"abs", "rel"})
+_VARIED = ("", "")
 _JUMP = 10.0
 """How many times as far from its tolerance a layer is as all before it, if it is to blame."""
 _HARMLESS = 0.1
@@ -90,6 +91,8 @@ class OutputRow:
         kept: the criteria that every iteration satisfies, of ``abs`` and ``rel``; of a tolerance
             one of them is enough. Where an output passes with neither, each element satisfies one.
         worst: the iteration that is furthest from passing.
+        uniform: of both sides, what all elements are in every iteration, such as ``all 0`` or
+            ``empty``; empty where they differ, or where that is not known.
         metrics: the worst value of each metric, for documents that are saved.
         noise: what rounding explains in the first iteration, for documents that are saved.
         detail: how elements are distributed, and what is around the worst, for pages.
@@ -107,6 +110,7 @@ class OutputRow:
     limit: Any = None
     kept: frozenset[str] = frozenset()
     worst: Worst = Worst(None, None)
+    uniform: tuple[str, str] = ("", "")
     metrics: Mapping[str, float | None] = Factory(dict)
     noise: Rounding | None = None
     detail: Mapping[str, Any] | None = None
@@ -262,7 +266,7 @@ class _Found:
     """What was found about one output so far; the first iteration says what it is."""
 
     __slots__ = ("absolute", "kept", "limit", "matched", "metric", "metrics", "name", "noise",
-                 "rank", "relative", "tensors", "total", "value", "worst")  # fmt: skip
+                 "rank", "relative", "tensors", "total", "uniform", "value", "worst")  # fmt: skip
 
     def __init__(self, name: str, first: Any) -> None:
         self.name = name
@@ -278,6 +282,7 @@ class _Found:
         self.matched = self.total = 0
         self.worst: Worst | None = None
         self.rank = (False, -inf)
+        self.uniform: tuple[str, str] | None = None  # Of the iterations so far, if there were any.
         self.metrics: dict[str, float | None] = {}
         self.noise: Rounding | None = None
 
@@ -303,6 +308,8 @@ class _Found:
             self.limit = answer.tolerance
         elif isinstance(answer, CompareResult) and answer.thresholds is not None:
             self.limit = answer.thresholds
+        if self.uniform != _VARIED and isinstance(answer, OutputCompareResult):
+            self._look_at(answer)
         excess = answer.excess if isinstance(answer, CompareResult) else None
         rank = _rank(excess, passed)
         if self.worst is None or rank > self.rank:
@@ -310,11 +317,21 @@ class _Found:
             if isinstance(answer, MetricResult):
                 self.value, self.metric = answer.value, answer.metric.title
 
+    def _look_at(self, answer: OutputCompareResult) -> None:
+        """See whether each side is uniform, and the same as in the iterations before."""
+        one, other = map(uniformity, answer.arrays) if answer.arrays is not None else _VARIED
+        before = self.uniform or (one, other)
+        self.uniform = (
+            one if one == before[0] else "",
+            other if other == before[1] else "",
+        )
+
     def row(self) -> OutputRow:
         assert self.worst is not None
         return OutputRow(
             self.name, self.matched, self.total, self.tensors, self.metric, self.absolute,
-            self.relative, self.value, self.limit, self.kept, self.worst, self.metrics, self.noise,
+            self.relative, self.value, self.limit, self.kept, self.worst, self.uniform or _VARIED,
+            self.metrics, self.noise,
         )  # fmt: skip
 
 

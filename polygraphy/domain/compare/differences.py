@@ -11,8 +11,8 @@ from polygraphy.domain.arithmetic import Difference, Mismatches
 from polygraphy.domain.arithmetic.kept import KeptDifferences
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, excess_ratio
 from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.pickling import pickled_as
-from polygraphy.domain.tensors.precision import Rounding
 
 _Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 Explain = Callable[[_Arrays], Rounding | None]

@@ -12,9 +12,8 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.inherited import with_inherited
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.compare.rounding import coarsest_between, rounding_between
-from polygraphy.domain.tensors.facts import Facts, compute_dtype
-from polygraphy.domain.tensors.precision import Rounding
+from polygraphy.domain.rounding import Rounding, coarsest_between, rounding_between
+from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
 
 if TYPE_CHECKING:
     from polygraphy.domain.compare.simple import SimpleCompareFunc
@@ -75,4 +74,5 @@ def _explained(
     their models and their names are given.
     """
     first, second = (compute_dtype(facts, name) for facts, name in sides)
-    return rounding_between(arrays, (first, second), threads=threads)
+    by_nature = any(is_bounded(facts, name) for facts, name in sides)
+    return rounding_between(arrays, (first, second), is_bounded=by_nature, threads=threads)

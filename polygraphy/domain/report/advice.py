@@ -14,7 +14,7 @@ from polygraphy.domain.report.document import Comparison, Document
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import OutputRow
-    from polygraphy.domain.tensors.precision import Rounding
+    from polygraphy.domain.rounding import Rounding
 
 _OF_DIAGNOSE = {
     "--onnxrt", "--onnx", "--input-shapes", "--inputs", "--rtol", "--atol", "--providers",
@@ -50,6 +50,8 @@ def _remedies(document: Document) -> Iterator[Advice]:
             if " --issue " in remedy["command"]:
                 proof = "Nothing that helps is known. Save the culprit and a bug report about it."
             yield Advice(proof, str(remedy["command"]))
+        if remedy.get("note"):
+            yield Advice(str(remedy["note"]))
 
 
 def advice_on_outputs(

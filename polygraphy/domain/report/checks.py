@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import frozen
 
+from polygraphy.domain.accuracy.words import row_in_words
 from polygraphy.domain.report.document import Document
-from polygraphy.domain.report.summary import row_in_words
 
 PASSED, FAILED, ERROR, SKIPPED = "passed", "failed", "error", "skipped"
 _OUTCOMES = {"passed": PASSED, "failed": FAILED, "inconclusive": SKIPPED, "agree": PASSED}

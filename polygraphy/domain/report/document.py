@@ -181,6 +181,7 @@ def _row_as_json(row: OutputRow) -> dict[str, Any]:
         "rounding": row.rounding,
         "is_rounding": worst.is_rounding if worst.rounding is not None else None,
         "reason": worst.reason or None,
+        "uniform": [*row.uniform] if any(row.uniform) else None,
         "node": node and node.label,
         "op": node and node.op,
         "origin": None if node is None or node.origin is None else str(node.origin),

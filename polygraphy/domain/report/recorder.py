@@ -12,7 +12,12 @@ from attrs import evolve, frozen
 
 from polygraphy.domain.report.document import Comparison, DataFacts, Party, TensorFacts, Times
 from polygraphy.domain.report.plain import plain
-from polygraphy.domain.results.runner_names import label_of_runner, names_of_runs
+from polygraphy.domain.results.runner_names import (
+    distinct,
+    label_of_runner,
+    names_of_runs,
+    without_runner,
+)
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResult
@@ -71,7 +76,6 @@ class Recorder:
         self.detail: Detail | None = None
         self._compared: list[_Compared] = []
         self._parties: dict[_Run, dict[str, Any]] = {}
-        self._files: dict[int, str] = {}
         self._details: dict[_Pair, dict[str, tuple[float, Mapping[str, Any]]]] = {}
         self._validation: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -105,7 +109,7 @@ class Recorder:
         return [
             Comparison(
                 function=each.function,
-                parties=_apart(names[each.runs[0]], names[each.runs[1]]),
+                parties=distinct(names[each.runs[0]], names[each.runs[1]]),
                 passed=each.tally.passed,
                 matched=each.tally.matched,
                 total=each.tally.total,
@@ -147,8 +151,9 @@ class Recorder:
     # Running.
 
     def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+        note = without_runner(text)
+        if note not in self.notes:
+            self.notes.append(note)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
         facts = DataFacts(source, seed, iterations)
@@ -205,9 +210,6 @@ class Recorder:
 
     def iteration_compared(self, pair: PairResult) -> None:
         self._table.add(pair)
-        for position, file in zip(pair.positions, pair.origins):
-            if file:
-                self._files[position] = file
         if self.detail is not None:
             key = (pair.label, pair.positions)
             self._details_of(pair, self._details.setdefault(key, {}), self.detail)
@@ -232,12 +234,10 @@ class Recorder:
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         tables = self._table.tables(result)
-        is_here = len(tables) == len(result)
-        if not is_here:  # They were loaded.
+        if len(tables) != len(result):  # They were loaded.
             tables = self._table.of(result, measures=self._table.measures)
-        for position, (table, tally) in enumerate(zip(tables, result.tallies())):
-            at = table.positions if is_here else (-1, -1)
-            one, other = zip(tally.runners, (self._files.get(each, "") for each in at))
+        found = zip(tables, result.tallies(), result.runs())
+        for position, (table, tally, (one, other)) in enumerate(found):
             for run in (one, other):
                 self._party(*run)
             left_out = list(result.left_out_at.get(position, ()))
@@ -267,11 +267,6 @@ class Recorder:
 
     def validation_finished(self, passed: bool) -> None:
         """All outputs of an iteration were checked."""
-
-
-def _apart(name: str, other: str) -> tuple[str, str]:
-    """Return two names, of which the second is numbered if they are the same."""
-    return name, other if name != other else f"{other} (2)"
 
 
 def _tensors(metadata: TensorMetadata) -> list[TensorFacts]:

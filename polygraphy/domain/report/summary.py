@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
+from polygraphy.domain.accuracy.words import badness, row_in_words, uniform_in_words
 from polygraphy.domain.report.document import Comparison, Problem
-from polygraphy.domain.report.plain import plain
 from polygraphy.domain.tensors.naming import counted, differing, enumerated
 
 if TYPE_CHECKING:
-    from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
+    from polygraphy.domain.accuracy.output_rows import OutputRow
 
 _MOST_NAMES = 4
 _PLAIN = {
@@ -21,9 +20,6 @@ _PLAIN = {
     "ill-conditioned": "The model magnifies rounding; nobody is to blame.",
 }
 _LONGEST = 160
-_MILLION = 1e6
-_BRIEF = 4
-"""Digits of a number in a sentence."""
 
 
 def summary_of(
@@ -50,7 +46,8 @@ def summary_of(
     if failed:
         return f"{failed_in_words(comparisons)}{_worst_of(comparisons)}."
     if comparisons:
-        return passed_in_words(comparisons)
+        doubts = doubts_in_words(comparisons)
+        return " ".join(filter(None, (passed_in_words(comparisons), doubts)))
     said = (_FOUND[each["kind"]](each) for each in results if each["kind"] in _FOUND)
     found = [sentence for sentence in said if sentence]
     if found and verdict in ("passed", "failed"):
@@ -76,14 +73,6 @@ def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow]
     """
     rows = [(each, row) for each in comparisons for row in each.outputs]
     return max(rows, key=lambda pair: badness(pair[1]), default=None)
-
-
-def badness(row: OutputRow) -> tuple[bool, bool, float]:
-    """Order rows: what failed first, then by how much of what is allowed they need."""
-    excess = row.worst.excess
-    if excess is None:
-        excess = inf if row.worst.reason else -1.0
-    return not row.passed, not row.worst.is_missing, inf if isnan(excess) else excess
 
 
 def failed_in_words(comparisons: Sequence[Comparison]) -> str:
@@ -126,98 +115,6 @@ def _noun(each: Comparison) -> str:
 def _worst_of(comparisons: Sequence[Comparison]) -> str:
     worst = worst_row(comparisons)
     return "" if worst is None else f"; worst: {row_in_words(worst[1], worst[0].parties)}"
-
-
-def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
-    """Describe where an output that failed is worst, relative to what is allowed."""
-    name, worst = repr(row.name), row.worst
-    where = ""
-    if row.total > 1 and row.passed is False and worst.iteration is not None:
-        where = f" (iteration {worst.iteration})"
-    if worst.reason:
-        return f"{name}: {worst.reason.rstrip('.')}{where}"
-    times = ""
-    if worst.excess is not None and 1 < worst.excess < inf:
-        times = f", {_factor(worst.excess)} times what is allowed"
-    if counts := _non_finite_words(worst, parties):
-        return f"{name}: {counts}{where}{_equality(row)}"
-    if worst.element is not None:
-        value, reference = plain(worst.element.value), plain(worst.element.reference)
-        found, expected = brief_pair(value, reference)
-        index = ",".join(map(str, worst.element.index))
-        return f"{name} at [{index}]: {found}, expected {expected}{where}{times}"
-    if row.metric not in {"simple", ""}:
-        return f"{name}: {row.metric} {brief(row.value)}{where}{times}"
-    if worst.mismatched is not None:
-        return f"{name}: {worst.mismatched} of {worst.size} elements{where}{times}"
-    absolute, relative = brief(worst.absolute), brief(worst.relative)
-    return f"{name}: max abs {absolute}, max rel {relative}{where}{times}"
-
-
-def _non_finite_words(worst: Worst, parties: Sequence[str]) -> str:
-    if worst.non_finite is None:
-        return ""
-    (nan0, inf0), (nan1, inf1) = worst.non_finite
-    words = []
-    for what, counts in (("NaN", (nan0, nan1)), ("infinity", (inf0, inf1))):
-        if nan0 == nan1 and inf0 == inf1 and any(counts):
-            words.append(f"{what} in {counts[0]} of {worst.size} elements of both")
-        elif any(counts):
-            sides = [
-                f"{what} in {count} of {worst.size} elements of {name}" if count
-                else f"none in {name}"
-                for name, count in zip(parties, counts)
-            ]  # fmt: skip
-            words.append(", ".join(sides))
-    return "; ".join(words)
-
-
-def _equality(row: OutputRow) -> str:
-    """Say when NaN and infinities that both sides have count as equal."""
-    element = row.worst.element
-    if element is None or str(element.value) != str(element.reference):
-        return ""
-    return _UNEQUAL[str(element.value) == "nan"]
-
-
-_UNEQUAL = (
-    "; infinities are equal only with --infinities-compare-equal",
-    "; NaN never passes",
-)
-
-
-def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
-    """Return whether rounding explains an output that failed; empty where that is not known.
-
-    Args:
-        row: the output.
-        failing: all that failed.
-    """
-    from polygraphy.domain.compare.result import excess_ratio
-
-    worst, rounding = row.worst, row.worst.rounding
-    if rounding is None or rounding.rtol == 0:
-        return ""
-    explained = f"{rounding.dtype} rounding explains {rounding.atol:.1e} abs or"
-    explained += f" {rounding.rtol:.1e} rel here"
-    if worst.is_rounding:
-        everything = all(each.worst.is_rounding for each in failing)
-        which = "all that failed" if everything else "not all that failed"
-        return f"Yes: {explained}, which is enough for this output ({which})."
-    numbers = worst.absolute, worst.relative
-    if worst.element is not None:
-        numbers = worst.element.absolute, worst.element.relative
-    ratio = min(excess_ratio(numbers[0], rounding.atol), excess_ratio(numbers[1], rounding.rtol))
-    if not isfinite(ratio) or ratio <= 1:
-        return f"No: {explained}, and not this."
-    return f"No: {explained}; this is {_factor(ratio)} times more."
-
-
-def _factor(ratio: float) -> str:
-    """Return how many times with two digits, as people write it."""
-    if ratio >= _MILLION:
-        return f"{ratio:.1e}"
-    return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def _linted(facts: Mapping[str, Any]) -> str:
@@ -325,11 +222,22 @@ def passed_in_words(comparisons: Sequence[Comparison]) -> str:
         facts += f", {len(comparisons)} comparisons"
     worst = worst_row(comparisons)
     excess = worst[1].worst.excess if worst else None
-    if worst is None or excess is None:
-        return f"{facts}."
-    if excess == 0:
-        return f"{facts}; every element is equal."
-    return f"{facts}; largest error: {_share(excess)} of the tolerance ({worst[1].name!r})."
+    if worst is not None and excess == 0:
+        facts += "; every element is equal"
+    elif worst is not None and excess is not None:
+        facts += f"; largest error: {_share(excess)} of the tolerance ({worst[1].name!r})"
+    return f"{facts}."
+
+
+def doubts_in_words(
+    comparisons: Sequence[Comparison], validation: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """Name what passed without saying much, because it is empty or the same everywhere."""
+    said = [uniform_in_words(each.outputs, each.parties) for each in comparisons]
+    if not comparisons:
+        bare = [f"{one['name']!r} is {one['uniform']}" for one in validation if one["uniform"]]
+        said = [f"{enumerated(bare[:_MOST_NAMES])}: that says little."] if bare else []
+    return " ".join(dict.fromkeys(filter(None, said)))
 
 
 def invalid_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
@@ -354,19 +262,3 @@ def _share(excess: float) -> str:
     """Return a part of a tolerance in percent, which is not said to be all of it, or nothing."""
     percent = excess * 100
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
-
-
-def brief(value: Any) -> str:
-    """Return a value as a sentence has it."""
-    return f"{value:.{_BRIEF}g}" if isinstance(value, float) else str(value)
-
-
-def brief_pair(one: Any, other: Any) -> tuple[str, str]:
-    """Return two values as a sentence has them, with as many digits as tell them apart."""
-    for digits in range(_BRIEF, 18):
-        pair = tuple(
-            f"{each:.{digits}g}" if isinstance(each, float) else str(each) for each in (one, other)
-        )
-        if pair[0] != pair[1] or one == other:
-            break
-    return pair[0], pair[1]

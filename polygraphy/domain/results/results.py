@@ -17,7 +17,7 @@ from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Notebooks
-from polygraphy.ports.storage import ResultStore
+from polygraphy.ports.storage import PathOrFile, ResultStore
 
 
 @frozen
@@ -154,11 +154,15 @@ def _loaded(outputs: Mapping[str, Any]) -> dict[str, Any]:
 def _read_from(path: str, stream: Iterator[RunResults]) -> Iterator[RunResults]:
     """Yield results that know their file."""
     for results in stream:
-        for _, iterations in results.items():  # noqa: PERF102 - names may repeat
-            for outputs in iterations:
-                outputs.origin = path
+        _name_origin(path, results)
         yield results
         del results  # Nothing of this iteration is held while the next one is read.
+
+
+def _name_origin(path: str, results: RunResults) -> None:
+    for _, iterations in results.items():  # noqa: PERF102 - names may repeat
+        for outputs in iterations:
+            outputs.origin = path
 
 
 def _same_array(left: Any, right: Any) -> bool:
@@ -247,6 +251,14 @@ class RunResults(KeyedList[str, IterationResult], Storable):
     def _repr_html_(self) -> str:
         """Return the results as notebooks show them."""
         return resolve(Notebooks).results(self)
+
+    @classmethod
+    def load(cls, src: PathOrFile) -> RunResults:
+        """Read what runners gave; see `Storable.load`. A path is kept as what it is from."""
+        results = super().load(src)
+        if isinstance(src, (str, Path)):
+            _name_origin(str(src), results)
+        return results
 
     @staticmethod
     def load_streaming(path: str | Path, allow_dirs: bool = True) -> Iterator[RunResults]:

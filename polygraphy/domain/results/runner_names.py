@@ -9,9 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
+from polygraphy.domain.tensors.naming import Note
+
 _NUMBER_AND_TIME = re.compile(r"-N\d+-[\d/]+-[\d:.]+$")
 _ORIGIN = re.compile(r".+-N\d+-[\d/]+-[\d:.]+ \((.+?)\)(?: \(\d+\))?")
 """The name of a runner, and of the file that its results are from."""
+_ABOUT = re.compile(r"\S+-N\d+-[\d/]+-[\d:.]+\s+\| ")
+"""How the log says which runner a note is about."""
 _FRACTION = re.compile(r"(-N\d+-[\d/]+-\d\d:\d\d:\d\d)\.\d+$")
 
 
@@ -45,6 +49,11 @@ def names_of_runs(runs: Sequence[tuple[str, str]]) -> list[str]:
     return names
 
 
+def distinct(name: str, other: str) -> tuple[str, str]:
+    """Return two names, of which the second is numbered if they are the same."""
+    return name, other if name != other else f"{other} (2)"
+
+
 def short_names(names: Iterable[str]) -> list[str]:
     """Return what runners are called where there is little room, or where names should be the same
     in the next run: ``onnxrt``, and ``onnxrt (2)`` for the next of the same kind.
@@ -57,6 +66,15 @@ def short_names(names: Iterable[str]) -> list[str]:
         counts[kind] = counts.get(kind, 0) + 1
         short.append(kind if counts[kind] == 1 else f"{kind} ({counts[kind]})")
     return short
+
+
+def without_runner(note: str) -> str:
+    """Return a note without the runner that it is about; others say the same."""
+    found = _ABOUT.match(note)
+    if found is None:
+        return note
+    text = note[found.end() :]
+    return Note(text, note.brief) if isinstance(note, Note) else text
 
 
 def label_of_runner(name: str) -> str:

@@ -254,7 +254,7 @@ _VECTOR = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
 )
 @given(model=graphs(), size=st.integers(1, 3), budget=st.sampled_from([0, 8, 40]))
 @settings(deadline=None)
-def test_findings_9_and_9b_in_parts_a_model_makes_what_it_makes_in_one_piece(
+def test_in_parts_a_model_makes_what_it_makes_in_one_piece(
     model: onnx.ModelProto, size: int, budget: int
 ) -> None:
     data = [{"x": np.linspace(-1, 1, size, dtype=np.float32)}] * 2
@@ -281,7 +281,7 @@ def test_findings_9_and_9b_in_parts_a_model_makes_what_it_makes_in_one_piece(
 
 @pytest.mark.parametrize("shape", [None, [], ["n"], [2]])
 @pytest.mark.parametrize("source", ["path", "bytes", "model", "session", "session of bytes"])
-def test_finding_9_an_unknown_rank_is_no_scalar(shape: Any, source: str, tmp_path: Path) -> None:
+def test_an_unknown_rank_is_no_scalar(shape: Any, source: str, tmp_path: Path) -> None:
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
     made = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [made])

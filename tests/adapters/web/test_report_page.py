@@ -25,7 +25,7 @@ from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.model.description import Graph, Model, Node
 from polygraphy.domain.report.document import Comparison, Document
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.domain.tensors.precision import Rounding
+from polygraphy.domain.rounding import Rounding
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
 

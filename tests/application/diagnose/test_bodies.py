@@ -230,7 +230,7 @@ def test_saved_outputs_alone_prove_what_was_changed_in_a_branch(tmp_path: Path) 
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["guilty"], "structure")
     assert culprit["remedy"]["proven"]
-    assert culprit["remedy"]["command"].startswith("Undo")
+    assert culprit["remedy"]["note"].startswith("Undo")
 
 
 def test_what_is_refused_in_a_branch_is_named() -> None:

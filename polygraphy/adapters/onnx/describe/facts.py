@@ -13,6 +13,7 @@ from polygraphy.adapters.onnx.describe.compute_dtypes import compute_dtypes
 from polygraphy.adapters.onnx.describe.input_hints import LIMITING, input_hints
 from polygraphy.adapters.onnx.describe.node_inputs import node_inputs
 from polygraphy.adapters.onnx.describe.omissions import first_omission
+from polygraphy.adapters.onnx.describe.output_kinds import OutputKinds
 from polygraphy.adapters.onnx.storage.ranks import ranked_inputs
 from polygraphy.adapters.onnx.storage.wire import MalformedError, naming, operators
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
@@ -32,7 +33,14 @@ _LARGEST_BYTES = 1 << 28
 
 def facts_of(model: ModelProto) -> ModelFacts:
     """Return what a model tells."""
-    return ModelFacts(compute_dtypes(model), input_hints(model.graph), _sources(model.graph))
+    kinds = OutputKinds(model)
+    return ModelFacts(
+        compute_dtypes(model),
+        input_hints(model.graph),
+        _sources(model.graph),
+        bounded=kinds.bounded,
+        ordered=kinds.ordered,
+    )
 
 
 def _sources(graph: GraphProto) -> dict[str, str]:

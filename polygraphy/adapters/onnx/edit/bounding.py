@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Union
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.onnx.describe.reading import described
+from polygraphy.adapters.onnx.graph.constants import add_weight
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import rename_uses, taken_names, unused_name
@@ -127,10 +128,7 @@ def _limit(model: ModelProto, operand: str, bound: int) -> None:
         dtype = numpy.float32 if kind == "tensor(float)" else numpy.float64
     taken = taken_names(graph)
     limit, limited = (unused_name(f"{operand}_{end}", taken) for end in ("upper_bound", "bounded"))
-    graph.initializer.append(numpy_helper.from_array(numpy.array(bound, dtype), limit))
-    if model.ir_version < 4:
-        number = graph.initializer[-1].data_type
-        graph.input.append(onnx.helper.make_tensor_value_info(limit, number, []))
+    add_weight(model, numpy_helper.from_array(numpy.array(bound, dtype)), limit)
     rename_uses(graph, {operand: limited})
     node = onnx.helper.make_node(
         "Min", [operand, limit], [limited], name=unused_name(limited, taken)

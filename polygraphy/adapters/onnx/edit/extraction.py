@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     unused_name,
 )
 from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, like
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
+from polygraphy.adapters.onnx.graph.shapes import is_made_up, value_infos, with_inferred
 from polygraphy.adapters.onnx.graph.value_infos import (
     described,
     input_metadata,
@@ -100,7 +100,7 @@ def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> N
     types = value_infos(model)
     others = [name for each in (inputs, outputs) for name in each if _is_no_tensor(each[name])]
     if any(name not in types for name in others):
-        types = {**inferred_value_infos(model), **types}
+        types = with_inferred(model)
     positions = iter(range(len(graph.node)))
     delete_where(graph.node, lambda _: next(positions) not in needed)
     delete_where(graph.initializer, lambda tensor: tensor.name in inputs)
@@ -139,7 +139,7 @@ def completed(
     known = value_infos(model)
     full = _merged(inputs, known), _merged(outputs, known)
     if undescribed(*full, with_rank=True):
-        known = {**inferred_value_infos(model), **known}
+        known = with_inferred(model)
         full = _merged(inputs, known), _merged(outputs, known)
     return full
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.onnx_common.messages import (
     captured_by,
+    copy_of,
     graphs_of,
     names_in,
     used_by,
@@ -193,6 +194,28 @@ def sort(graph: GraphProto) -> bool:
     positions = iter(range(len(nodes)))
     graph.node.sort(key=lambda _: ranks[next(positions)])  # Keys are asked for once, in order.
     return True
+
+
+def is_in_order(graph: GraphProto) -> bool:
+    """Return whether no node of a graph, or of those inside it, takes what a later one makes."""
+    taken: set[str] = set()
+    for node in graph.node:
+        inside = graphs_of(node)
+        if not taken.isdisjoint(filter(None, node.output[:])) or not all(map(is_in_order, inside)):
+            return False
+        taken.update(used_by(node, inside))
+    return True
+
+
+def in_order(model: ModelProto) -> ModelProto:
+    """Return a model whose nodes are in an order in which they can be computed: converters append
+    nodes, which some backends accept. It is a copy where it was not so; raises as `sort` does.
+    """
+    if is_in_order(model.graph):
+        return model
+    made = copy_of(model)
+    sort(made.graph)
+    return made
 
 
 def taken_names(graph: GraphProto) -> set[str]:

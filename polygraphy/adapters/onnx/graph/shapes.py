@@ -25,6 +25,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     weights_size,
     without_large_weights,
 )
+from polygraphy.adapters.onnx_common import inference
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.logger import G_LOGGER
@@ -41,12 +42,12 @@ __all__ = [
     "inferred_value_infos",
     "is_made_up",
     "value_infos",
+    "with_inferred",
 ]
 
 infer_shapes: Callable[..., ModelProto]
 
 onnx = mod.lazy_import("onnx")
-onnx_shapes = mod.lazy_import("onnx.shape_inference")
 
 _COPIED = 32 << 20  # Bytes of weights from which on copying costs more than leaving them out.
 
@@ -205,21 +206,22 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     check_expansion(model)
     # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
     with onnx_errors("The shapes of the model cannot be inferred"):
-        inferred: ModelProto = onnx_shapes.infer_shapes(
+        return inference.infer_shapes(
             model, strict_mode=strict, data_prop=not has_endless_vectors(model)
         )
-    return inferred
 
 
 def _inferred_symbolically(model: ModelProto) -> ModelProto:
     """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
-    inference = resolve(ShapeInference)
+    tool = resolve(ShapeInference)
     check_expansion(model)
     if has_long_vectors(model):
         raise ModelError("The model computes longer lists than any shape is.")
-    ordered: ModelProto = copy_of(model)
+    seen = inference.hidden(model)
+    ordered: ModelProto = copy_of(model) if seen is model else seen
     sort(ordered.graph)
-    inferred: ModelProto = inference.infer(ordered)
+    inferred: ModelProto = tool.infer(ordered)
+    inference.restore(inferred)
     return inferred
 
 
@@ -303,6 +305,14 @@ def inferred_value_infos(
     except ModelError as error:
         G_LOGGER.verbose(str(error))
         return {}
+
+
+def with_inferred(model: ModelProto) -> dict[str, ValueInfoProto]:
+    """Return what the graph says about the types of its tensors, and what can be inferred where it
+    does not say both the data type and the rank.
+    """
+    stated = {name: value for name, value in value_infos(model).items() if _has_rank(value)}
+    return {**value_infos(model), **inferred_value_infos(model), **stated}
 
 
 def _take_over(found: Mapping[str, ValueInfoProto], target: GraphProto) -> None:

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.lint.node_checks import is_foreign
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size
@@ -138,6 +139,10 @@ class NodeTrials:
         ]
         made = onnx.ModelProto(ir_version=min(self._model.ir_version, _IR_VERSION))
         made.opset_import.extend(self._model.opset_import)
+        imported = {each.domain for each in made.opset_import}
+        for domain in {self._nodes[i].domain for i in indices} - imported:
+            if is_foreign(domain):  # An operator of a plugin is distinguished from a defect.
+                made.opset_import.add(domain=domain, version=1)
         made.functions.extend(self._model.functions)
         made.graph.name = "trial"
         made.graph.node.extend(self._nodes[i] for i in indices)
@@ -155,6 +160,7 @@ class NodeTrials:
         except (BackendError, InconclusiveError) as error:
             return str(error)
         self._values.update(results)
+        self._lost.update(name for name in wanted if name not in results)
         return None
 
     def _inputs(self, graph: GraphProto, names: Mapping[str, None]) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.describe.origins import origin_of
 from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.graph import IR_WITHOUT_WEIGHTS_AS_INPUTS, sort
+from polygraphy.adapters.onnx.graph.graph import IR_WITHOUT_WEIGHTS_AS_INPUTS, in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
@@ -49,28 +49,11 @@ class OnnxDissectedModels:
         return OnnxDissectedModel(evaluate(model))
 
 
-def _sorted(proto: ModelProto) -> ModelProto:
-    """Return a model whose nodes are in an order in which they can be computed: converters append
-    nodes, which some backends accept. It is a copy where it was not so.
-    """
-    read: set[str] = set()
-    for node in proto.graph.node:
-        if read.intersection(filter(None, node.output)):
-            break
-        read.update(used_by(node))
-    else:
-        return proto
-    made: ModelProto = onnx.ModelProto()
-    made.CopyFrom(proto)
-    sort(made.graph)
-    return made
-
-
 class OnnxDissectedModel:
     """An ONNX model that is taken apart; see the port `DissectedModel`."""
 
     def __init__(self, given: ModelProto, proto: ModelProto | None = None) -> None:
-        self.given = _sorted(given)
+        self.given = in_order(given)
         self.proto = proto = inlined(self.given) if proto is None else proto
         graph = proto.graph
         self.constants = weight_names(graph) | {

@@ -26,7 +26,6 @@ from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
-from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
@@ -51,7 +50,6 @@ _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
 """What a reduction adds up on its way, from its result and how many elements went into each."""
 
 _CONVERTS = frozenset({"Cast", "CastLike"})
-_BOUNDED = BOUNDED | {"Softmax"}
 
 
 class OnnxNarrowModels:
@@ -108,7 +106,6 @@ class OnnxNarrowModel:
             )
         )
         self.users = _users(self._nodes)
-        self.bounded = _bounded(model)
 
     def _selection(self, kept: frozenset[str] = frozenset()) -> CastSelection:
         return CastSelection(keep_nodes=kept, only_nodes=self._only)
@@ -172,11 +169,14 @@ class OnnxNarrowModel:
         with translated("load"):
             return evaluator_of(model, watched=fast, missing=self._kernels.missing)
 
-    def _outputs(self, evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Array]:
+    def _outputs(self, evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
         given = {name: numpy.asarray(value) for name, value in feed.items()}
         with translated("run"), numpy.errstate(all="ignore"):
             made = evaluator.run(None, given)
-        return {name: numpy.asarray(each) for name, each in zip(self._names, made)}
+        return {
+            name: each if isinstance(each, (list, dict)) else numpy.asarray(each)
+            for name, each in zip(self._names, made)
+        }
 
     def _is_cast(self, node: NodeProto) -> bool:
         # What is in the graphs inside a node is computed node by node.
@@ -289,16 +289,3 @@ def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
             if read in makers:
                 users.setdefault(makers[read], []).extend(_known_as(node))
     return users
-
-
-def _bounded(model: ModelProto) -> set[str]:
-    """Return the outputs that an operator computes whose results lie between -1 and 1."""
-    makers = {name: node for node in model.graph.node for name in node.output if name}
-    found = set()
-    for value in model.graph.output:
-        node = makers.get(value.name)
-        while node is not None and node.op_type in MOVES:
-            node = makers.get(node.input[0])
-        if node is not None and node.op_type in _BOUNDED:
-            found.add(value.name)
-    return found

@@ -25,10 +25,10 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
@@ -102,6 +102,9 @@ class _Guesses:
                 other = self._values
             if not case.differing(other, saved):
                 notes.append(f"{self._third.name} gives what was saved.")
+                case.evidence.unexplained = (
+                    f"{self._third.name} gives what was saved, and {self._party.name} does not."
+                )
                 return None
             notes.append(f"{self._third.name} does not give what was saved either.")
         if self._are_usual_data():

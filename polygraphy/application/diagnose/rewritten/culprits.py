@@ -85,7 +85,7 @@ def _changed(case: Case, reason: Explanation) -> Culprit:
     evidence = [said, "With only that changed, it makes what the reference does."]
     return Culprit(
         [node.name], node.makes[0], MODEL, variant.cause,
-        evidence=evidence, remedy=Remedy(f"Undo: {variant.what}.", True), op=node.op,
+        evidence=evidence, remedy=Remedy(None, True, f"Undo that {variant.what}."), op=node.op,
     )  # fmt: skip
 
 
