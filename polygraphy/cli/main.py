@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from polygraphy import __version__
@@ -76,7 +77,10 @@ def _dispatch(words: list[str]) -> int:
 
         return _show(main_help(top_level(), __version__))
     if first == "--version" or words == ["-v"]:
-        return _show(f"Polygraphy {__version__}\n")
+        import polygraphy
+
+        folders = [os.path.abspath(folder) for folder in polygraphy.__path__]
+        return _show(f"Polygraphy | Version: {__version__} | Path: {folders}\n")
     if first == "help":
         return _help(words[1:])
     if first == "--completion":

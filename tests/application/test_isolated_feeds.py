@@ -5,7 +5,7 @@ reuse their arrays.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,14 @@ from polygraphy.adapters.fake import FakeRunner, MemoryResultStore
 from polygraphy.application.run.feeding import promises
 from polygraphy.application.run.inference import run_sequentially, stream
 from polygraphy.application.run.layerwise import stream_layerwise
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.search.layers import Layer, Segment
+from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.editing import LayeredModels
-from polygraphy.ports.storage import ResultStore
+from polygraphy.ports.editing import OpenModels
 from tests.application.runs import INPUTS, feed, values
 
 Feed = dict[str, Any]
@@ -156,10 +156,10 @@ class Layered:
     def unmarked(self) -> tuple[str, ...]:
         return self.outputs
 
-    def part(self, segment: Segment) -> tuple[str, ...]:
-        return self.outputs[segment.start : segment.stop]
+    def part(self, nodes: range, *, outputs: Sequence[str]) -> tuple[str, ...]:
+        return self.outputs[nodes.start : nodes.stop]
 
-    def open(self, model: Any, exclude_outputs: Any) -> Layered:
+    def layered(self, model: Any, exclude_outputs: Any) -> Layered:
         return self
 
 
@@ -181,7 +181,7 @@ class Identities(BaseRunner):
 @pytest.mark.parametrize("budget", [1, 1 << 30])
 def test_a_runner_of_layers_changes_nothing_of_its_data(budget: int) -> None:
     given = [feed(5.0)]
-    with bind(LayeredModels, Layered()):
+    with bind(OpenModels, Layered()):
         parts = list(
             stream_layerwise([Identities, Identities], "model.onnx", given, memory_budget=budget)
         )

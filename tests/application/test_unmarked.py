@@ -18,7 +18,7 @@ from polygraphy.application.run.unmarked import WithUnmarked
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.ports.binding import bind
-from polygraphy.ports.editing import LayeredModels
+from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.machine import Machine
 from tests.application.runs import counting_up
 from tests.application.test_layerwise import INPUTS, SIZE, Chain, Opened, SmallMachine, Workshop
@@ -47,7 +47,7 @@ class Rewriter(Workshop):
 
 @pytest.fixture(autouse=True)
 def _model() -> Iterator[None]:
-    with bind(LayeredModels, Opened(Chain())), bind(Machine, SmallMachine()):
+    with bind(OpenModels, Opened(Chain())), bind(Machine, SmallMachine()):
         yield
 
 

@@ -52,8 +52,9 @@ class LogDiagnosisReports:
             if text:
                 say(text, indent=0)
         shown = result.culprits[:_SHOWN]
+        word = "COULD BE" if result.verdict == INCONCLUSIVE else "CULPRIT "
         for number, culprit in enumerate(shown):
-            _show(culprit, shown[number + 1 :])
+            _show(word, culprit, shown[number + 1 :])
         if len(result.culprits) > _SHOWN:
             say(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
         steps = [line for step in self._steps for line in wrapped(f"  {step}", 31)]
@@ -70,7 +71,7 @@ class LogDiagnosisReports:
         sys.stdout.write(text)
 
 
-def _show(culprit: Culprit, later: Sequence[Culprit]) -> None:
+def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
     """Show a culprit; what the next ones say as well is shown with the last of them."""
     said = {sentence for other in later for sentence in other.evidence}
     names = ", ".join(map(repr, culprit.nodes[:_NODES]))
@@ -79,7 +80,7 @@ def _show(culprit: Culprit, later: Sequence[Culprit]) -> None:
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
     what = f"{culprit.op} {names}".strip() or "Data"
     say(
-        _short(f"CULPRIT  {what}: {culprit.cause}{by} ({culprit.party})"),
+        _short(f"{word} {what}: {culprit.cause}{by} ({culprit.party})"),
         G_LOGGER.WARNING,
         indent=9,
     )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.output_rows import AccuracyTable
 from polygraphy.domain.accuracy.summarizing import names_of_pairs
+from polygraphy.domain.asked import Plots
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.reporting import Plots
 
 
 class DepthPlot:

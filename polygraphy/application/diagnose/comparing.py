@@ -14,7 +14,6 @@ from polygraphy.application.diagnose.half_model import in_float, in_float32
 from polygraphy.application.diagnose.half_verdict import of_narrowing
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.rewritten.culprits import parted
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import breaks
@@ -36,17 +35,13 @@ from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, pai
 from polygraphy.domain.diagnosis.remedies import copying, taking
 from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import Deviation, said_of
+from polygraphy.domain.rounding import LARGE, Deviation, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import precision_of
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import (
-    DissectedModel,
-    DissectedModels,
-    ModelPairs,
-    SuspectedParty,
-)
+from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.editing import OpenModel, OpenModels
 from polygraphy.ports.machine import Machine
 
 _MANY = 8
@@ -63,7 +58,7 @@ _STEPS = 64
 
 def against_reference(
     case: Case,
-    reference: DissectedModel,
+    reference: OpenModel,
     feeds: Sequence[Feed],
     third: SuspectedParty,
     path: str = "REFERENCE.onnx",
@@ -85,7 +80,7 @@ class _Comparison:
     def __init__(
         self,
         case: Case,
-        reference: DissectedModel,
+        reference: OpenModel,
         feeds: Sequence[Feed],
         third: SuspectedParty,
         path: str,
@@ -338,7 +333,7 @@ class _Comparison:
             notes.append(f"{len(kept)} of {len(found)} explain that the outputs differ.")
         if pairing is self._pairing:
             chosen = list(kept)
-            case.mend(lambda: resolve(DissectedModels).open(self._mended(model, pairing, chosen)))
+            case.mend(lambda: resolve(OpenModels).open(self._mended(model, pairing, chosen)))
         else:
             kept = traced(kept, pairing, self._pairing.model, found)
         return [self._culprit(self._pairing.model, one, len(kept)) for one in kept]
@@ -449,7 +444,7 @@ class _Comparison:
             if pair is None:
                 notes.append("Neither model computes in half precision.")
                 return None
-            wide, right = map(resolve(DissectedModels).open, pair)
+            wide, right = map(resolve(OpenModels).open, pair)
             alone = case.of(wide)
             alone.parties = [self._party]
             feeds = [{name: in_float(array) for name, array in feed.items()}]

@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
+from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
-from polygraphy.ports.diagnosing import Compute, DissectedModel, NarrowModel, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
+from polygraphy.ports.editing import OpenModel
 
 _SECONDS = 20.0
 """How long other lengths are tried."""
@@ -30,7 +30,7 @@ _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 
 
 def feeds_of(
-    model: DissectedModel | NarrowModel,
+    model: OpenModel | NarrowModel,
     data_loader: Any,
     inputs: TensorMetadata | None = None,
     fits: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda feeds: len(feeds) <= _MOST,
@@ -71,7 +71,7 @@ def in_type(value: Any, asked: MetadataTuple | None) -> Any:
 
 
 def feeds_that_run(
-    model: DissectedModel | NarrowModel,
+    model: OpenModel | NarrowModel,
     data_loader: Any,
     runs: Callable[[dict[str, Any]], bool],
     **options: Any,
@@ -139,6 +139,10 @@ def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     def runs(feed: dict[str, Any]) -> bool:
         return all(takes(party, feed) for party in case.parties)
 
+    case.is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
+    case.are_shapes_open = data_loader is None or (
+        isinstance(data_loader, DataLoader) and not data_loader.has_shapes
+    )
     return feeds_that_run(case.model, data_loader, runs, fits=fits)
 
 
@@ -159,17 +163,12 @@ def _is_of_nothing(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:
     return not all(map(is_float, feed.values())) and any(map(has_nan, outputs))
 
 
-def has_nan(value: Any) -> bool:
-    """Return whether a tensor has elements that are no numbers."""
-    return is_float(value) and bool(np.isnan(value).any())
-
-
 def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(array, "shape", None) for name, array in feed.items()}
 
 
 def data_options(
-    model: DissectedModel, data_loader: Any, number: int, feed: Mapping[str, Any]
+    model: OpenModel, data_loader: Any, number: int, feed: Mapping[str, Any]
 ) -> list[str]:
     """Return the options of a command line that makes the same data as those of a number that
     `feeds_of` returned; none where they come from elsewhere.

@@ -18,7 +18,7 @@ from polygraphy.application.diagnose.case import (
     with_origins,
 )
 from polygraphy.application.diagnose.comparing import against_reference
-from polygraphy.application.diagnose.data import data_options, feeds_of_parties, has_nan
+from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.golden.results import against_results
 from polygraphy.application.diagnose.golden.saved import saved_results
 from polygraphy.application.diagnose.half_model import (
@@ -33,7 +33,6 @@ from polygraphy.application.diagnose.locating import (
     Place,
     first_non_finite,
     first_wrong,
-    is_broken,
     wrong_nodes,
     wrong_regions,
 )
@@ -42,7 +41,8 @@ from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.rounding import of_rounding, relative, unsteady
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
-from polygraphy.application.diagnose.voting import Vote, vote, wrong_reference
+from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
+from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -58,12 +58,8 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import (
-    REFERENCE,
-    DiagnosisReports,
-    DissectedModels,
-    SuspectedParty,
-)
+from polygraphy.ports.diagnosing import REFERENCE, DiagnosisReports, SuspectedParty
+from polygraphy.ports.editing import OpenModels
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -112,7 +108,7 @@ def diagnose(
     if reference is not None and golden is not None:
         raise UsageError("There are a reference and saved results.", hint="Give one of them.")
     reports = resolve(DiagnosisReports)
-    dissected = resolve(DissectedModels).open(model)
+    dissected = resolve(OpenModels).open(model)
     path = model if isinstance(model, str) else "MODEL"
     case = Case(dissected, path, parties, reports, memory_budget)
     paths = [golden] if isinstance(golden, str) else golden
@@ -205,7 +201,7 @@ class _Diagnosis:
         """
         case = self._case
         if is_wrong_in_float32(case, half, self._third):
-            opened = resolve(DissectedModels).open(half.wide)
+            opened = resolve(OpenModels).open(half.wide)
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
         return of_half_model(case, half, list(self._outputs.values()), self._third)
 
@@ -225,7 +221,7 @@ class _Diagnosis:
     def _compared(self) -> DiagnosisResult | None:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
         if self._reference is not None:
-            opened = resolve(DissectedModels).open(self._reference)
+            opened = resolve(OpenModels).open(self._reference)
             named = {"path": self._reference} if isinstance(self._reference, str) else {}
             return against_reference(self._case, opened, self._feeds, self._third, **named)
         if self._golden is not None:
@@ -340,22 +336,30 @@ class _Diagnosis:
             return DiagnosisResult(INCONCLUSIVE, reason="Nobody could compute all tensors.")
         culprits: list[Culprit] = []
         mistaken: list[Culprit] = []
+        unclear: list[Culprit] = []
         for party in case.parties:
             if party is known.party:
                 continue
-            places, wrong = self._places(party, known, found)
+            places, votes = self._places(party, known, found)
             culprits += [blamed(case, party, place, known) for place in places]
+            wrong = [(place, said) for place, said in votes if said.reference]
             if wrong and known.party in case.parties:
                 mistaken += wrong_reference(case, wrong, party, known)
+            untold = [place for place, said in votes if not said.juror]
+            unclear += undecided(case, untold, party, known)
         if culprits or mistaken:
             culprits = proven(case, culprits, case.loaded(self._third)(feed), feed)
             return DiagnosisResult(FAULT, [*mistaken, *culprits])
+        if unclear:
+            return _unclear(unclear)
         return of_rounding(case, found, known)
 
     def _places(
         self, party: SuspectedParty, known: Trace, found: Mapping[str, Deviation]
     ) -> tuple[list[Place], list[tuple[Place, Vote]]]:
-        """Return where a party computes something else, and where the reference does."""
+        """Return where a party computes something else, and what a third says of the nodes that it
+        and the reference compute otherwise.
+        """
         case = self._case
         is_hidden = any(relative(case, name, each) > SMALL for name, each in found.items())
         with case.attempt(f"marked, {party.name}") as result:
@@ -377,11 +381,10 @@ class _Diagnosis:
             except REFUSALS as error:
                 result.append(f"It cannot run them alone: {error}")
         wrong = {index for place in single for index in place.region}
-        votes = self._votes(single, party, known)
-        mistaken = [(place, said) for place, said in zip(single, votes) if said.reference]
-        single = [place for place, said in zip(single, votes) if said.party]
+        votes = [*zip(single, self._votes(single, party, known))]
+        single = [place for place, said in votes if said.party]
         if not party.rewrites:
-            return single, mistaken
+            return single, votes
         with case.attempt(f"rewritten graph, {party.name}") as result:
             try:
                 fused = wrong_regions(case, party, known)
@@ -389,7 +392,7 @@ class _Diagnosis:
             except REFUSALS as error:
                 fused = []
                 result.append(f"It cannot run its own graph in parts: {error}")
-        return [*single, *(place for place in fused if not wrong & {*place.region})], mistaken
+        return [*single, *(place for place in fused if not wrong & {*place.region})], votes
 
     def _votes(self, places: Sequence[Place], party: SuspectedParty, known: Trace) -> list[Vote]:
         """Ask a third about the nodes that two compute otherwise."""
@@ -401,18 +404,36 @@ class _Diagnosis:
             said_of: dict[str, list[Vote]] = {}
             for place in places:
                 known_votes = said_of.setdefault(case.model.nodes[place.region[-1]].op, [])
-                if place.fused:
-                    said = Vote()
-                elif len(known_votes) >= _MOST_VOTES and _agree(known_votes):
+                if len(known_votes) >= _MOST_VOTES and _agree(known_votes):
                     said = known_votes[-1]
                 else:
                     said = vote(case, place, party, known)
                     known_votes.append(said)
                 made.append(said)
-            for name, wrong in ((party.name, "party"), (known.party.name, "reference")):
-                count = sum(bool(said.juror) and getattr(said, wrong) for said in made)
-                result.append(f"{name} is wrong in {counted(count, 'node')}.")
+            for juror in dict.fromkeys(said.juror for said in made if said.juror):
+                told = [said for said in made if said.juror == juror]
+                wrong = {
+                    party.name: sum(said.party for said in told),
+                    known.party.name: sum(said.reference for said in told),
+                }
+                counts = ", ".join(f"{name} in {count}" for name, count in wrong.items())
+                result.append(f"By {juror}, of {counted(len(told), 'node')} wrong: {counts}.")
+            if untold := sum(not said.juror for said in made):
+                result.append(f"Nobody can tell of {counted(untold, 'node')}.")
         return made
+
+
+def _unclear(candidates: Sequence[Culprit]) -> DiagnosisResult:
+    """Return that nobody can tell who is right about some nodes."""
+    first = candidates[0]
+    names = ", ".join(dict.fromkeys(repr(one.nodes[-1]) for one in candidates[:4]))
+    ops = " and ".join(dict.fromkeys(one.op for one in candidates[:4]))
+    reason = (
+        f"{first.party} is wrong about {ops} {names}, and nobody here can tell which of them."
+        " Compare with another backend, with other versions (--environments), or with results that"
+        " are right (--golden)."
+    )
+    return DiagnosisResult(INCONCLUSIVE, candidates, reason=reason)
 
 
 def _agree(votes: Sequence[Vote]) -> bool:

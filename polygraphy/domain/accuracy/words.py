@@ -120,6 +120,11 @@ def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
     ratio = min(excess_ratio(numbers[0], rounding.atol), excess_ratio(numbers[1], rounding.rtol))
     if not isfinite(ratio) or ratio <= 1:
         return f"No: {explained}, and not this."
+    if float(f"{ratio:.2g}") <= rounding.most:
+        return (
+            f"Perhaps: {explained} of one operator; this is {_factor(ratio)} times more, which may"
+            " add up along the model: 'auto' counts that."
+        )
     return f"No: {explained}; this is {_factor(ratio)} times more."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from math import floor, isfinite, isnan, log10
+from math import isfinite, isnan
 from operator import le
 from typing import TYPE_CHECKING
 
@@ -149,13 +149,13 @@ def _magnitude(rounding: Rounding | None) -> float:
     return 0.0 if rounding is None or not rounding.rtol else rounding.atol / rounding.rtol
 
 
-def round_up(value: float) -> str:
-    """Return a tolerance with two digits that is not smaller than a value."""
-    if value == 0 or not isfinite(value):
-        return f"{value:.5g}"
-    digits = float(f"{value:.1e}")
-    step = 10.0 ** (floor(log10(abs(value))) - 1)
-    return f"{digits if digits >= value else digits + step:.2g}"
+def round_up(value: float | None, digits: int = 2) -> str:
+    """Return a tolerance with some significant digits that is not smaller than `value`."""
+    if value is None or not isfinite(value) or value == 0:
+        return "None" if value is None else f"{value:.5g}"
+    rounded, exponent = float(f"{value:.{digits}g}"), int(f"{value:.{digits - 1}e}".split("e")[1])
+    step = 0.0 if rounded >= value else 10.0 ** (exponent - digits + 1)
+    return f"{rounded + step:.{digits}g}"
 
 
 def diagnosis_instead_of(command: str) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx.graph.checking import complaint
-from polygraphy.adapters.onnx.graph.graph import is_in_order, sort
 from polygraphy.domain.errors import ModelError, PolygraphyException
 
 if TYPE_CHECKING:
@@ -19,15 +18,13 @@ _SYMPTOMS = (IndexError, KeyError, RecursionError, StopIteration, TypeError, Val
 
 
 def edited(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelProto]) -> ModelProto:
-    """Return an edited model, whose nodes are in an order in which they can be computed.
+    """Return an edited model.
 
     Raises:
         ModelError: the model is against the standard, so that it cannot be edited.
     """
     made = evaluate(model)
     with faults_of(made):
-        if not is_in_order(made.graph):
-            sort(made.graph)
         return edit(made)
 
 

@@ -19,7 +19,6 @@ from polygraphy.application.diagnose.locating import (
     judged,
     nodes_alone,
 )
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
@@ -42,7 +41,7 @@ from polygraphy.domain.diagnosis.variants import (
     with_number,
 )
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import Deviation
+from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
@@ -430,15 +429,14 @@ class _Comparison:
         return all(not _is_related(value, known.values[name]) for name, (_, value) in wrong.items())
 
     def _of_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
-        evidence = [
-            "Every node computes what was saved from what was saved; only those that read the"
-            " inputs do not: the results were made with other data."
-        ]
-        one = Culprit(
-            [], culprits[0].tensor, "data", "data", evidence=evidence,
-            remedy=Remedy(note="Give the data that the results were made with: --load-inputs."),
-        )  # fmt: skip
-        return DiagnosisResult(FAULT, [one])
+        names = ", ".join(repr(name) for one in culprits[:4] for name in one.nodes[-1:])
+        reason = (
+            "Every node computes what was saved from what was saved, but for those that read the"
+            f" inputs ({names}): the results were made with other data, or these nodes are others."
+            " Give the data that the results were made with (--load-inputs), or the model that is"
+            " right (--reference)."
+        )
+        return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
 
 
 def _size(found: Mapping[str, Deviation]) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Values
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.diagnosis.golden import by_names_of, numbers_of, untested
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
@@ -16,8 +17,7 @@ from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel
-from polygraphy.ports.storage import ResultStore
+from polygraphy.ports.editing import OpenModel
 
 
 @frozen
@@ -95,7 +95,7 @@ class Fitted:
         return ""
 
 
-def fitting(model: DissectedModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
+def fitting(model: OpenModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
     """Fit results to a model.
 
     Args:
@@ -135,9 +135,7 @@ def fitting(model: DissectedModel, saved: Sequence[Values], values: Sequence[Val
     )
 
 
-def _names(
-    model: DissectedModel, made: Collection[str], saved: Values, own: Values
-) -> dict[str, str]:
+def _names(model: OpenModel, made: Collection[str], saved: Values, own: Values) -> dict[str, str]:
     """Return the output that each saved array is of which has no name of the model: where nothing
     has one, by alike names or the order; else what alone is the same, to rounding.
     """
