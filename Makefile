@@ -62,9 +62,10 @@ test-versions:
 		.venv-$$python/bin/python -m pytest -n 2 -q -m "not cold and not slow" --hypothesis-profile=quick --ignore=tests/acceptance || exit 1; \
 	done
 
-# Write the golden files anew, after a change that is meant.
+# Write the golden files, and what the README says that its commands print, anew, after a change that is meant.
 golden:
 	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/codegen tests/cli
+	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/acceptance/test_readme.py -k readme_shows
 
 # Write down what the published names take, for the command line, which does not import them.
 signatures:

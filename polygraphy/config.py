@@ -96,3 +96,6 @@ USE_TENSORRT_RTX: bool = _is_on("POLYGRAPHY_USE_TENSORRT_RTX")
 
 EXIT_CODES: str = _choice("POLYGRAPHY_EXIT_CODES", ("", "legacy"))
 """Exit codes of the command line: `""` for this package's table, `"legacy"` for 0, 1 and 2 only."""
+
+CONSOLE: str = _choice("POLYGRAPHY_CONSOLE", ("", "log"))
+"""What the console shows: `""` for tables and verdicts, `"log"` for every line of the log."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from polygraphy import config
 from polygraphy.adapters.console.run_view import RunView
@@ -31,7 +31,7 @@ from polygraphy.domain.errors import (
 from polygraphy.logger import G_LOGGER, was_logged
 from polygraphy.logger.errors import mark_as_logged
 from polygraphy.ports.binding import bind
-from polygraphy.ports.reporting import Console
+from polygraphy.ports.reporting import Console, Findings
 from polygraphy.termination import end_program, remember_interrupts, was_interrupted
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_PASSED", "before", "exit_code", "run"]
@@ -40,6 +40,7 @@ EXIT_PASSED = 0
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 _EXIT_BROKEN = 3
+_EXIT_INCONCLUSIVE = 4
 _UNUSABLE_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
@@ -87,11 +88,11 @@ def run(
     reports = [report] if isinstance(report, str) else report or ()
     command = _command_of(known.get("__doc__") or "")
     view = RunView(command, str(known.get("MODEL", "")), reports)
-    with bind(Console, view), _heard():
+    with bind(Console, cast("Any", view)), bind(Findings, view), _heard():
         try:
             if format == "text" and not report:
-                sys.exit(_framed(checked, view) if banner else _plain(checked, view))
-            sys.exit(_recorded(checked, view if banner else None, (format, report, sources)))
+                sys.exit(_framed(checked, view, banner))
+            sys.exit(_recorded(checked, view, banner, (format, report, sources)))
         finally:
             view.abandon()
 
@@ -106,32 +107,25 @@ def _heard() -> AbstractContextManager[None]:
     return faults_written(path)
 
 
-def _plain(main: Callable[[], Any], view: RunView) -> int:
-    """Run a main function that has no banner; return its exit code."""
-    start = time.perf_counter()
-    view.watch()
-    code = exit_code(main)
-    if view.is_summary:
-        view.close(lambda: None, code, time.perf_counter() - start)
-    return code
-
-
 def _command_of(docstring: str) -> str:
     """Return the command line that a program was made from, which its docstring ends with."""
     return " ".join(docstring.partition("\n\n")[2].replace("\\\n", " ").split())
 
 
-def _recorded(main: Callable[[], Any], view: RunView | None, arguments: tuple[Any, ...]) -> int:
+def _recorded(
+    main: Callable[[], Any], view: RunView, banner: bool, arguments: tuple[Any, ...]
+) -> int:
     """Run a main function and write its reports; return its exit code."""
     from polygraphy.adapters.report.session import Session
 
+    view.records = True
     sessions: list[Session] = []
-    code = exit_code(lambda: sessions.append(Session(*arguments)))
+    code = exit_code(lambda: sessions.append(Session(view.recorder, *arguments)))
     if not sessions:
         return code
     [session] = sessions
     try:
-        code = _framed(main, view, session.problem) if view else exit_code(main, session.problem)
+        code = _framed(main, view, banner, session.problem)
     except SystemExit as end:  # A signal, or the program itself, ends the process.
         ended = end.code if isinstance(end.code, int) else EXIT_FAILED
         exit_code(lambda: session.close(ended))
@@ -150,9 +144,10 @@ def refuse(message: str, code: int, format: str, report: Sequence[str]) -> None:
         report: see `run`; each has one of its extensions.
     """
     from polygraphy.adapters.report.session import Session
+    from polygraphy.domain.report.recorder import Recorder
 
     def write() -> None:
-        session = Session(format, report)
+        session = Session(Recorder(), format, report)
         session.problem("UsageError", message, code)
         session.close(code)
 
@@ -163,13 +158,13 @@ def _unheard(kind: str, message: str, code: int) -> None:
     """Record nothing."""
 
 
-def _framed(main: Callable[[], Any], view: RunView, listen: Listen = _unheard) -> int:
-    """Run a main function between two lines of log; return its exit code."""
+def _framed(main: Callable[[], Any], view: RunView, banner: bool, listen: Listen = _unheard) -> int:
+    """Run a main function between what a program shows first and last; return its exit code."""
     command = " ".join(sys.argv)
     start = time.perf_counter()
 
     def opened() -> Any:
-        view.open(lambda: G_LOGGER.start(lambda: f"RUNNING | Command: {command}"))
+        view.open(lambda: G_LOGGER.start(lambda: f"RUNNING | Command: {command}"), banner=banner)
         try:
             return main()
         except CheckFailedError as error:
@@ -180,11 +175,9 @@ def _framed(main: Callable[[], Any], view: RunView, listen: Listen = _unheard) -
 
     def close(code: int) -> None:
         seconds = time.perf_counter() - start
-        verdict, log = "PASSED", G_LOGGER.finish
-        if code != EXIT_PASSED:
-            verdict, log = "FAILED", G_LOGGER.error
+        verdict, severity = _VERDICTS.get(code, ("FAILED", G_LOGGER.ERROR))
         line = f"{verdict} | Runtime: {seconds:.3f}s | Command: {command}"
-        view.close(lambda: log(line), code, seconds)
+        view.close(lambda: G_LOGGER.log(line, severity), code, seconds)
 
     code = exit_code(opened, listen)
     if code == EXIT_PASSED:
@@ -193,6 +186,12 @@ def _framed(main: Callable[[], Any], view: RunView, listen: Listen = _unheard) -
         with suppress(OSError):  # It failed already, perhaps for that.
             close(code)
     return code
+
+
+_VERDICTS = {
+    EXIT_PASSED: ("PASSED", G_LOGGER.FINISH),
+    _EXIT_INCONCLUSIVE: ("INCONCLUSIVE", G_LOGGER.ERROR),
+}
 
 
 def exit_code(main: Callable[[], Any], listen: Listen = _unheard) -> int:

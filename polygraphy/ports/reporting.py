@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.accuracy.inspection import DataReport
+    from polygraphy.domain.accuracy.output_rows import OutputRow
     from polygraphy.domain.accuracy.pairs import PairResult
     from polygraphy.domain.checks.capability import SupportReport
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Model
     from polygraphy.domain.model.drawing import GraphDrawing
     from polygraphy.domain.model.statistics import ModelStatistics
-    from polygraphy.domain.report.document import Document, OutputRow
+    from polygraphy.domain.report.document import Document
     from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay

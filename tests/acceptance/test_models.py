@@ -162,8 +162,8 @@ def test_sparsity(folder: Path, polygraphy: Run) -> None:
     models.save(model, folder / "sparse.onnx")
     done = polygraphy("polygraphy inspect sparsity sparse.onnx")
     assert done.code == 0
-    assert "[I] Found: 2 weight tensor(s) eligible for pruning." in done.lines
-    assert "[I] Found sparse tensor: logits.weight" in done.lines
+    assert "Found: 2 weight tensor(s) eligible for pruning." in done.lines
+    assert "Found sparse tensor: logits.weight" in done.lines
     assert any(line.startswith("[W] Found non-sparse tensor: hidden.weight") for line in done.lines)
 
 

@@ -160,7 +160,9 @@ def test_the_first_file_is_the_reference(polygraphy: Run, rtol: float, code: int
     results(np.array([2.0]), names=(FIRST,)).save("actual.json")
     done = polygraphy(f"polygraphy inspect diff expected.json actual.json --rtol={rtol} --atol 0")
     assert done.code == code
-    assert "Error Metrics: y" in done.out
+    assert done.lines[-1].startswith(
+        "FAILED  1 of 1 output" if code else "PASSED  1 output matched"
+    )
 
 
 def test_inputs_are_compared_too(polygraphy: Run) -> None:
@@ -169,7 +171,8 @@ def test_inputs_are_compared_too(polygraphy: Run) -> None:
     assert polygraphy("polygraphy inspect diff a.json a.json").code == 0
     done = polygraphy("polygraphy inspect diff a.json b.json")
     assert done.code == 1
-    assert "b.json vs. a.json | Passed: 1/2 iterations" in done.out
+    assert any(line.startswith("b.json vs. a.json ") for line in done.lines)
+    assert any(line.startswith("x x ") and " 1/2 " in line for line in done.lines)
     assert polygraphy("polygraphy inspect diff a.json b.json --atol 0.1").code == 0
 
 
@@ -177,10 +180,14 @@ def test_runners_are_paired_by_kind(polygraphy: Run) -> None:
     results(X, names=("trt-runner-N0-04/12/24-13:52:48", SECOND)).save("expected.json")
     later = ("onnxrt-runner-N3-01/01/30-00:00:00", "trt-runner-N1-01/01/30-00:00:00")
     results(X, names=later).save("actual.json")
-    done = polygraphy("polygraphy inspect diff expected.json actual.json")
+    command = "polygraphy inspect diff expected.json actual.json"
+    done = polygraphy(f"{command} --log-format legacy")
     assert done.code == 0
     assert f"Accuracy Comparison | {later[0]} vs. {SECOND}" in done.out
     assert f"Accuracy Comparison | {later[1]} vs. {FIRST}" in done.out
+    shown = polygraphy(command).out
+    assert "actual.json: onnxrt vs. expected.json: onnxrt " in shown
+    assert "actual.json: trt vs. expected.json: trt " in shown
 
 
 def test_a_single_reference_is_for_all(polygraphy: Run) -> None:
@@ -188,7 +195,8 @@ def test_a_single_reference_is_for_all(polygraphy: Run) -> None:
     both = results(X)
     both[1][1][0]["y"] = X + 1
     both.save("actual.json")
-    done = polygraphy("polygraphy inspect diff expected.json actual.json")
+    command = "polygraphy inspect diff expected.json actual.json"
+    done = polygraphy(f"{command} --log-format legacy")
     assert done.code == 1
     assert f"{FIRST} (actual.json) vs. {FIRST} (expected.json) | Passed: 1/1" in done.out
     assert f"{SECOND} vs. {FIRST} (expected.json) | Passed: 0/1" in done.out
@@ -198,8 +206,8 @@ def test_fail_fast_stops_at_the_first_iteration(polygraphy: Run) -> None:
     save_json([{"x": X}, {"x": X}], "a.json")
     save_json([{"x": X + 1}, {"x": X + 1}], "b.json")
     command = "polygraphy inspect diff a.json b.json"
-    assert "Passed: 0/2" in polygraphy(command).out
-    assert "Passed: 0/1" in polygraphy(f"{command} --fail-fast").out
+    assert " 0/2 " in polygraphy(command).out
+    assert " 0/1 " in polygraphy(f"{command} --fail-fast").out
 
 
 def test_what_cannot_be_compared(polygraphy: Run) -> None:
@@ -224,8 +232,8 @@ def test_without_options_the_saved_verdicts_count(polygraphy: Run) -> None:
     assert polygraphy(f"polygraphy check accuracy {NVIDIA}/accuracy_pass.json").code == 0
     done = polygraphy(f"polygraphy check accuracy {NVIDIA}/accuracy_fail.json")
     assert done.code == 1
-    assert "y | FAILED" in done.out
-    assert "Passed: 0/1 iterations" in done.out
+    assert "x y " in done.out
+    assert any(line.endswith(" 0/1") for line in done.lines)
 
 
 @pytest.mark.parametrize(

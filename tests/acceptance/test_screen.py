@@ -1,4 +1,4 @@
-"""What the console shows: the lines of a run up to four comparisons, else tables and a verdict."""
+"""What the console shows: the lines of a run of one comparison, else tables and a verdict."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-
-from polygraphy.logger import G_LOGGER
 
 Run = Callable[..., Any]
 
@@ -55,30 +53,120 @@ def gold(polygraphy: Run, model: str, iterations: int = 1) -> None:
     assert polygraphy(f"{command} --iterations {iterations}").code == 0
 
 
-@pytest.mark.parametrize("iterations", [1, 4, 5])
-def test_the_transcript_stays_up_to_four_comparisons(
-    g2_dir: Path, polygraphy: Run, iterations: int
+@pytest.mark.parametrize(
+    ("iterations", "switch"), [(1, ""), (1, "legacy"), (2, "legacy"), (4, "legacy"), (4, "log")]
+)
+def test_one_comparison_is_told_by_the_transcript_and_more_are_with_a_switch(
+    g2_dir: Path, polygraphy: Run, iterations: int, switch: str
 ) -> None:
     gold(polygraphy, "identity.onnx", iterations)
     done = polygraphy(
         "polygraphy run identity_fp16.onnx --onnxrt --load-outputs gold.json --atol 1e-3 --rtol 1e-3"
-        f" --iterations {iterations}"
+        f" --iterations {iterations}{' --log-format legacy' * (switch == 'legacy')}",
+        env={"POLYGRAPHY_CONSOLE": "log"} if switch == "log" else {},
     )
     assert done.code == 0
     lines = [re.sub(r"onnxrt-runner-N0-[\d/-]+:\d\d:\d\d", "RUNNER", line) for line in done.lines]
     shown = [line.removeprefix("[I] ") for line in lines if "Percentiles" not in line]
-    start = f"    {TRANSCRIPT.splitlines()[0].strip()}"
-    if iterations > 4:
-        assert start not in shown
-        assert [line.split()[-1] for line in lines if line.startswith("  y ")] == ["5/5"]
-        assert lines[-1].startswith("PASSED  1 output, 5 iterations, ")
-        return
-    at = shown.index(start)
+    at = shown.index(f"    {TRANSCRIPT.splitlines()[0].strip()}")
     assert shown[at : at + 10] == TRANSCRIPT.splitlines()
     assert lines[0].startswith("[I] RUNNING | Command: ")
     summary = f"Passed: {iterations}/{iterations} iterations | Pass Rate: 100.0%"
     assert sum(line.endswith(summary) for line in lines) == 1
     assert lines[-1].startswith("[I] PASSED | Runtime: ")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "last"),
+    [
+        ("two.onnx", "--onnxrt --onnx", "PASSED  2 outputs matched; every element is equal."),
+        ("one.onnx", "--onnxrt --onnx --iterations 2", "PASSED  1 output matched in 2 iterations;"),
+        ("one.onnx", "--onnxrt --onnx --onnxrt", "PASSED  1 output matched, 2 comparisons;"),
+        ("one.onnx", "--onnxrt --onnx --compare l2 psnr", "PASSED  1 output matched, 2 comp"),
+        ("one.onnx", "--onnxrt", "PASSED  1 iteration; nothing was compared."),
+        ("one.onnx", "--onnxrt --validate", "PASSED  1 output holds neither NaN nor infinity."),
+    ],
+)
+@pytest.mark.parametrize("slow", [False, True])
+def test_every_other_run_is_a_table_however_long_it_takes(
+    tmp_path: Path,
+    polygraphy: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    options: str,
+    last: str,
+    slow: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "one.onnx", 1)
+    several(tmp_path / "two.onnx", 2)
+    if slow:
+        (tmp_path / "slow.py").write_text(
+            "import time, numpy\ndef load_data():\n    time.sleep(0.5)\n"
+            f"    for _ in range({2 if 'iterations' in options else 1}):\n"
+            "        yield {'x': numpy.ones((2, 3), 'float32')}\n"
+        )
+        options = f"{options.replace('--iterations 2', '')} --data-loader-script slow.py"
+    done = polygraphy(f"polygraphy run {model} {options}")
+    assert done.code == 0
+    assert done.lines[0].startswith("Model    ")
+    assert done.lines[-1].startswith(last)
+    assert "[I]" not in done.out and "-N0-" not in done.out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "check lint m.onnx",
+        "surgeon sanitize m.onnx --fold-constants -o s.onnx",
+        "convert m.onnx --fp-to-fp16 -o h.onnx",
+        "diagnose m.onnx --onnxrt --onnx",
+        "debug repeat --until 1 --check true",
+        "inspect diff m.onnx other.onnx",
+        "check accuracy missing.json",
+    ],
+)
+def test_commands_answer_without_the_lines_of_the_log(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 2)
+    several(tmp_path / "other.onnx", 2, y1=1.0)
+    done = polygraphy(f"polygraphy {command.replace('--check', '--log-file run.log --check')}")
+    assert not re.search(r"RUNNING|Loading|Runtime|\[I\]|\[E\]", done.out)
+    assert done.lines[-1].startswith("FAILED  " if done.code else "PASSED  ")
+    told = polygraphy(f"polygraphy {command}", env={"POLYGRAPHY_CONSOLE": "log"}).out
+    if command.split(maxsplit=1)[0] != "convert":
+        assert "[I] RUNNING | Command: " in told and "| Runtime: " in told.splitlines()[-1]
+    if "--check" in command:
+        assert "| Runtime: " in (tmp_path / "run.log").read_text().splitlines()[-1]
+
+
+def test_what_is_inconclusive_is_not_said_to_have_failed(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 2)
+    command = "polygraphy debug reduce m.onnx -o r.onnx --check true"
+    done = polygraphy(command)
+    assert done.code == 4
+    assert done.lines[-1].startswith("INCONCLUSIVE  ") and "FAILED" not in done.out
+    assert (
+        "[E] INCONCLUSIVE | Runtime: " in polygraphy(command, env={"POLYGRAPHY_CONSOLE": "log"}).out
+    )
+
+
+def test_a_diagnosis_gives_its_answer_before_its_steps(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    layers(tmp_path / "good.onnx", 2.0)
+    layers(tmp_path / "bad.onnx", 2.5)
+    done = polygraphy("polygraphy diagnose bad.onnx --onnxrt --reference good.onnx")
+    assert done.lines[0].startswith("CULPRIT  Mul 'node_mul'")
+    words = [line.split()[0] for line in done.lines if line.strip()]
+    assert words.index("FIX") < words.index("outputs")
+    assert done.lines[-1].startswith("FAILED  Culprit: 'node_mul', weight (model).")
 
 
 def test_a_failure_says_where_what_and_what_next(
@@ -92,30 +180,32 @@ def test_a_failure_says_where_what_and_what_next(
     assert done.code == 1
     assert any(line.startswith("onnxrt vs. gold.json") for line in done.lines)
     assert [line.split()[0] for line in done.lines if "/1" in line] == ["y0", "y1", "y2", "x", "y4"]
-    at = done.lines.index("FAILED  4 of 5 outputs pass; first to fail: 'y3'.")
-    worst, allowed, rounding = done.lines[at + 1 : at + 4]
-    assert re.fullmatch(r"  worst     y3\[\d,\d\]: \S+, expected \S+", worst)
+    worst, allowed, rounding, following, _, _ = done.lines[-6:]
+    assert re.fullmatch(
+        r"  worst     'y3' at \[\d,\d\]: \S+, expected \S+, [\d,]+ times what is allowed", worst
+    )
     assert allowed == "  allowed   1e-05 abs or rel (the default)"
     assert rounding.startswith("  rounding? No: float32 rounding explains ")
+    command = "polygraphy diagnose bad.onnx --onnxrt --load-outputs gold.json"
+    assert following == f"  next      {command}"
     assert "[E]" not in done.out
-    assert done.lines[-1].split(None, 1) == [
-        "next", "polygraphy diagnose bad.onnx --onnxrt --load-outputs gold.json",
-    ]  # fmt: skip
+    last = "FAILED  1 of 5 outputs differs; first to fail: 'y3' (Add).  ("
+    assert done.lines[-2] == "" and done.lines[-1].startswith(last)
 
 
 def test_the_lines_of_a_failure_end_with_the_command_that_finds_the_cause(
     tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    several(tmp_path / "good.onnx", 2)
-    several(tmp_path / "bad.onnx", 2, y1=0.5)
+    several(tmp_path / "good.onnx", 1)
+    several(tmp_path / "bad.onnx", 1, y0=0.5)
     gold(polygraphy, "good.onnx")
     done = polygraphy("polygraphy run bad.onnx --onnxrt --load-outputs gold.json")
     assert done.lines[-1].startswith("[E] FAILED | Runtime: ")
     begin, command = done.lines[-2].split(": ", 1)
     assert begin == "[I] To find the cause"
     assert command == "polygraphy diagnose bad.onnx --onnxrt --load-outputs gold.json"
-    assert "1 of 2 tensors differ from them" in polygraphy(command).out  # It can be copied and run.
+    assert "1 of 1 output differ" in polygraphy(command).out  # It can be run.
 
 
 @pytest.mark.parametrize(
@@ -161,14 +251,11 @@ def test_many_tensors_are_those_around_the_first_that_fails(
     gold(polygraphy, "good.onnx")
     done = polygraphy("polygraphy run bad.onnx --onnxrt --load-outputs gold.json")
     rows = [line.removeprefix("x ").split()[:2] for line in done.lines if "/1" in line]
-    assert {(str(at + 1), f"y{at}") for at in (17, 18, 19, 20, 21, 35)} <= set(map(tuple, rows))
-    assert len(done.lines) <= 25
-    assert "38 of 40 outputs pass; first to fail: 'y20'." in done.out
-    [path] = re.findall("All 40 rows: (.*)", done.out)
-    whole = Path(path).read_text()
-    assert re.search(r"^x +21  y20 +float32 .* 5\.0e-01 ", whole, re.MULTILINE)
-    assert len(whole.splitlines()) == 41
-    Path(path).unlink()
+    assert {(f"y{at}", str(at + 1)) for at in (17, 18, 19, 20, 21, 35)} <= set(map(tuple, rows))
+    assert len(done.lines) <= 27 and done.lines.count("  ...") == 3
+    assert "FAILED  2 of 40 outputs differ; first to fail: 'y20' (Add)." in done.out
+    assert "All 40 rows: add --report PATH.html, --log-file PATH, or -v" in done.out
+    assert not [*tmp_path.glob("*.txt")]
     reported = polygraphy(
         "polygraphy run bad.onnx --onnxrt --load-outputs gold.json --report all.html"
     )
@@ -214,13 +301,14 @@ def test_layers_are_named_with_node_operator_and_source_line(
     compare = "--load-outputs gold.json --load-inputs in.json"
     done = polygraphy(f"polygraphy run bad.onnx --onnxrt --mark-all {compare}")
     assert done.code == 1
-    assert "FAILED  1 of 5 tensors pass; first to fail: 'b' (number 2)." in done.lines
+    last = "FAILED  4 of 5 tensors differ; first to fail: 'b' (Mul, number 2).  ("
+    assert done.lines[-1].startswith(last)
     assert "  node      Mul 'node_mul' of a, factor; model.py:7 (blocks.1.f)" in done.lines
     [row] = [line for line in done.lines if line.startswith("x b ")]
     assert row.split()[2] == "Mul"
     assert row.endswith("model.py:7 (blocks.1.f)")
     diagnosis = f"  next      polygraphy diagnose bad.onnx --onnxrt {compare}"
-    assert done.lines[-1] == diagnosis
+    assert done.lines[-3] == diagnosis
     polygraphy(f"polygraphy run bad.onnx --onnxrt --mark-all {compare} --report all.json -q")
     rows = json.loads((tmp_path / "all.json").read_text())["comparisons"][0]["outputs"]
     assert [(each["node"], each["op"], each["origin"]) for each in rows[:3]] == [
@@ -238,8 +326,9 @@ def test_outputs_that_only_one_side_has_are_no_differences(
     polygraphy("polygraphy run m.onnx --onnxrt --mark-all --save-outputs gold.json -q")
     done = polygraphy("polygraphy run m.onnx --onnxrt --load-outputs gold.json")
     assert done.code == 1
-    assert "FAILED  1 output passed, but only one side has 4 outputs." in done.lines
-    command = done.lines[-1].split(None, 1)[1]
+    last = "FAILED  1 output matched, but only one side has 4 outputs.  ("
+    assert done.lines[-1].startswith(last)
+    command = done.lines[-3].split(None, 1)[1]
     assert polygraphy(command).code == 0
 
 
@@ -285,7 +374,7 @@ def test_values_that_are_not_valid_are_told_once(
     several(tmp_path / "m.onnx", 5, y1=float("nan"))
     done = polygraphy("polygraphy run m.onnx --onnxrt --onnx --validate --log-file run.log")
     assert done.code == 1
-    assert "  worst     y1: NaN in 6 of 6 elements of both" in done.lines
+    assert "  worst     'y1': NaN in 6 of 6 elements of both; NaN never passes" in done.lines
     assert not any(line.startswith("[!]") for line in [*done.lines, *done.err.splitlines()])
     assert "[!] Output validation failed" in Path("run.log").read_text()
 
@@ -296,7 +385,7 @@ def test_nan_is_named(tmp_path: Path, polygraphy: Run, monkeypatch: pytest.Monke
     several(tmp_path / "bad.onnx", 5, y1=float("nan"))
     gold(polygraphy, "good.onnx")
     done = polygraphy("polygraphy run bad.onnx --onnxrt --load-outputs gold.json")
-    assert "  worst     y1: NaN in 6 of 6 elements of onnxrt, none in gold.json" in done.lines
+    assert "  worst     'y1': NaN in 6 of 6 elements of onnxrt, none in gold.json" in done.lines
     assert re.search(r"^x y1 .* NaN +NaN .* 0/1  NaN 6$", done.out, re.MULTILINE)
 
 
@@ -308,11 +397,11 @@ def test_the_node_that_makes_the_first_nan_is_named(
     layers(tmp_path / "m.onnx", float("nan"))
     done = polygraphy(f"polygraphy run m.onnx --onnxrt --validate {marks}")
     assert done.code == 1
-    command = re.sub(" +", " ", done.lines[-1 if marks else -2]).split("polygraphy ", 1)[1]
+    command = re.sub(" +", " ", done.lines[-3]).split("polygraphy ", 1)[1]
     assert command == "diagnose m.onnx --onnxrt"
     assert "CULPRIT  Mul 'node_mul'" in polygraphy(f"polygraphy {command}").out
     if marks:
-        assert "FAILED  4 of 5 outputs hold NaN or infinity, first 'b' of onnxrt." in done.lines
+        assert "FAILED  4 of 5 outputs hold NaN or infinity, first 'b' of onnxrt." in done.out
         assert "  node      Mul 'node_mul' of a, factor; model.py:7 (blocks.1.f)" in done.lines
         assert "  first     b: 4 of 4 elements are NaN, the first at (0,)" in done.lines
 
@@ -332,37 +421,39 @@ def test_a_saved_program_shows_what_the_command_shows(
     assert times.sub("T", saved) == times.sub("T", shown)
 
 
-def test_what_breaks_shows_the_lines_that_were_held_back(
+def test_what_breaks_is_said_in_a_line_before_the_verdict(
     tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     several(tmp_path / "m.onnx", 5)
     np.savez(tmp_path / "in.npz", z=np.zeros(3))
-    done = polygraphy("polygraphy run m.onnx --onnxrt --onnx --load-inputs in.npz")
+    command = "polygraphy run m.onnx --onnxrt --onnx --load-inputs in.npz"
+    done = polygraphy(f"{command} --log-file run.log")
     assert done.code not in {0, 1}
-    assert done.lines[0].startswith("[I] RUNNING | Command: ")
-    assert any("Activating" in line for line in done.lines)
-    assert done.lines[-1].startswith("[E] FAILED | Runtime: ")
+    assert done.err.startswith("[!] ")
+    assert done.lines[-1].startswith(f"FAILED  Exit code {done.code}.")
+    assert "Activating" not in done.out
+    assert "Activating" in (tmp_path / "run.log").read_text()
 
 
-def test_lines_are_not_held_back_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_kept_until_it_is_known_whether_they_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from polygraphy.adapters.console import screen
-    from polygraphy.adapters.console.screen import Screen
 
     shown: list[tuple[str, int]] = []
     monkeypatch.setattr(screen, "write_lines", shown.extend)
-    gate = Screen(30, patience=0.01)
-    gate.keep(lambda: gate([("first", 20)]))
-    with G_LOGGER._lock:  # As the logger does; no timer releases anything meanwhile.
-        gate.hold()
-        assert gate([("second", 20)]) == []
-        timer = gate._timer
-    assert timer is not None
-    timer.join(10)
-    assert [text for text, _ in shown] == ["first", "second"]
-    assert gate([("third", 20)]) == [("third", 20)]
-    gate.sum_up()
-    assert gate([("fourth", 20), ("bad", 40)]) == [("bad", 40)]
+    for form, texts in (
+        (screen.EVERYTHING, ["told", "said", "warned"]),
+        (screen.WARNINGS, ["warned"]),
+    ):
+        gate = screen.Screen(screen.WAITING, 30)
+        with gate.telling():
+            assert gate([("told", 20)]) == []
+        assert gate([("said", 20), ("warned", 30), ("bad", 40)]) == [("bad", 40)]
+        gate.settle(form)
+        assert [text for text, _ in shown] == texts
+        shown.clear()
 
 
 def test_what_happens_in_processes_of_runners_reaches_the_screen_and_the_document(
@@ -423,3 +514,82 @@ def test_nan_takes_few_lines(
     several(tmp_path / "m.onnx", 5, y1=float("nan"))
     done = polygraphy("polygraphy run m.onnx --onnxrt --onnx --iterations 10")
     assert len(done.lines) <= 15  # 92 when every line was shown
+
+
+def test_what_passes_without_saying_much_is_named(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = [helper.make_node("Mul", ["x", "zero"], ["y0"]), helper.make_node("Exp", ["x"], ["y1"])]
+    shaped = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3])
+        for name in ("x", "y0", "y1")
+    }
+    zero = [helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0])]
+    for count in (1, 2):
+        outputs = [shaped[f"y{at}"] for at in range(count)]
+        graph = helper.make_graph(nodes[:count], "g", [shaped["x"]], outputs, zero)
+        opsets = [helper.make_opsetid("", 17)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), f"{count}.onnx")
+    said = "'y0' is all 0: that it matches says little."
+    command = "polygraphy run 2.onnx --onnxrt --onnx --iterations 3"
+    done = polygraphy(
+        f"{command} --input-shapes x:4x3 --report r.md --report r.xml --report r.html"
+    )
+    assert done.lines[-1].startswith("PASSED  2 outputs matched in 3 iterations; ")
+    assert done.lines[-1].split("  ")[1].endswith(said)
+    assert any(line.endswith(" 3/3  all 0") for line in done.lines)
+    assert all(
+        said.split(": ")[1] in Path(f"r.{kind}").read_text() for kind in ("md", "xml", "html")
+    )
+    found = json.loads(polygraphy(f"{command} --format json").out)
+    assert found["summary"].endswith(said)
+    assert [row["uniform"] for row in found["comparisons"][0]["outputs"]] == [["all 0"] * 2, None]
+    assert said in polygraphy(f"{command} -q").out
+    assert f"[W] {said}" in polygraphy("polygraphy run 1.onnx --onnxrt --onnx").lines
+    assert said not in polygraphy("polygraphy run 1.onnx --onnxrt --onnx --log-format legacy").out
+    empty = polygraphy("polygraphy run 2.onnx --onnxrt --onnx --input-shapes x:0x3").lines[-1]
+    assert "'y0' is empty, 'y1' is empty: that they match says little." in empty
+    validated = polygraphy("polygraphy run 2.onnx --onnxrt --validate").lines[-1]
+    assert "'y0' is all 0: that says little." in validated
+
+
+def test_a_note_is_shown_once_without_runners(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 2)
+    np.savez(tmp_path / "in.npz", x=np.ones((1, 2, 3), np.float32))
+    command = "polygraphy run m.onnx --onnxrt --onnx --load-inputs in.npz"
+    done = polygraphy(command)
+    [note] = [line for line in done.lines if line.startswith("note")]
+    assert "Input 'x' was brought from shape (1, 2, 3) to (2, 3)." in note
+    assert "-N0-" not in done.out
+    [said] = json.loads(polygraphy(f"{command} --format json").out)["notes"]
+    assert said.startswith("Input 'x' was brought from")
+
+
+def test_a_side_has_one_name_everywhere(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "good.onnx", 2)
+    several(tmp_path / "bad.onnx", 2, y1=0.5)
+    polygraphy("polygraphy run good.onnx --onnxrt --onnx --save-outputs gold.json -q")
+    reports = "--report r.md --report r.xml --report r.html --report r.json"
+    done = polygraphy(
+        f"polygraphy run bad.onnx --onnxrt --load-outputs gold.json {reports}",
+        env={"GITHUB_ACTIONS": "true"},
+    )
+    pairs = ["onnxrt vs. gold.json: onnxrt", "gold.json: onnxrt vs. gold.json: onnx"]
+    for pair in pairs:
+        assert f"\n{pair} " in done.out
+        assert pair in Path("r.md").read_text(encoding="utf-8")
+        assert pair in Path("r.html").read_text(encoding="utf-8")
+        assert f'classname="{pair} (simple)"' in Path("r.xml").read_text(encoding="utf-8")
+    assert f"{pairs[0]} (simple)".replace(":", "%3A") in done.err
+    found = json.loads(Path("r.json").read_text())
+    assert [" vs. ".join(each["parties"]) for each in found["comparisons"]] == pairs
+    assert [each["name"] for each in found["parties"]] == [
+        "onnxrt", "gold.json: onnxrt", "gold.json: onnx",
+    ]  # fmt: skip

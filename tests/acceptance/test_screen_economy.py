@@ -119,28 +119,22 @@ def test_findings_of_a_kind_stand_together_each_kind_with_some(
 ) -> None:
     done = polygraphy("polygraphy check lint broken.onnx")
     assert done.out.count("is not defined anywhere") == 3
-    assert "[E] LINT | and 27 more like these; -v shows all of them" in done.lines
+    assert "error    and 27 more like these; -v shows all of them" in done.lines
 
 
 def test_of_many_weights_the_unusual_are_named_first(folder: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy inspect sparsity dense.onnx")
     named = [line for line in done.lines if "sparse tensor: " in line]
     assert len(named) == 10
-    assert "[I] Found sparse tensor: w59" in named
+    assert "Found sparse tensor: w59" in named
     assert any("1 of 60 tensors are sparse; 50 are not listed" in line for line in done.lines)
 
 
-def test_rows_that_are_cut_are_saved_where_something_failed(folder: Path, polygraphy: Run) -> None:
+def test_where_rows_are_cut_it_is_said_what_shows_them(folder: Path, polygraphy: Run) -> None:
     comparing = "--check-error-stat max --save-accuracy-results acc.json -q"
     polygraphy(f"polygraphy run --load-outputs a.json b.json {comparing}")
-    [line] = [
-        line
-        for line in polygraphy("polygraphy check accuracy acc.json").lines
-        if line.startswith("  All 60 rows: ")
-    ]
-    saved = Path(line.removeprefix("  All 60 rows: "))
-    assert len(saved.read_text().splitlines()) >= 60
-    saved.unlink()
+    done = polygraphy("polygraphy check accuracy acc.json")
+    assert "  All 60 rows: add --report PATH.html, --log-file PATH, or -v" in done.lines
 
 
 def test_the_weights_that_lose_most_are_named_and_the_others_counted(
@@ -150,8 +144,8 @@ def test_the_weights_that_lose_most_are_named_and_the_others_counted(
     named = [line.split("'")[1] for line in done.lines if "has zeros in float16" in line]
     assert named == ["w59", "w58", "w57"]
     assert any(line.startswith("[W] 57 more weights have zeros in float16") for line in done.lines)
-    assert any(line.startswith("[I] Saving ONNX model to: ") for line in done.lines)
-    assert done.lines[-1].startswith("PASSED  1 output, 1 iteration, ")
+    assert any(line.startswith("Saving ONNX model to: ") for line in done.lines)
+    assert done.lines[-1].startswith("PASSED  1 output matched; ")
 
 
 def test_two_runs_of_one_name_are_called_after_their_files(folder: Path, polygraphy: Run) -> None:

@@ -36,11 +36,9 @@ def test_constants_are_folded(folder: Path, polygraphy: Run) -> None:
         "polygraphy surgeon sanitize model.onnx --fold-constants --output clean.onnx --verify"
     )
     assert done.code == 0 and "Div" not in ops(folder / "clean.onnx")
-    assert (
-        "[I] Total Nodes | Original:    13, After Folding:    12 |     1 Nodes Folded" in done.lines
-    )
+    assert "Total Nodes | Original:    13, After Folding:    12 |     1 Nodes Folded" in done.lines
     assert any(line.startswith("edited vs. original ") for line in done.lines)
-    assert done.lines[-1].startswith("PASSED  2 outputs, 1 iteration, ")
+    assert done.lines[-1].startswith("PASSED  2 outputs matched; ")
 
 
 def test_a_part_is_cut_out_by_bare_names(folder: Path, polygraphy: Run) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
-from polygraphy.adapters.report.recorder import Recorder
 from polygraphy.application.plugin_tuning import autotune_plugins
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
+from polygraphy.domain.report.recorder import Recorder
 from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console, Findings

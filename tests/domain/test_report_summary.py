@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from polygraphy.domain.report.document import Comparison, OutputRow
+from polygraphy.domain.accuracy.output_rows import OutputRow
+from polygraphy.domain.model import Node
+from polygraphy.domain.report.document import Comparison
 from polygraphy.domain.report.summary import summary_of
 
 
 def _compared(*passed: bool) -> list[Comparison]:
     outputs = [
-        OutputRow(f"t{index}", each, int(each), 1, op="Conv") for index, each in enumerate(passed)
+        OutputRow(f"t{index}", int(each), 1, node=Node(f"n{index}", "Conv"))
+        for index, each in enumerate(passed)
     ]
-    return [Comparison("simple", ("a", "b"), all(passed), 0, 1, False, outputs)]
+    return [Comparison("simple", ("a", "b"), all(passed), 0, 1, False, outputs, is_of_layers=True)]
 
 
 def test_of_layers_the_first_that_fails_is_named() -> None:
     assert summary_of("failed", _compared(True, True, False, True, False), ()).startswith(
-        "2 of 5 outputs differ (a vs. b); first to fail: 't2' (Conv); worst: "
+        "2 of 5 tensors differ; first to fail: 't2' (Conv, number 3); worst: "
     )
 
 
 def test_where_it_says_nothing_more_it_is_left_out() -> None:
-    for compared in (_compared(True, False), _compared(False, False, True)):
-        assert "first to fail" not in summary_of("failed", compared, ())
+    assert "first to fail" not in summary_of("failed", _compared(False, False, True), ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,10 @@ def compared(*differences: float, function: Any = None, iterations: int = 1) -> 
 def test_what_failed_is_listed_the_worst_first() -> None:
     lines = compared(0.0, 0.5, 1.0, iterations=3).summary().splitlines()
     assert lines[0] == "FAILED: onnxrt vs. onnx (simple): 2 of 3 outputs differ"
-    assert [line.split(":")[0].strip() for line in lines[1:]] == ["y2", "y1"]
+    assert [line.split()[0] for line in lines[1:]] == ["'y2'", "'y1'"]
     assert "max abs 1, max rel 0.5, allowed " in lines[1]
-    assert "worst at [1]: 3.0, expected 2.0, 1 of 2 elements, 1 of 3 iterations" in lines[1]
+    assert "'y2' at [1]: 3, expected 2 (iteration 2), " in lines[1]
+    assert lines[1].endswith("1 of 2 elements, 1 of 3 iterations")
 
 
 def test_many_failures_are_counted() -> None:
@@ -75,7 +77,7 @@ def test_nothing_compared_is_a_failure() -> None:
 def test_a_failure_can_be_raised() -> None:
     passed = compared(0.0)
     assert passed.raise_for_failure() is passed
-    with pytest.raises(CheckFailedError, match="y0: max abs 1"):
+    with pytest.raises(CheckFailedError, match=r"'y0' at .*max abs 1"):
         compared(1.0).raise_for_failure()
 
 
@@ -84,7 +86,7 @@ def test_loaded_results_have_the_same_rows() -> None:
     loaded = AccuracyResults.from_json(results.to_json())
     first, second = loaded.summary().splitlines()
     assert first == "FAILED: onnxrt vs. onnx (simple): 1 of 2 outputs differs"
-    assert second.startswith("  y1: max abs 1")
+    assert second.startswith("  'y1': max abs 1")
 
 
 class _Lists:
@@ -112,3 +114,15 @@ def test_texts_for_a_prompt_hold_no_elements() -> None:
     )
     assert len(repr(runs)) < 400 and repr(runs).endswith("and 97 more])])")
     assert repr(compared(1.0)) == "AccuracyResults(FAILED: 'simple')"
+
+
+def test_saved_runs_are_called_by_their_file(tmp_path: Path) -> None:
+    outputs = {"y": np.ones(3, np.float32)}
+    RunResults([("onnxrt-runner-N0-11/24/26-13:24:12", [IterationResult(outputs)])]).save(
+        str(tmp_path / "gold.json")
+    )
+    runs = RunResults([("onnxrt-runner-N0-11/25/26-13:24:12", [IterationResult(outputs)])])
+    runs.extend(RunResults.load(str(tmp_path / "gold.json")))
+    with bind(Console, RecordingConsole()):
+        text = Comparator.compare_accuracy(runs).summary()
+    assert text.startswith("PASSED: onnxrt vs. gold.json (simple): 1 output matched")

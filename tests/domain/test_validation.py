@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.domain.results.validation import OutputValidity, validate_outputs
+from polygraphy.domain.results.validation import OutputValidity, uniformity, validate_outputs
 from polygraphy.domain.tensors.datatype import DataType
+from tests.support.examples import scaled
 
 
 def validity(array: Any) -> OutputValidity:
@@ -101,3 +102,37 @@ def test_valid_is_free_of_what_is_looked_for(
     found = OutputValidity("y", 9, nan, inf, None, None)
     expected = not (check_nan and nan > 0) and not (check_inf and inf > 0)
     assert found.is_valid(check_nan=check_nan, check_inf=check_inf) is expected
+
+
+@settings(max_examples=scaled(100))
+@given(
+    hnp.arrays(
+        st.sampled_from([np.float32, np.int64, np.bool_]),
+        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=9),
+        elements=st.sampled_from([0, 1]),
+        fill=st.sampled_from([0, 1]),
+    )
+)
+def test_what_is_uniform_is_said_and_nothing_else(array: np.ndarray) -> None:
+    said, values = uniformity(array), set(array.ravel().tolist())
+    if not array.size:
+        assert said == "empty"
+    elif len(values) > 1 or (array.size == 1 and values != {0}):
+        assert said == ""
+    else:
+        [value] = values
+        assert said == (f"all {value:.4g}" if isinstance(value, float) else f"all {value!r}")
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.full((3, 2), np.nan), ""),
+        (np.array(["a", "a"]), "all 'a'"),
+        (np.array(["a", "a"], object), ""),
+        (np.broadcast_to(np.float32(2.5), (4, 400)), "all 2.5"),
+        (np.arange(1000) // 999, ""),
+    ],
+)
+def test_other_values_are_uniform_too(array: np.ndarray, said: str) -> None:
+    assert uniformity(array) == said

@@ -81,6 +81,11 @@ def test_legacy_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_again()["EXIT_CODES"] == "legacy"
 
 
+def test_the_console_shows_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYGRAPHY_CONSOLE", "log")
+    assert read_again()["CONSOLE"] == "log"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "default", "expected"),
     [

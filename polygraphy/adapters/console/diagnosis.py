@@ -1,10 +1,14 @@
-"""Shows a diagnosis on the console: a line per step, then who is to blame and what helps."""
+"""Shows a diagnosis on the console: who is to blame and what helps, then what was done, step by
+step; the log has the steps first, because they come first.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from shutil import get_terminal_size
 
+from polygraphy.adapters.console.screen import only_in_file, say, show, shows_answers, wrapped
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     INCONCLUSIVE,
@@ -14,6 +18,8 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
+from polygraphy.logger.plain import plain
+from polygraphy.logger.sinks import shows_colours
 
 _SHOWN = 4
 _NODES = 4
@@ -23,27 +29,42 @@ _WIDTH = 200
 class LogDiagnosisReports:
     """Implements the port `DiagnosisReports`."""
 
+    def __init__(self) -> None:
+        self._steps: list[str] = []
+
     def attempted(self, attempt: Attempt) -> None:
-        """Show a step with its result and its time."""
-        G_LOGGER.info(f"{attempt.title:<28} {_short(attempt.result)}  ({attempt.seconds:.1f} s)")
+        """Show a step with its result and its time, once there is an answer."""
+        step = f"{attempt.title:<28} {_short(attempt.result)}  ({attempt.seconds:.1f} s)"
+        if not shows_answers():
+            G_LOGGER.info(step)
+            return
+        with only_in_file():
+            G_LOGGER.info(step)
+        self._steps.append(step)
+        _draw(step)
 
     def concluded(self, result: DiagnosisResult) -> None:
         """Show the culprits."""
+        _draw("")
         if not result.culprits and result.verdict != INCONCLUSIVE:  # That is an error.
             said = "Nobody is to blame." if result.verdict == AGREE else ""
             text = f"{said} {result.reason}".strip()
             if text:
-                G_LOGGER.info(text)
+                say(text, indent=0)
         shown = result.culprits[:_SHOWN]
         word = "COULD BE" if result.verdict == INCONCLUSIVE else "CULPRIT "
         for number, culprit in enumerate(shown):
             _show(word, culprit, shown[number + 1 :])
         if len(result.culprits) > _SHOWN:
-            G_LOGGER.info(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
+            say(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
+        steps = [line for step in self._steps for line in wrapped(f"  {step}", 31)]
+        self._steps = []
+        has_answer = bool(result.culprits) or result.verdict != INCONCLUSIVE
+        show([*([""] if has_answer else []), *steps, ""])
 
     def handed_over(self, folder: str, said: str) -> None:
         """Show where the culprit is saved."""
-        G_LOGGER.finish(f"SAVED    {_short(folder)}: {_short(said)}")
+        say(f"SAVED    {_short(folder)}: {_short(said)}", G_LOGGER.FINISH)
 
     def written_up(self, text: str) -> None:
         """Write the text of a bug report to standard output."""
@@ -58,18 +79,31 @@ def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
         names += f" and {len(culprit.nodes) - _NODES} more"
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
     what = f"{culprit.op} {names}".strip() or "Data"
-    G_LOGGER.warning(_short(f"{word} {what}: {culprit.cause}{by} ({culprit.party})"))
+    say(
+        _short(f"{word} {what}: {culprit.cause}{by} ({culprit.party})"),
+        G_LOGGER.WARNING,
+        indent=9,
+    )
     if culprit.origin is not None:
-        G_LOGGER.info(f"    From {_short(culprit.origin)}.")
+        say(f"    From {_short(culprit.origin)}.", indent=4)
     for sentence in [one for one in culprit.evidence if one not in said]:
-        G_LOGGER.info(f"    {_short(sentence)}")
+        say(f"    {_short(sentence)}", indent=4)
     if any(culprit.remedy == other.remedy for other in later):
         return
     if culprit.remedy.command:
         word = "FIX" if culprit.remedy.proven else "TRY"
-        G_LOGGER.warning(f"{word}      {one_line(culprit.remedy.command)}")
+        say(f"{word}      {one_line(culprit.remedy.command)}", G_LOGGER.WARNING)
     if culprit.remedy.note:
-        G_LOGGER.warning(f"NOTE     {one_line(culprit.remedy.note)}")
+        say(f"NOTE     {one_line(culprit.remedy.note)}", G_LOGGER.WARNING, indent=9)
+
+
+def _draw(step: str) -> None:
+    """Show on a terminal what was done last, in a line that the answer replaces; none clears it."""
+    stream = sys.stderr
+    if shows_answers() and stream is not None and shows_colours(stream):
+        room = get_terminal_size().columns - 1
+        stream.write(f"\r\x1b[K{plain(step)[:room]}" if step else "\r\x1b[2K")
+        stream.flush()
 
 
 def _short(text: str) -> str:

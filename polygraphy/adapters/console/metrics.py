@@ -9,12 +9,12 @@ from polygraphy.adapters.console.numbers import (
     format_distinct,
     format_number,
     histogram_bars,
-    round_up,
 )
 from polygraphy.domain.arithmetic import Histogram
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import DetailedResult, MetricResult
 from polygraphy.domain.compare.result import CompareResult
+from polygraphy.domain.report.advice import round_up
 from polygraphy.logger import G_LOGGER
 
 

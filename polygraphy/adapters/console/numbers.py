@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,15 +37,6 @@ def format_distinct(value: float, limit: float) -> tuple[str, str]:
         if texts[0] != texts[1] or value == limit:
             break
     return texts
-
-
-def round_up(value: float | None, digits: int = 2) -> str:
-    """Return a tolerance with some significant digits that is not smaller than `value`."""
-    if value is None or not math.isfinite(value) or value == 0:
-        return format_number(value)
-    rounded, exponent = float(f"{value:.{digits}g}"), int(f"{value:.{digits - 1}e}".split("e")[1])
-    step = 0.0 if rounded >= value else 10.0 ** (exponent - digits + 1)
-    return f"{rounded + step:.{digits}g}"
 
 
 def statistics(summary: Summary) -> str:

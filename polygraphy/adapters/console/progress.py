@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from threading import Event, Thread, Timer
 from typing import TYPE_CHECKING
 
+from polygraphy.adapters.console.screen import keeps_lines
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -104,7 +105,10 @@ def _reported(what: str) -> Iterator[Callable[[str], None]]:
         pause, pauses = _REPORTS
         while not ended.wait(pause):
             done = f": {current}" if current else ""
-            G_LOGGER.info(f"{what} has taken {time.monotonic() - start:.0f} s{done}")
+            said = f"{what} has taken {time.monotonic() - start:.0f} s{done}"
+            G_LOGGER.info(said)
+            if keeps_lines() and sys.stderr is not None and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
+                print(said, file=sys.stderr, flush=True)
             pause = pauses
 
     reporter = Thread(target=report, daemon=True)

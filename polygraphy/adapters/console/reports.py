@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from polygraphy.adapters.console.numbers import (
     percentiles,
     statistics,
 )
-from polygraphy.adapters.console.screen import columns, is_abridged, only_in_file, write_lines
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.adapters.console.screen import columns, is_abridged, only_in_file, shows_answers
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorReport
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
@@ -49,16 +50,9 @@ class LogReports:
         G_LOGGER.info("\n".join(_table_lines(report)))
 
     def accuracy(self, results: AccuracyResults) -> None:
-        """Write about verdicts that were saved: line by line, or as a table where they are many."""
-        if not is_abridged() or sum(1 for one in results for _ in one.scan()) <= _MOST:
+        """Write about verdicts that were saved, which the console otherwise shows as a table."""
+        with only_in_file() if shows_answers() else nullcontext():
             G_LOGGER.info("\n".join(_accuracy_lines(results)))
-            return
-        if G_LOGGER.log_file is not None:
-            with only_in_file():
-                G_LOGGER.info("\n".join(_accuracy_lines(results)))
-        G_LOGGER.info(next(_accuracy_lines(results)))
-        for result in results:
-            _show_table(result)
 
     def environment(self, environment: Environment) -> None:
         """Write about what is installed on this machine."""
@@ -184,18 +178,6 @@ def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
 
 def _indented(text: str) -> str:
     return "\n".join(_INDENT + line for line in text.splitlines())
-
-
-def _show_table(result: AccuracyResult) -> None:
-    """Show a row for each output, in a table for each pair of runs."""
-    from polygraphy.adapters.console.tables import table_lines, whole_words
-    from polygraphy.domain.accuracy.output_rows import AccuracyTable
-
-    for table in AccuracyTable.of(result):
-        title = " vs. ".join(short_names(table.runners))
-        title = title if result.label == "simple" else f"{title} ({result.label})"
-        whole = whole_words(title, table, {}, saves=not result)
-        write_lines([("", G_LOGGER.INFO), *table_lines(title, table, width=columns(), whole=whole)])
 
 
 def _accuracy_lines(results: AccuracyResults) -> Iterator[str]:

@@ -1,16 +1,11 @@
-"""What the console shows while a run goes on, of unknown length.
-
-Lines are held back until it is known whether they are shown one by one, or summed up in a table.
-The log file gets every line at its time.
-"""
+"""Which lines of the log the console shows beside what it shows of its own."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Timer
 from typing import TYPE_CHECKING
 
 from polygraphy.logger import G_LOGGER
@@ -19,121 +14,117 @@ from polygraphy.logger.sinks import of_one_stream, write_console
 if TYPE_CHECKING:
     from polygraphy.logger.sinks import Line
 
-_PATIENCE = 10.0
-"""Seconds for which lines are held back: a model may take minutes to build."""
+EVERYTHING, WAITING, ANSWERS, WARNINGS = "everything", "waiting", "answers", "warnings"
+_INCONCLUSIVE = 4
+_INFO = "[I] "
+_MACHINERY = (
+    "Loading ", "Loaded ", "Reading ", "Creating ", "Activating ", "Configuring ",
+    "Folding Constants | Original",
+)  # fmt: skip
+"""How lines begin that say what a command is at, which is no answer."""
 
 
 class Screen:
-    """Shows, holds back or drops the lines of the log; used with the lock of the logger held.
+    """Shows lines of the log, keeps them until it is known whether they are shown, or drops them;
+    used with the lock of the logger held.
 
-    It holds lines back from `hold` on. `release` shows them, and what follows; `sum_up` drops those
-    that tell a run, and all that is not at least `least` severe.
+    Attributes:
+        form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, what is said
+            about more than what is being done; or `WARNINGS`. Except of the first, lines that are
+            logged within `telling` are not shown, because the console tells the same in its way.
     """
 
-    def __init__(self, least: int, patience: float = _PATIENCE) -> None:
-        """Set how severe lines are that are shown beside a table.
-
-        Args:
-            least: the least severity of lines that tell no run.
-            patience: how long lines are held back, in seconds.
-        """
+    def __init__(self, form: str, least: int) -> None:
+        """Set the form, and how severe lines are that are shown in any form but the first."""
+        self.form = form
         self._least = least
-        self._patience = patience
         self._held: list[tuple[Line, bool]] = []
-        self._holds = False
-        self._sums_up = False
         self._tells = False
-        self._timer: Timer | None = None
         os.register_at_fork(after_in_child=self._leave_to_parent)
 
     def __call__(self, lines: list[Line]) -> list[Line]:
         """Return the lines that are shown now."""
-        if self._sums_up:
-            return [] if self._tells else [line for line in lines if line[1] >= self._least]
-        is_bad = not self._tells and any(severity >= G_LOGGER.ERROR for _, severity in lines)
-        if self._holds and not is_bad:
-            self._held += [(line, self._tells) for line in lines]
-            return []
-        self._show_held()
-        return lines
+        if self.form == EVERYTHING:
+            return lines
+        if self.form == WAITING:
+            shown = [] if self._tells else [one for one in lines if one[1] >= G_LOGGER.ERROR]
+            self._held += [(one, self._tells) for one in lines if one not in shown]
+            return shown
+        return [] if self._tells else self._chosen(lines)
 
-    def _show_held(self) -> None:
-        shown = [line for line, _ in self._held]
-        self._forget()
-        if shown:
-            write_lines(shown)
-
-    def _forget(self) -> None:
-        self._held.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether lines are held back."""
-        return self._holds
-
-    @property
-    def is_summary(self) -> bool:
-        """Whether a run is summed up."""
-        return self._sums_up
+    def _chosen(self, lines: Sequence[Line]) -> list[Line]:
+        if self.form == WARNINGS:
+            return [line for line in lines if line[1] >= self._least]
+        plain = [(text.removeprefix(_INFO), severity) for text, severity in lines]
+        return [
+            (text, severity)
+            for text, severity in plain
+            if severity >= self._least and not text.lstrip().startswith(_MACHINERY)
+        ]
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Lines that are logged inside the block tell a run, and are dropped where it is summed
-        up.
-        """
+        """Lines that are logged inside the block tell what the console tells in its own way."""
         before, self._tells = self._tells, True
         try:
             yield
         finally:
             self._tells = before
 
-    def keep(self, log: Callable[[], object]) -> None:
-        """Hold back what `log` logs until another line is shown, or a run begins."""
-        before, self._holds = self._holds, True
-        with self.telling():
-            log()
-        self._holds = before
-
-    def hold(self) -> None:
-        """Hold lines back from now on, but no longer than it is bearable."""
-        if self._holds or self._sums_up:
-            return
-        self._holds = True
-        self._timer = Timer(self._patience, self.release)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def release(self) -> None:
-        """Show what is held back, and what follows."""
+    def settle(self, form: str) -> None:
+        """Show what was kept, as far as it is shown in a form, and what follows."""
         with G_LOGGER._lock:
-            self._holds = False
-            self._show_held()
+            kept, self._held = self._held, []
+            self.form = form
+            shown = [line for line, tells in kept if form == EVERYTHING or not tells]
+            shown = shown if form == EVERYTHING else self._chosen(shown)
+            if shown:
+                write_lines(shown)
 
     def _leave_to_parent(self) -> None:
-        """In a forked process, show nothing that its parent shows: what is held back, and what
-        happens in a run. What the child warns of is shown at once, because it may crash.
+        """In a forked process, show nothing that its parent shows: what is kept, and what happens
+        in a run. What the child warns of is shown at once, because it may crash.
         """
         self._held.clear()
-        self._timer = None
-        self._holds, self._sums_up = False, True
-
-    def sum_up(self) -> list[Line]:
-        """Drop lines that tell a run from now on; return the other ones that are held back and
-        severe enough to be shown.
-        """
-        with G_LOGGER._lock:
-            self._sums_up, self._holds = True, False
-            kept = [line for line, tells in self._held if not tells and line[1] >= self._least]
-            self._forget()
-            return kept
+        if self.form == WAITING:
+            self.form = WARNINGS
 
 
 def is_abridged() -> bool:
     """Return whether a program shows the essence on the console, rather than every line."""
     return G_LOGGER.console_gate is not None
+
+
+def shows_answers() -> bool:
+    """Return whether the console shows answers in place of the lines of the log."""
+    gate = G_LOGGER.console_gate
+    return isinstance(gate, Screen) and gate.form == ANSWERS
+
+
+def keeps_lines() -> bool:
+    """Return whether lines of the log are kept, or dropped, while a run goes on."""
+    gate = G_LOGGER.console_gate
+    return isinstance(gate, Screen) and gate.form in (WAITING, WARNINGS)
+
+
+def say(text: str, severity: int = G_LOGGER.INFO, indent: int | None = None) -> None:
+    """Show an answer on the console without the tags of the log, which gets it as a message.
+    Sentences fit the terminal: `indent` says where their further lines start. Commands do not have
+    it, so that they can be copied.
+    """
+    if not shows_answers():
+        G_LOGGER.log(text, severity)
+        return
+    with only_in_file():
+        G_LOGGER.log(text, severity)
+    show(text.split("\n") if indent is None else wrapped(text, indent), severity)
+
+
+def show(lines: Iterable[str], severity: int = G_LOGGER.INFO) -> None:
+    """Show lines that only the console gets, where it shows answers."""
+    level = max(G_LOGGER.severity, G_LOGGER.console_severity)
+    if shows_answers() and severity >= level:
+        write_lines([(line, severity) for line in lines])
 
 
 @contextmanager
@@ -159,6 +150,15 @@ def write_lines(lines: Sequence[Line]) -> None:
             run = of_one_stream(rest)
             write_console(run, colors=G_LOGGER.colors)
             del rest[: len(run)]
+
+
+def verdict_lines(code: int, words: str, seconds: float) -> list[Line]:
+    """Return the last lines of a program: passed, failed or inconclusive, and in words why."""
+    word, severity = ("PASSED", G_LOGGER.FINISH) if code == 0 else ("FAILED", G_LOGGER.ERROR)
+    if code == _INCONCLUSIVE:
+        word, severity = "INCONCLUSIVE", G_LOGGER.WARNING
+    text = "  ".join(filter(None, (word, words, f"({seconds:.1f} s)")))
+    return [(line, severity) for line in wrapped(text, len(word) + 2)]
 
 
 def columns() -> int | None:

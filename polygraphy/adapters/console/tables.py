@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf, isinf, isnan
+from collections.abc import Sequence
+from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.console.columns import Column, drawn
 from polygraphy.adapters.console.numbers import format_distinct, format_number
-from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows, largest_jump
+from polygraphy.domain.accuracy.output_rows import OutputRow, largest_jump
+from polygraphy.domain.accuracy.words import badness
 from polygraphy.domain.compare.metric import MetricThreshold
-from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.tensors.naming import one_line
-from polygraphy.logger import G_LOGGER
 from polygraphy.logger.severity import ERROR, ULTRA_VERBOSE
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import TextFiles
 
 if TYPE_CHECKING:
-    from polygraphy.domain.model import Node
+    from polygraphy.domain.report.document import Comparison
     from polygraphy.logger.sinks import Line
 
 MOST_ROWS = 20
@@ -33,109 +30,55 @@ _DIFFERENCES = frozenset({"simple", ""})
 _TOLERANCE = "tolerance"
 
 
-def table_lines(
-    title: str,
-    table: OutputRows,
-    *,
-    width: int | None,
-    whole: str,
-    makers: Mapping[str, Node] | None = None,
-) -> list[Line]:
+def table_lines(each: Comparison, *, width: int | None, whole: str) -> list[Line]:
     """Return the lines of a table, and how severe each is.
 
     Args:
-        title: what was compared with what.
-        table: the rows.
+        each: what was compared with what, and the rows.
         width: the columns of the terminal; None for as many as it takes.
         whole: says where all rows are, if not all of them are shown.
-        makers: the nodes that make the outputs, if these are to be named.
     """
-    every = table.rows()
-    rows = [row for row in every if not row.worst.is_missing]
+    rows = [row for row in each.outputs if not row.worst.is_missing]
     shown = _shown(rows)
     chosen = [rows[at] for at in shown]
-    columns = _result_columns(chosen)
-    if makers:
+    columns, title = _result_columns(chosen), each.title
+    if each.is_of_layers:
         limits = {limit_words(row) for row in rows}
         if len(limits) == 1:
             title = f"{title}: {limits.pop()}"
             columns = [column for column in columns if column.title != _TOLERANCE]
-        nodes = [makers.get(row.name) for row in chosen]
-        columns.insert(0, Column("op", [one_line(node.op) if node else "" for node in nodes],
-                                  rank=1))  # fmt: skip
-        origins = [str(node.origin or "") if node else "" for node in nodes]
+        ops = [one_line(row.node.op) if row.node else "" for row in chosen]
+        columns.insert(0, Column("op", ops, rank=1))
+        origins = [str(row.node.origin or "") if row.node else "" for row in chosen]
         columns.append(Column("from", origins, rank=5))
+    is_cut = len(shown) < len(rows)
+    if is_cut:
+        columns.insert(0, Column("#", [str(at + 1) for at in shown], is_number=True))
     names = Column("", [one_line(row.name) for row in chosen])
-    if len(shown) < len(rows):
-        names = Column("", [f"{at + 1:{len(str(len(rows)))}} {name}"
-                             for at, name in zip(shown, names.cells)])  # fmt: skip
     lines = drawn(title, names, columns, [not row.passed for row in chosen], width)
+    if is_cut:
+        lines = _with_gaps(lines, shown, len(rows))
     for row in chosen:
         if row.worst.reason:
             text = f"      {one_line(row.name)} was not compared: {one_line(row.worst.reason)}"
             lines.append((text, ERROR))
-    if len(rows) < len(every):
-        missing = [one_line(row.name) for row in every if row.worst.is_missing]
+    if len(rows) < len(each.outputs):
+        missing = [one_line(row.name) for row in each.outputs if row.worst.is_missing]
         lines += _missing_lines(missing, width)
-    if len(shown) < len(rows):
-        lines.append((f"  {whole}", ULTRA_VERBOSE))
+    if is_cut:
+        lines.append((f"  All {len(rows)} rows: {whole}", ULTRA_VERBOSE))
     return lines
 
 
-def whole_text(title: str, table: OutputRows, makers: Mapping[str, Node]) -> str:
-    """Return all rows of a table, for a file: in full, and with the nodes that make the outputs."""
-    rows = table.rows()
-    nodes = [makers.get(row.name) for row in rows]
-    sides = [next((side for side in row.tensors if side is not None), None) for row in rows]
-    columns = [
-        Column("output", [one_line(row.name) for row in rows]),
-        Column("op", [one_line(node.op) if node else "" for node in nodes]),
-        Column("node", [one_line(node.label) if node else "" for node in nodes]),
-        Column("dtype", [side.dtype if side else "" for side in sides]),
-        *_result_columns(rows, repeats=True),
-        Column("from", [str(node.origin or "") if node else "" for node in nodes]),
-        Column("not compared", [one_line(row.worst.reason) for row in rows]),
-    ]
-    number = Column("", [str(at + 1) for at in range(len(rows))], is_number=True)
-    lines = drawn(title, number, columns, [not row.passed for row in rows], None)
-    return "".join(f"{text}\n" for text, _ in lines)
-
-
-def whole_words(
-    title: str,
-    table: OutputRows,
-    makers: Mapping[str, Node],
-    path: str | None = None,
-    *,
-    saves: bool = False,
-) -> str:
-    """Say where all rows of a table are, of which some are not shown.
-
-    Args:
-        title: what was compared with what.
-        table: the rows.
-        makers: the nodes that make the outputs.
-        path: a file that holds them besides the log file; None for none.
-        saves: whether they are saved if they are nowhere else.
-    """
-    path = path or G_LOGGER.log_file
-    if path is None and saves and len(table) > MOST_ROWS:
-        path = saved_whole(title, table, makers)
-    return f"All {len(table)} rows: {path or 'add --log-file PATH, or -v'}"
-
-
-def saved_whole(title: str, table: OutputRows, makers: Mapping[str, Node]) -> str | None:
-    """Save all rows of a table among temporary files; return the path, None where that fails."""
-    import os
-    from tempfile import mkstemp
-
-    try:
-        handle, path = mkstemp(prefix="polygraphy-outputs-", suffix=".txt")
-        os.close(handle)
-        resolve(TextFiles).write(path, whole_text(title, table, makers))
-    except (OSError, PolygraphyException):  # What is known is on the screen.
-        return None
-    return path
+def _with_gaps(lines: Sequence[Line], shown: Sequence[int], total: int) -> list[Line]:
+    """Return the lines of a table, with a line for each gap between rows, and before and after."""
+    head, rows = lines[: len(lines) - len(shown)], lines[len(lines) - len(shown) :]
+    marked = [*head]
+    for before, at, row in zip([-1, *shown], shown, rows):
+        if at > before + 1:
+            marked.append(("  ...", ULTRA_VERBOSE))
+        marked.append(row)
+    return [*marked, ("  ...", ULTRA_VERBOSE)] if shown[-1] < total - 1 else marked
 
 
 def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
@@ -157,8 +100,8 @@ def _shown(rows: Sequence[OutputRow]) -> list[int]:
     if len(rows) <= MOST_ROWS:
         return list(range(len(rows)))
     first = next((at for at, row in enumerate(rows) if not row.passed), None)
-    by_badness = sorted(range(len(rows)), key=lambda at: badness(rows[at]), reverse=True)
-    chosen = set(by_badness[:_WORST])
+    failing = [at for at, row in enumerate(rows) if not row.passed] or range(len(rows))
+    chosen = set(sorted(failing, key=lambda at: badness(rows[at]), reverse=True)[:_WORST])
     if first is not None:
         jump = largest_jump(rows)
         centre = first if jump is None else jump
@@ -166,16 +109,8 @@ def _shown(rows: Sequence[OutputRow]) -> list[int]:
     return sorted(chosen)
 
 
-def badness(row: OutputRow) -> tuple[bool, float]:
-    """Order rows: what failed first, then by how much of the tolerance they need."""
-    excess = row.worst.excess
-    return not row.passed, (0.0 if row.passed else inf) if excess is None else excess
-
-
-def _result_columns(rows: Sequence[OutputRow], *, repeats: bool = False) -> list[Column]:
-    """Return the columns about what was found; `repeats` says whether a limit is written again
-    where it is that of the row above.
-    """
+def _result_columns(rows: Sequence[OutputRow]) -> list[Column]:
+    """Return the columns about what was found."""
     numbers = [
         Column("max abs", [short(row.absolute) for row in rows], is_number=True),
         Column("max rel", [short(row.relative) for row in rows], is_number=True),
@@ -185,13 +120,13 @@ def _result_columns(rows: Sequence[OutputRow], *, repeats: bool = False) -> list
         values = ["" if row.value is None else format_number(row.value) for row in rows]
         numbers = [Column(others[0], values, is_number=True)]
     limits = [limit_words(row) for row in rows]
-    said = [limit if repeats or limit != last else "" for limit, last in zip(limits, ["", *limits])]
+    said = [limit if limit != last else "" for limit, last in zip(limits, ["", *limits])]
     return [
         Column("shape", [_shape(row) for row in rows], rank=4),
         *numbers,
         Column(_TOLERANCE, said, rank=3),
         Column("passed", [f"{row.matched}/{row.total}" for row in rows], is_number=True),
-        Column("", [_criterion(row) if row.passed else count_words(row) for row in rows], rank=2),
+        Column("", [_remark(row) if row.passed else count_words(row) for row in rows], rank=2),
     ]
 
 
@@ -227,6 +162,11 @@ def limit_words(row: OutputRow) -> str:
             text = format_distinct(row.value, limit.threshold)[1]
         return f"{least} {text}{limit.metric.unit}"
     return ""
+
+
+def _remark(row: OutputRow) -> str:
+    """Return what is to be known about an output that passed."""
+    return ", ".join(filter(None, (_criterion(row), row.uniform[0] or row.uniform[1])))
 
 
 def _criterion(row: OutputRow) -> str:

@@ -30,6 +30,7 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.report.advice import round_up
 from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from polygraphy.domain.accuracy.output_rows import OutputRow
+from polygraphy.domain.accuracy.words import brief
 from polygraphy.domain.report.advice import advice_for
 from polygraphy.domain.report.checks import PASSED, checks_of
-from polygraphy.domain.report.document import Comparison, Document, OutputRow
-from polygraphy.domain.report.summary import brief
+from polygraphy.domain.report.document import Comparison, Document
 
 _MOST_ROWS = 50
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")
@@ -89,7 +90,7 @@ def _row(row: OutputRow, metrics: Sequence[str]) -> list[str]:
     shape = "" if row.shape is None else "x".join(map(str, row.shape))
     values = [brief(row.metrics[name]) if name in row.metrics else "" for name in metrics]
     sign = _SIGNS["passed"] if row.passed else "❌"
-    return [sign, row.name, shape, *values, f"{row.passed_iterations}/{row.iterations}"]
+    return [sign, row.name, shape, *values, f"{row.matched}/{row.total}"]
 
 
 def _table(title: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -19,18 +19,17 @@ from polygraphy.adapters.report.everyone import Everyone
 from polygraphy.adapters.report.github import annotate
 from polygraphy.adapters.report.junit import junit_of
 from polygraphy.adapters.report.markdown import markdown_of
-from polygraphy.adapters.report.recorder import Recorder
 from polygraphy.adapters.report.reports_recorder import ReportsRecorder
 from polygraphy.adapters.report.surroundings import environment, file_facts, first_model
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Model
-from polygraphy.domain.report.document import VERDICTS, Document, Problem
-from polygraphy.domain.report.rows import with_nodes
+from polygraphy.domain.report.document import VERDICTS, Document, Problem, with_nodes
+from polygraphy.domain.report.recorder import Recorder
 from polygraphy.domain.report.summary import summary_of
 from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.models import ModelReports
-from polygraphy.ports.reporting import BuildReports, Console, Findings, ReportPages, Reports
+from polygraphy.ports.reporting import BuildReports, ReportPages, Reports
 from polygraphy.ports.storage import TextFiles
 
 
@@ -39,11 +38,12 @@ class Session:
 
     def __init__(
         self,
+        recorder: Recorder,
         format: str = "text",
         report: str | Sequence[str] | None = None,
         sources: Sequence[str] = (),
     ) -> None:
-        """Record from now on; see `polygraphy.program.run`.
+        """Record from now on; see `polygraphy.program.run`. `recorder` takes what happens.
 
         Raises:
             UsageError: there is no such format, or no report of such an extension.
@@ -63,16 +63,16 @@ class Session:
         self._start = time.perf_counter()
         self._started = datetime.now(timezone.utc)
         is_looked_at = format == "json" or any(format_of_report(p) in _DETAILED for p in paths)
-        self._recorder = Recorder(detail_of if is_looked_at else None)
+        self._recorder = recorder
+        if is_looked_at:
+            self._recorder.look_closer(detail_of)
         self._bound = ExitStack()
         self._stdout = _take_standard_output() if format == "json" else None
         self._bind(shows_reports=format == "text")
 
     def _bind(self, *, shows_reports: bool) -> None:
-        """Record what the console shows; reports are not shown where the document is printed."""
-        recorder, reports = self._recorder, ReportsRecorder(self._recorder)
-        self._bound.enter_context(bind(Findings, recorder))
-        self._bound.enter_context(bind(Console, _both(resolve(Console), recorder)))
+        """Record reports, which are not shown where the document is printed."""
+        reports = ReportsRecorder(self._recorder)
         for port in (Reports, ModelReports, BuildReports):
             heard = _both(resolve(port), reports) if shows_reports else cast("Any", reports)
             self._bound.enter_context(bind(cast("Any", port), heard))
@@ -103,7 +103,7 @@ class Session:
         recorder = self._recorder
         meant = code if self._code is None else self._code
         verdict = recorder.verdict or VERDICTS.get(meant, "error")
-        comparisons = [with_nodes(each, model) for each in recorder.comparisons]
+        comparisons = with_nodes(recorder.comparisons, None if model is None else model.graph)
         return Document(
             command=_command(sys.argv),
             started=self._started.isoformat(timespec="seconds"),

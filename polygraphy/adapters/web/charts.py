@@ -12,8 +12,8 @@ from typing import Any
 from attrs import frozen
 from markupsafe import Markup
 
-from polygraphy.domain.report.document import OutputRow
-from polygraphy.domain.report.summary import brief
+from polygraphy.domain.accuracy.output_rows import OutputRow
+from polygraphy.domain.accuracy.words import brief
 
 _WIDTH, _HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40
@@ -83,7 +83,7 @@ def depth_chart(
     if len(points) < 3:
         return None
     points = _worst_of_segments(points, len(rows))
-    limits = [(number, _number(row.tolerance, measure.limit)) for number, row, _ in points]
+    limits = [(number, _number(row.limit, measure.limit)) for number, row, _ in points]
     noise = [(number, _number(row.rounding, measure.limit)) for number, row, _ in points]
     known = [value for _, value in (*limits, *noise) if value is not None]
     scale = _Scale([*(value for *_, value in points), *known])
@@ -184,8 +184,8 @@ def _worst_of_segments(
     return sorted(kept.values(), key=lambda point: point[0])
 
 
-def _number(facts: Mapping[str, Any] | None, field: str) -> float | None:
-    value = None if facts is None else facts.get(field)
+def _number(facts: Any, field: str) -> float | None:
+    value = getattr(facts, field, None)
     return value if isinstance(value, float) and isfinite(value) and value > 0 else None
 
 
@@ -214,7 +214,8 @@ def _point(x: float, y: float, row: OutputRow, value: float, anchor: str) -> Mar
         shape = Markup('<circle class="pass" cx="{:.1f}" cy="{:.1f}" r="3.2"/>').format(x, y)
     else:
         shape = _triangle(x, y)
-    about = f"{row.op or ''} {row.name}: {brief(value)}{'' if row.passed else ', failed'}".strip()
+    op, failed = row.node.op if row.node else "", "" if row.passed else ", failed"
+    about = f"{op} {row.name}: {brief(value)}{failed}".strip()
     # Hundreds of points would be hundreds of stops for a keyboard, which has the table.
     return Markup('<a href="#{}" tabindex="-1"><title>{}</title>{}</a>').format(
         anchor, about, shape

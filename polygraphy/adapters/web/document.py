@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.web.levels import levels_of
+from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.arithmetic.summary import summarize
 from polygraphy.domain.model import Attribute, Graph, Model, Node, Tensor, Weight
 from polygraphy.domain.model.drawing import GraphDrawing
 from polygraphy.domain.model.statistics import ModelStatistics
-from polygraphy.domain.report.document import OutputRow
 
 _MOST_ELEMENTS = 200  # Of a list in an attribute; what is left out is counted.
 _MOST_LETTERS = 2000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf, isfinite, log10
 
-from polygraphy.domain.report.document import OutputRow
-from polygraphy.domain.report.summary import brief
+from polygraphy.domain.accuracy.output_rows import OutputRow
+from polygraphy.domain.accuracy.words import brief
 
 STEPS = 4
 """From what just fails to what is worst; 0 stands for what passed."""
@@ -20,7 +20,7 @@ def levels_of(rows: Mapping[str, OutputRow]) -> dict[str, tuple[int, str]]:
 
 
 def _excess(row: OutputRow) -> float:
-    return inf if row.excess is None else row.excess
+    return inf if row.worst.excess is None else row.worst.excess
 
 
 def _level(row: OutputRow, worst: float) -> int:

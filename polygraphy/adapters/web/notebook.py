@@ -14,11 +14,11 @@ from polygraphy.adapters.web.charts import shortened
 from polygraphy.adapters.web.page import displayable
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.summarizing import records_of, summary_of
+from polygraphy.domain.accuracy.words import brief
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.model import Model
 from polygraphy.domain.model.statistics import statistics_of
-from polygraphy.domain.report.summary import brief
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.results.runner_names import short_names
 

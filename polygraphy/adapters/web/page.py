@@ -18,10 +18,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from polygraphy.adapters.web.document import document
 from polygraphy.adapters.web.server import serve
+from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.model import Model
 from polygraphy.domain.model.drawing import GraphDrawing
 from polygraphy.domain.model.statistics import ModelStatistics
-from polygraphy.domain.report.document import OutputRow
 
 VIEWER = Path(__file__).parent / "viewer"
 _SCRIPTS = ("placement.js", "painting.js", "drawing.js", "panel.js", "viewer.js")

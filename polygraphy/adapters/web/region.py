@@ -10,10 +10,10 @@ from markupsafe import Markup
 
 from polygraphy.adapters.web.charts import shortened, svg
 from polygraphy.adapters.web.levels import levels_of
+from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.model import Model, Node
 from polygraphy.domain.model.description import held_weight
 from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
-from polygraphy.domain.report.document import OutputRow
 
 _MOST_NODES = 36
 _WIDTH, _HEIGHT = 176, 56

@@ -29,11 +29,13 @@ from polygraphy.adapters.web.charts import (
 )
 from polygraphy.adapters.web.page import VIEWER, displayable, embedded, policy_of
 from polygraphy.adapters.web.region import region_of
+from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
+from polygraphy.domain.accuracy.words import brief, brief_pair, row_in_words
 from polygraphy.domain.model import Model
 from polygraphy.domain.report.advice import advice_for
 from polygraphy.domain.report.checks import PASSED, checks_of
-from polygraphy.domain.report.document import Comparison, Document, OutputRow
-from polygraphy.domain.report.summary import brief, brief_pair, row_in_words, worst_row
+from polygraphy.domain.report.document import Comparison, Document
+from polygraphy.domain.report.summary import worst_row
 
 _FOLDER = VIEWER.parent / "report"
 _LARGE = 20_000
@@ -163,8 +165,8 @@ def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Marku
     rows = rows or _rows_of_curves(document)
     failed = [row for row in rows.values() if not row.passed and row.node]
     worst = worst_row(document.comparisons)
-    centres += [str(row.node) for row in failed[:1]]
-    centres += [worst[1].node] if worst and worst[1].node else []
+    suspects = [*failed[:1], *([worst[1]] if worst else [])]
+    centres += [row.node.label for row in suspects if row.node]
     most = {"most": max(_AROUND, 2 * len(centres))} if document.culprits else {}
     return region_of(model, rows, centres, anchors.get, **most)
 
@@ -188,12 +190,12 @@ def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
         for curve in each["curves"] if each["kind"] == _ERRORS else ():
             for error in curve["tensors"] if curve["what"] != "cumulative" else ():
                 name, excess = error["name"], float(error["excess"])
-                if name not in rows or excess > (rows[name].excess or 0.0):
+                if name not in rows or excess > (rows[name].worst.excess or 0.0):
                     absolute = error["absolute"]
                     metrics = {} if absolute is None else {"max_absdiff": float(absolute)}
-                    rows[name] = OutputRow(
-                        name, not error["wrong"], 1, 1, metrics=metrics, excess=excess
-                    )
+                    matched = int(not error["wrong"])
+                    worst = Worst(None, excess)
+                    rows[name] = OutputRow(name, matched, 1, worst=worst, metrics=metrics)
     return rows
 
 
@@ -207,7 +209,7 @@ def _details(tables: Sequence[_Table]) -> Iterator[Mapping[str, Any]]:
                     "anchor": table.anchor(index),
                     "row": row,
                     "names": names,
-                    "words": row_in_words(row),
+                    "words": f"worst: {row_in_words(row, names)}",
                     "values": histogram_chart(row.detail, names),
                     "sizes": difference_chart(row.detail),
                     "around": _around(row),
@@ -217,9 +219,9 @@ def _details(tables: Sequence[_Table]) -> Iterator[Mapping[str, Any]]:
 def _around(row: OutputRow) -> Mapping[str, Any] | None:
     """Return the elements around the worst as cells: both texts, and whether it is the worst."""
     around = None if row.detail is None else row.detail.get("around")
-    if around is None or row.worst is None:
+    if around is None or row.worst.element is None:
         return None
-    start, index = around["start"], list(row.worst.index)
+    start, index = around["start"], list(row.worst.element.index)
     lines = []
     for line, (found, expected) in enumerate(zip(around["found"], around["expected"])):
         cells = []

@@ -249,6 +249,8 @@ class _Comparison:
             (i, j),
             origins,
         )
+        if any(origins) and position not in verdict.files_at:
+            verdict.files_at = {**verdict.files_at, position: origins}
         if self._check_average:
             check_metrics(pair.results.values())
         if self._allow_missing_outputs:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.output_rows import AccuracyTable
+from polygraphy.domain.accuracy.summarizing import names_of_pairs
 from polygraphy.domain.asked import Plots
-from polygraphy.domain.results.runner_names import short_names
 from polygraphy.ports.binding import resolve
 
 
@@ -41,10 +41,8 @@ class DepthPlot:
 def _labels(verdict: AccuracyResult) -> list[str]:
     """Name each pair of runs; those of equal names are numbered."""
     labels: list[str] = []
-    names = list(dict.fromkeys(name for runners in verdict for name in runners))
-    short = dict(zip(names, short_names(names)))
-    for runners in verdict:
-        name = label = " vs. ".join(short[each] for each in runners)
+    for names in names_of_pairs([verdict])[0]:
+        name = label = " vs. ".join(names)
         while label in labels:
             label = f"{name} ({sum(each.startswith(name) for each in labels) + 1})"
         labels.append(label)

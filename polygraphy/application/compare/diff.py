@@ -102,9 +102,11 @@ def _pairs(
 
 
 def _labelled(stored: Stored, path: str, names: Container[str]) -> Iterator[RunResults]:
-    """Yield results in which the runs of some names are called after their file, too."""
+    """Yield results that know their file; in the log, runs of some names are called after it."""
     for results in stored.iterations():
         for index, (name, iterations) in enumerate(results):
+            for iteration in iterations:
+                iteration.origin = path
             if name in names:
                 called = f"{name} ({path})"
                 results[index] = called, iterations

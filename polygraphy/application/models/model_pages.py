@@ -6,11 +6,12 @@ import json
 from collections.abc import Sequence
 
 from polygraphy.application.models.model_inspection import read_model
+from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.model.drawing import draw, drawn_model
 from polygraphy.domain.model.statistics import statistics_of
-from polygraphy.domain.report.document import OutputRow, rows_in
+from polygraphy.domain.report.document import rows_in
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelReports
 from polygraphy.ports.reporting import ModelPages

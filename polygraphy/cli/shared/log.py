@@ -66,8 +66,8 @@ class LogOptions(Options):
     log_format: tuple[str, ...] = option(
         "--log-format",
         kind=Choices("timestamp", "line-info", "no-colors", "json", "legacy"),
-        help="What log lines look like. json writes one object per line, legacy tells every"
-        " comparison line by line, however many there are.",
+        help="What log lines look like. json writes one object per line, legacy shows every line"
+        " on the console, in place of tables and answers; so does POLYGRAPHY_CONSOLE=log.",
     )
     log_file: str | None = option(
         "--log-file",

@@ -38,12 +38,15 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
             each metric over the iterations is.
         left_out_at: per position of a pair, the outputs that were not compared because only one
             side has them.
+        files_at: per position of a pair, the files that its two runs were read from, empty for
+            none; left out where neither was.
     """
 
     key_description = "Pair of runners"
     label = "simple"
     aggregation = "per_sample"
     left_out_at: Mapping[int, Sequence[str]] = MappingProxyType({})
+    files_at: Mapping[int, tuple[str, str]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -74,6 +77,14 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """
         for pair, iterations in super().items():
             yield pair, iterations.reading() if isinstance(iterations, AnswerLog) else iterations
+
+    def runs(self) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+        """Return, per pair, the two runs: the name of each, and the file that it is from."""
+        files = (self.files_at.get(position, ("", "")) for position in range(len(self)))
+        return [
+            ((first, file0), (second, file1))
+            for (first, second), (file0, file1) in zip(self.keys(), files)
+        ]
 
     @property
     def left_out(self) -> dict[RunnerPair, list[str]]:

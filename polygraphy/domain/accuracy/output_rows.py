@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite, isnan, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import frozen
+from attrs import Factory, frozen
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.pairs import PairResult, RunnerPair
@@ -18,11 +18,15 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
-from polygraphy.domain.results.validation import count_non_finite
+from polygraphy.domain.results.validation import count_non_finite, uniformity
 from polygraphy.domain.rounding import Rounding
+
+if TYPE_CHECKING:
+    from polygraphy.domain.model import Node
 
 Tensors = tuple["ComparedTensor | None", "ComparedTensor | None"]
 _BOTH = frozenset({"abs", "rel"})
+_VARIED = ("", "")
 _JUMP = 10.0
 """How many times as far from its tolerance a layer is as all before it, if it is to blame."""
 _HARMLESS = 0.1
@@ -73,6 +77,8 @@ class OutputRow:
 
     Attributes:
         name: of the output.
+        matched: how many iterations passed.
+        total: how many iterations there were.
         tensors: the output on both sides, as it was in the first iteration.
         metric: ``simple`` for differences, else the title of the metric that `value` is; empty
             where there is none.
@@ -84,22 +90,31 @@ class OutputRow:
             known.
         kept: the criteria that every iteration satisfies, of ``abs`` and ``rel``; of a tolerance
             one of them is enough. Where an output passes with neither, each element satisfies one.
-        matched: how many iterations passed.
-        total: how many iterations there were.
         worst: the iteration that is furthest from passing.
+        uniform: of both sides, what all elements are in every iteration, such as ``all 0`` or
+            ``empty``; empty where they differ, or where that is not known.
+        metrics: the worst value of each metric, for documents that are saved.
+        noise: what rounding explains in the first iteration, for documents that are saved.
+        detail: how elements are distributed, and what is around the worst, for pages.
+        node: the node of the model that makes it; None where that is not known.
     """
 
     name: str
-    tensors: Tensors
-    metric: str
-    absolute: float | None
-    relative: float | None
-    value: float | None
-    limit: Any
-    kept: frozenset[str]
     matched: int
     total: int
-    worst: Worst
+    tensors: Tensors = (None, None)
+    metric: str = ""
+    absolute: float | None = None
+    relative: float | None = None
+    value: float | None = None
+    limit: Any = None
+    kept: frozenset[str] = frozenset()
+    worst: Worst = Worst(None, None)
+    uniform: tuple[str, str] = ("", "")
+    metrics: Mapping[str, float | None] = Factory(dict)
+    noise: Rounding | None = None
+    detail: Mapping[str, Any] | None = None
+    node: Node | None = None
 
     @property
     def passed(self) -> bool:
@@ -112,6 +127,11 @@ class OutputRow:
         return tuple(dict.fromkeys(each.dtype for each in self.tensors if each is not None))
 
     @property
+    def dtype(self) -> str | None:
+        """The data type in the first run; None where it is not known."""
+        return next((each for each in self.dtypes if each != "?"), None)
+
+    @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shapes on both sides, each once."""
         return tuple(dict.fromkeys(each.shape for each in self.tensors if each is not None))
@@ -120,6 +140,11 @@ class OutputRow:
     def shape(self) -> tuple[int, ...] | None:
         """The shape in the first run; None where it is not known."""
         return next(iter(self.shapes), None)
+
+    @property
+    def rounding(self) -> Rounding | None:
+        """What rounding alone explains, as far as it is known."""
+        return self.worst.rounding or self.noise
 
 
 class OutputRows:
@@ -132,6 +157,7 @@ class OutputRows:
         is_judged: whether iterations are judged; where not, their average is.
         iterations: how many iterations there were so far.
         empty: the iterations in which no output was compared.
+        measures: whether the worst value of every metric is kept.
     """
 
     def __init__(
@@ -141,7 +167,9 @@ class OutputRows:
         label: str = "simple",
         *,
         is_judged: bool = True,
+        measures: bool = False,
     ) -> None:
+        self.measures = measures
         self.runners = runners
         self.positions = positions
         self.label = label
@@ -165,6 +193,8 @@ class OutputRows:
             if found is None:
                 found = self._found[name] = _Found(name, answer)
             found.add(iteration, answer)
+            if self.measures and isinstance(answer, CompareResult):
+                found.measure(answer)
 
     def __len__(self) -> int:
         return len(self._found)
@@ -177,8 +207,9 @@ class OutputRows:
 class AccuracyTable:
     """Folds the answers of a comparison: the rows of each comparison function and pair of runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, measures: bool = False) -> None:
         self._tables: dict[tuple[str, tuple[int, int]], OutputRows] = {}
+        self.measures = measures
 
     def add(self, pair: PairResult) -> None:
         """Take what was found about an iteration, while its outputs are at hand."""
@@ -186,7 +217,11 @@ class AccuracyTable:
         table = self._tables.get(key)
         if table is None:
             table = self._tables[key] = OutputRows(
-                pair.runners, pair.positions, pair.label, is_judged=pair.is_judged
+                pair.runners,
+                pair.positions,
+                pair.label,
+                is_judged=pair.is_judged,
+                measures=self.measures,
             )
         table.add(pair.iteration, pair.results)
 
@@ -200,19 +235,28 @@ class AccuracyTable:
         return [_of_average(table, result, at) for at, table in enumerate(tables)]
 
     @staticmethod
-    def of(result: AccuracyResult) -> list[OutputRows]:
+    def of(result: AccuracyResult, *, measures: bool = False) -> list[OutputRows]:
         """Return the rows of results whose outputs are gone, as of a file."""
         tables = []
-        for at, (pair, _) in enumerate(result.read()):
-            table = OutputRows(pair, (at, at + 1), result.label, is_judged=not result.is_average)
+        for at, (pair, iterations) in enumerate(result.read()):
+            table = OutputRows(
+                pair,
+                (at, at + 1),
+                result.label,
+                is_judged=not result.is_average,
+                measures=measures,
+            )
             for iteration, answers in enumerate(result.judged(at)):
                 table.add(None if result.is_average else iteration, answers)
+            table.iterations = len(iterations)
             tables.append(table)
         return tables
 
 
 def _of_average(table: OutputRows, result: AccuracyResult, at: int) -> OutputRows:
-    average = OutputRows(table.runners, table.positions, table.label, is_judged=False)
+    average = OutputRows(
+        table.runners, table.positions, table.label, is_judged=False, measures=table.measures
+    )
     average.add(None, result.average_results(at))
     average.iterations = table.iterations
     return average
@@ -221,8 +265,8 @@ def _of_average(table: OutputRows, result: AccuracyResult, at: int) -> OutputRow
 class _Found:
     """What was found about one output so far; the first iteration says what it is."""
 
-    __slots__ = ("absolute", "kept", "limit", "matched", "metric", "name", "rank", "relative",
-                 "tensors", "total", "value", "worst")  # fmt: skip
+    __slots__ = ("absolute", "kept", "limit", "matched", "metric", "metrics", "name", "noise",
+                 "rank", "relative", "tensors", "total", "uniform", "value", "worst")  # fmt: skip
 
     def __init__(self, name: str, first: Any) -> None:
         self.name = name
@@ -238,6 +282,18 @@ class _Found:
         self.matched = self.total = 0
         self.worst: Worst | None = None
         self.rank = (False, -inf)
+        self.uniform: tuple[str, str] | None = None  # Of the iterations so far, if there were any.
+        self.metrics: dict[str, float | None] = {}
+        self.noise: Rounding | None = None
+
+    def measure(self, answer: CompareResult) -> None:
+        """Keep the worst value of each metric, and what rounding explains at first."""
+        if self.total == 1 and isinstance(answer, OutputCompareResult):
+            self.noise = answer.rounding
+        is_less_better = not isinstance(answer, MetricResult) or bool(answer.metric.lower_is_better)
+        for metric, value in answer.metric_values().items():
+            if value is not None and _is_worse(value, self.metrics.get(metric), is_less_better):
+                self.metrics[metric] = value
 
     def add(self, iteration: int | None, answer: Any) -> None:
         passed = bool(answer)
@@ -252,6 +308,8 @@ class _Found:
             self.limit = answer.tolerance
         elif isinstance(answer, CompareResult) and answer.thresholds is not None:
             self.limit = answer.thresholds
+        if self.uniform != _VARIED and isinstance(answer, OutputCompareResult):
+            self._look_at(answer)
         excess = answer.excess if isinstance(answer, CompareResult) else None
         rank = _rank(excess, passed)
         if self.worst is None or rank > self.rank:
@@ -259,12 +317,29 @@ class _Found:
             if isinstance(answer, MetricResult):
                 self.value, self.metric = answer.value, answer.metric.title
 
+    def _look_at(self, answer: OutputCompareResult) -> None:
+        """See whether each side is uniform, and the same as in the iterations before."""
+        one, other = map(uniformity, answer.arrays) if answer.arrays is not None else _VARIED
+        before = self.uniform or (one, other)
+        self.uniform = (
+            one if one == before[0] else "",
+            other if other == before[1] else "",
+        )
+
     def row(self) -> OutputRow:
         assert self.worst is not None
         return OutputRow(
-            self.name, self.tensors, self.metric, self.absolute, self.relative, self.value,
-            self.limit, self.kept, self.matched, self.total, self.worst,
+            self.name, self.matched, self.total, self.tensors, self.metric, self.absolute,
+            self.relative, self.value, self.limit, self.kept, self.worst, self.uniform or _VARIED,
+            self.metrics, self.noise,
         )  # fmt: skip
+
+
+def _is_worse(value: float, known: float | None, is_less_better: bool) -> bool:
+    """Return whether a value is worse than one that is known; NaN is the worst."""
+    if known is None or isnan(value):
+        return True
+    return not isnan(known) and (value > known if is_less_better else value < known)
 
 
 def _rank(excess: float | None, passed: bool) -> tuple[bool, float]:

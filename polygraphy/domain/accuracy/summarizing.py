@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf, isnan
 from typing import Any
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
-from polygraphy.domain.results.runner_names import short_names
+from polygraphy.domain.accuracy.words import badness, row_in_words
+from polygraphy.domain.results.runner_names import distinct, names_of_runs
 from polygraphy.domain.tensors.naming import differing
 
 _MOST = 10
@@ -51,37 +51,38 @@ def summary_of(results: AccuracyResults) -> str:
         return "FAILED: nothing was compared."
     lines = []
     for result, pair, rows in _tables(results):
-        failed = sorted((row for row in rows if not row.passed), key=_size, reverse=True)
+        failed = sorted((row for row in rows if not row.passed), key=badness, reverse=True)
         where = f"{pair[0]} vs. {pair[1]} ({result.label})"
         if failed or not rows:
             counted = differing(len(failed), len(rows)) if rows else "no outputs"
             lines.append(f"FAILED: {where}: {counted}")
-            lines += [f"  {_failure(row)}" for row in failed[:_MOST]]
+            lines += [f"  {_failure(row, pair)}" for row in failed[:_MOST]]
             if len(failed) > _MOST:
                 lines.append(f"  and {len(failed) - _MOST} more")
             continue
-        closest = max(rows, key=_size)
+        closest = max(rows, key=badness)
         outputs = f"{len(rows)} output{'s' * (len(rows) != 1)} matched"
         iterations = f" in {closest.total} iterations" if closest.total > 1 else ""
         lines.append(f"PASSED: {where}: {outputs}{iterations}{_closest(closest)}")
     return "\n".join(lines)
 
 
+def names_of_pairs(results: Sequence[AccuracyResult]) -> list[list[tuple[str, str]]]:
+    """Return, per result and pair, what the two runs are called."""
+    runs = list(dict.fromkeys(run for result in results for pair in result.runs() for run in pair))
+    names = dict(zip(runs, names_of_runs(runs)))
+    return [
+        [distinct(names[one], names[other]) for one, other in result.runs()] for result in results
+    ]
+
+
 def _tables(
     results: AccuracyResults,
 ) -> Iterator[tuple[AccuracyResult, tuple[str, str], Sequence[OutputRow]]]:
-    """Yield the rows of each pair of runs, which have short names."""
-    names = list(dict.fromkeys(name for result in results for pair in result for name in pair))
-    short = dict(zip(names, short_names(names)))
-    for result in results:
-        for table in AccuracyTable.of(result):
-            first, second = table.runners
-            yield result, (short[first], short[second]), table.rows()
-
-
-def _size(row: OutputRow) -> float:
-    excess = row.worst.excess
-    return inf if excess is None or isnan(excess) else excess
+    """Yield the rows of each pair of runs, and what these are called."""
+    for result, names in zip(results, names_of_pairs(results)):
+        for table, pair in zip(AccuracyTable.of(result), names):
+            yield result, pair, table.rows()
 
 
 def _closest(row: OutputRow) -> str:
@@ -91,25 +92,16 @@ def _closest(row: OutputRow) -> str:
     return f"; {row.name!r} needs {excess:.0%} of its tolerance" if excess else "; all equal"
 
 
-def _failure(row: OutputRow) -> str:
-    worst = row.worst
-    if worst.reason:
-        return f"{row.name}: {worst.reason}"
+def _failure(row: OutputRow, pair: tuple[str, str]) -> str:
     facts = []
     if row.absolute is not None:
         facts.append(f"max abs {row.absolute:.4g}")
     if row.relative is not None:
         facts.append(f"max rel {row.relative:.4g}")
-    if row.value is not None:
-        facts.append(f"{row.metric} {row.value:.4g}")
     if row.limit is not None:
         facts.append(f"allowed {row.limit}")
-    if worst.element is not None:
-        element = worst.element
-        index = list(map(int, element.index))
-        facts.append(f"worst at {index}: {element.value}, expected {element.reference}")
-    if worst.mismatched is not None:
-        facts.append(f"{worst.mismatched} of {worst.size} elements")
+    if row.worst.mismatched is not None:
+        facts.append(f"{row.worst.mismatched} of {row.worst.size} elements")
     if row.total > 1:
         facts.append(f"{row.total - row.matched} of {row.total} iterations")
-    return f"{row.name}: {', '.join(facts)}"
+    return "; ".join(filter(None, (row_in_words(row, pair), ", ".join(facts))))

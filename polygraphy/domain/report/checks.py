@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import frozen
 
+from polygraphy.domain.accuracy.words import row_in_words
 from polygraphy.domain.report.document import Document
-from polygraphy.domain.report.summary import row_in_words
 
 PASSED, FAILED, ERROR, SKIPPED = "passed", "failed", "error", "skipped"
 _OUTCOMES = {"passed": PASSED, "failed": FAILED, "inconclusive": SKIPPED, "agree": PASSED}
@@ -58,7 +58,9 @@ def _outputs(document: Document) -> Iterator[Check]:
             if row.passed:
                 yield Check(group, row.name, PASSED)
             else:
-                yield Check(group, row.name, FAILED, f"{row_in_words(row)}.")
+                yield Check(
+                    group, row.name, FAILED, f"worst: {row_in_words(row, comparison.parties)}."
+                )
         if not comparison.outputs:
             yield Check(group, "outputs", FAILED, "No outputs were compared.")
 

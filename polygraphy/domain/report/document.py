@@ -7,13 +7,17 @@ there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, fields, frozen
+from attrs import evolve, frozen
 
-from polygraphy.domain.environment import Environment
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.report.plain import plain
+
+if TYPE_CHECKING:
+    from polygraphy.domain.accuracy.output_rows import OutputRow
+    from polygraphy.domain.environment import Environment
+    from polygraphy.domain.model import Graph
 
 SCHEMA = 1
 """Version of the document; it changes when a program that reads it could not go on."""
@@ -105,73 +109,6 @@ class Party:
 
 
 @frozen
-class Element:
-    """The element that exceeds its tolerance the most: `found` by the first party, and what the
-    second has.
-    """
-
-    index: Sequence[int]
-    found: Any
-    expected: Any
-
-
-@frozen
-class OutputRow:
-    """How one output fared in all iterations.
-
-    Attributes:
-        name: of the output.
-        passed: whether it passed in every iteration.
-        passed_iterations: in how many.
-        iterations: out of how many.
-        dtype: its data type.
-        shape: its shape, in the first iteration.
-        metrics: the worst value of each metric over the iterations.
-        tolerance: what it was held to, with the reason.
-        kept: which tolerances every iteration keeps, of ``abs`` and ``rel``, of what passed; each
-            element is within one of them.
-        worst_iteration: the iteration that exceeds the tolerance the most.
-        excess: how many times the tolerance is needed there; at most 1 where it passed.
-        mismatched: how many elements exceed the tolerance there; None where that is not known.
-        size: out of how many.
-        worst: the worst of these.
-        non_finite: how many elements are NaN and infinite, of both parties; None where all
-            differences are finite.
-        rounding: what rounding explains of the difference; None where that is not known.
-        is_rounding: whether that explains all of it.
-        reason: why it could not be compared; None where it was.
-        node: the node of the model that computes it; of one without a name, its first output.
-        op: its operator.
-        origin: the line of the program that the node was exported from; None where the model does
-            not say.
-        detail: how its elements are distributed, and what is around the worst; for pages.
-    """
-
-    name: str
-    passed: bool
-    passed_iterations: int
-    iterations: int
-    dtype: str | None = None
-    shape: Sequence[int] | None = None
-    metrics: Mapping[str, float | None] = Factory(dict)
-    tolerance: Mapping[str, Any] | None = None
-    kept: Sequence[str] | None = None
-    worst_iteration: int | None = None
-    excess: float | None = None
-    mismatched: int | None = None
-    size: int | None = None
-    worst: Element | None = None
-    non_finite: Sequence[Mapping[str, int]] | None = None
-    rounding: Mapping[str, Any] | None = None
-    is_rounding: bool | None = None
-    reason: str | None = None
-    node: str | None = None
-    op: str | None = None
-    origin: str | None = None
-    detail: Mapping[str, Any] | None = None
-
-
-@frozen
 class Comparison:
     """What one comparison function found about one pair of parties.
 
@@ -184,6 +121,9 @@ class Comparison:
         average: whether averages are judged.
         outputs: a row per output, in the order of the model.
         left_out: outputs that only one of them has, and that were left out because of that.
+        iterations: how many there were.
+        empty: the iterations in which no output was compared.
+        is_of_layers: whether some rows are tensors inside a model, of which the nodes are known.
     """
 
     function: str
@@ -194,6 +134,78 @@ class Comparison:
     average: bool
     outputs: Sequence[OutputRow]
     left_out: Sequence[str] = ()
+    iterations: int = 1
+    empty: Sequence[int] = ()
+    is_of_layers: bool = False
+
+    @property
+    def title(self) -> str:
+        """What was compared with what, and by which function if that is not the usual one."""
+        parties = " vs. ".join(self.parties)
+        return parties if self.function == "simple" else f"{parties} ({self.function})"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison as JSON has it."""
+        made: dict[str, Any] = {name: plain(getattr(self, name)) for name in _OF_COMPARISON}
+        return {**made, "outputs": [_row_as_json(row) for row in self.outputs]}
+
+
+_OF_COMPARISON = ("function", "parties", "passed", "matched", "total", "average", "left_out")
+
+
+def _row_as_json(row: OutputRow) -> dict[str, Any]:
+    worst, node = row.worst, row.node
+    element = worst.element
+    found: dict[str, Any] = {
+        "name": row.name,
+        "passed": row.passed,
+        "passed_iterations": row.matched,
+        "iterations": row.total,
+        "dtype": row.dtype,
+        "shape": None if row.dtype is None else row.shape,
+        "metrics": row.metrics,
+        "tolerance": row.limit,
+        "kept": sorted(row.kept) if row.passed and row.metric == "simple" else None,
+        "worst_iteration": worst.iteration,
+        "excess": worst.excess,
+        "mismatched": worst.mismatched,
+        "size": worst.size,
+        "worst": element
+        and {
+            "index": [*map(int, element.index)],
+            "found": element.value,
+            "expected": element.reference,
+        },
+        "non_finite": worst.non_finite
+        and [{"nan": nan, "inf": inf} for nan, inf in worst.non_finite],
+        "rounding": row.rounding,
+        "is_rounding": worst.is_rounding if worst.rounding is not None else None,
+        "reason": worst.reason or None,
+        "uniform": [*row.uniform] if any(row.uniform) else None,
+        "node": node and node.label,
+        "op": node and node.op,
+        "origin": None if node is None or node.origin is None else str(node.origin),
+        "detail": row.detail,
+    }
+    return dict(plain(found))
+
+
+def with_nodes(comparisons: Sequence[Comparison], graph: Graph | None) -> Sequence[Comparison]:
+    """Return comparisons whose rows know the nodes of a graph that make them; None for no graph."""
+    if graph is None:
+        return comparisons
+    makers, outputs = graph.makers, {tensor.name for tensor in graph.outputs}
+    inside = makers.keys() - outputs
+    return [
+        evolve(
+            each,
+            outputs=[evolve(row, node=makers.get(row.name)) for row in each.outputs],
+            is_of_layers=any(
+                row.name in inside and not row.worst.is_missing for row in each.outputs
+            ),
+        )
+        for each in comparisons
+    ]
 
 
 @frozen
@@ -230,7 +242,8 @@ class Document:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document as JSON has it, what a reader looks for first at the top."""
-        made: dict[str, Any] = plain(self)
+        made: dict[str, Any] = plain(evolve(self, comparisons=()))
+        made["comparisons"] = [each.as_json() for each in self.comparisons]
         made["environment"] = {
             section.title: dict(section.facts) for section in self.environment.sections
         }
@@ -249,17 +262,19 @@ def rows_in(document: Any) -> dict[str, OutputRow]:
     """
     if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
         raise UsageError("This is no verdict document.", hint="Save one with --report PATH.json.")
-    names = {field.name for field in fields(OutputRow)} - {"worst", "detail"}
+    from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
+
     rows: dict[str, OutputRow] = {}
     try:
         for comparison in document["comparisons"]:
             for found in comparison["outputs"]:
-                known = {name: found[name] for name in names & found.keys()}
-                known["excess"] = _number(found["excess"])
-                known["metrics"] = {
-                    name: _number(value) for name, value in found["metrics"].items()
-                }
-                row = OutputRow(**known)
+                row = OutputRow(
+                    found["name"],
+                    found["passed_iterations"],
+                    found["iterations"],
+                    worst=Worst(found["worst_iteration"], _number(found["excess"])),
+                    metrics={name: _number(value) for name, value in found["metrics"].items()},
+                )
                 if row.name not in rows or rows[row.name].passed:
                     rows[row.name] = row
     except (KeyError, TypeError, AttributeError) as error:

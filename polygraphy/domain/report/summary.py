@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from polygraphy.domain.report.document import Comparison, OutputRow, Problem
+from polygraphy.domain.accuracy.words import badness, row_in_words, uniform_in_words
+from polygraphy.domain.report.document import Comparison, Problem
 from polygraphy.domain.tensors.naming import counted, differing, enumerated
+
+if TYPE_CHECKING:
+    from polygraphy.domain.accuracy.output_rows import OutputRow
 
 _MOST_NAMES = 4
 _PLAIN = {
@@ -17,8 +20,6 @@ _PLAIN = {
     "ill-conditioned": "The model magnifies rounding; nobody is to blame.",
 }
 _LONGEST = 160
-_BRIEF = 4
-"""Digits of a number in a sentence."""
 
 
 def summary_of(
@@ -38,14 +39,15 @@ def summary_of(
         results: what was found besides, each with its ``kind``.
     """
     if culprits:
-        return _blamed(culprits)
-    failed = [each for each in comparisons if not each.passed]
+        return blamed_in_words(culprits)
+    failed = not all(each.passed for each in comparisons)
     if problems and not failed:
         return problems[-1].message
     if failed:
-        return _failed(failed)
+        return f"{failed_in_words(comparisons)}{_worst_of(comparisons)}."
     if comparisons:
-        return _passed(comparisons)
+        doubts = doubts_in_words(comparisons)
+        return " ".join(filter(None, (passed_in_words(comparisons), doubts)))
     said = (_FOUND[each["kind"]](each) for each in results if each["kind"] in _FOUND)
     found = [sentence for sentence in said if sentence]
     if found and verdict in ("passed", "failed"):
@@ -53,7 +55,7 @@ def summary_of(
     return _PLAIN.get(verdict, f"{verdict}.")
 
 
-def _blamed(culprits: Sequence[Mapping[str, Any]]) -> str:
+def blamed_in_words(culprits: Sequence[Mapping[str, Any]]) -> str:
     """Describe who is to blame, and for what."""
     first = culprits[0]
     names = [str(node) for node in first.get("nodes") or ()]
@@ -66,58 +68,53 @@ def _blamed(culprits: Sequence[Mapping[str, Any]]) -> str:
 
 
 def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow] | None:
-    """Return the output that exceeds its tolerance the most, or comes closest to it."""
+    """Return the output that exceeds what is allowed the most, or comes closest to it; of what
+    failed, what both sides have goes first.
+    """
     rows = [(each, row) for each in comparisons for row in each.outputs]
-    return max(rows, key=lambda pair: (not pair[1].passed, _size(pair[1])), default=None)
+    return max(rows, key=lambda pair: badness(pair[1]), default=None)
 
 
-def _size(row: OutputRow) -> float:
-    if row.excess is None:
-        return inf if row.reason is not None else -1.0
-    return inf if isnan(row.excess) else row.excess
+def failed_in_words(comparisons: Sequence[Comparison]) -> str:
+    """Return how many outputs differ and, of many, which is the first, without a full stop."""
+    failed = [each for each in comparisons if not each.passed]
+    if len(comparisons) == 1:
+        return _failed(comparisons[0])
+    return "; ".join(f"{each.title}: {_failed(each)}" for each in failed)
 
 
-def _failed(failed: Sequence[Comparison]) -> str:
-    names = {row.name for each in failed for row in each.outputs if not row.passed}
-    every = {row.name for each in failed for row in each.outputs}
-    parties = " vs. ".join(failed[0].parties)
-    if not every:
-        return f"No outputs were compared ({parties})."
-    facts = f"{differing(len(names), len(every))} ({parties}){_first_to_fail(failed[0])}"
-    worst = worst_row(failed)
-    return f"{facts}; {row_in_words(worst[1])}." if worst else f"{facts}."
+def _failed(each: Comparison) -> str:
+    rows = [row for row in each.outputs if not row.worst.is_missing]
+    failing = [row for row in rows if not row.passed]
+    missing = counted(len(each.outputs) - len(rows), _noun(each))
+    if not rows:
+        if each.empty:
+            return f"no output was compared in iteration {each.empty[0]}"
+        return "no output was compared" + (f": only one side has {missing}" if each.outputs else "")
+    if not failing:
+        return f"{counted(len(rows), _noun(each))} matched, but only one side has {missing}"
+    return f"{differing(len(failing), len(rows), _noun(each))}{_first_to_fail(each, rows, failing)}"
 
 
-def _first_to_fail(comparison: Comparison) -> str:
-    """Name the first output that failed, where some before it passed and others follow."""
-    failing = [row for row in comparison.outputs if not row.passed]
-    if len(failing) < 2 or not comparison.outputs[0].passed:
-        return ""
+def _first_to_fail(
+    each: Comparison, rows: Sequence[OutputRow], failing: Sequence[OutputRow]
+) -> str:
+    """Name the first output that failed, where some before it passed."""
     first = failing[0]
-    return f"; first to fail: {first.name!r}{f' ({first.op})' if first.op else ''}"
+    if rows[0].passed:
+        facts = [first.node.op] if first.node is not None else []
+        facts += [f"number {rows.index(first) + 1}"] if each.is_of_layers else []
+        return f"; first to fail: {first.name!r}" + (f" ({', '.join(facts)})" if facts else "")
+    return ""
 
 
-def row_in_words(row: OutputRow) -> str:
-    """Describe where an output that failed is worst."""
-    where = f"worst: {row.name!r}"
-    if row.reason is not None:
-        return f"{where}: {row.reason.rstrip('.')}"
-    if row.worst is not None:
-        found, expected = brief_pair(row.worst.found, row.worst.expected)
-        where += f" at {list(row.worst.index)}: {found}, expected {expected}"
-        if found == expected and row.non_finite is not None:
-            where += _UNEQUAL[found == "nan"]
-    if row.iterations > 1 and row.worst_iteration is not None:
-        where += f" (iteration {row.worst_iteration})"
-    if row.excess is not None and 1 < row.excess < inf:
-        where += f", {brief(row.excess)} times the tolerance"
-    return where
+def _noun(each: Comparison) -> str:
+    return "tensor" if each.is_of_layers else "output"
 
 
-_UNEQUAL = (
-    ", and infinities are equal only with --infinities-compare-equal",
-    ", and NaN never passes",
-)
+def _worst_of(comparisons: Sequence[Comparison]) -> str:
+    worst = worst_row(comparisons)
+    return "" if worst is None else f"; worst: {row_in_words(worst[1], worst[0].parties)}"
 
 
 def _linted(facts: Mapping[str, Any]) -> str:
@@ -214,31 +211,54 @@ _FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 """Results of other commands that a sentence can say."""
 
 
-def _passed(comparisons: Sequence[Comparison]) -> str:
+def passed_in_words(comparisons: Sequence[Comparison]) -> str:
+    """Return how many outputs matched, and how close that was."""
     names = {row.name for each in comparisons for row in each.outputs}
-    iterations = max(each.total for each in comparisons)
-    facts = f"{len(names)} output{'s' * (len(names) != 1)} matched"
-    if iterations > 1 and not comparisons[0].average:
-        facts += f" in {iterations} iterations"
+    iterations = max(each.iterations for each in comparisons)
+    facts = f"{counted(len(names), 'output')} matched"
+    if iterations > 1:
+        facts += f" {'on average over' if comparisons[0].average else 'in'} {iterations} iterations"
+    if len(comparisons) > 1:
+        facts += f", {len(comparisons)} comparisons"
     worst = worst_row(comparisons)
-    if worst is None or worst[1].excess is None:
-        return f"{facts}."
-    if worst[1].excess == 0:
-        return f"{facts}; every element is equal."
-    return f"{facts}; largest error: {worst[1].excess:.0%} of the tolerance ({worst[1].name!r})."
+    excess = worst[1].worst.excess if worst else None
+    if worst is not None and excess == 0:
+        facts += "; every element is equal"
+    elif worst is not None and excess is not None:
+        facts += f"; largest error: {_share(excess)} of the tolerance ({worst[1].name!r})"
+    return f"{facts}."
 
 
-def brief(value: Any) -> str:
-    """Return a value as a sentence has it."""
-    return f"{value:.{_BRIEF}g}" if isinstance(value, float) else str(value)
+def doubts_in_words(
+    comparisons: Sequence[Comparison], validation: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """Name what passed without saying much, because it is empty or the same everywhere."""
+    said = [uniform_in_words(each.outputs, each.parties) for each in comparisons]
+    if not comparisons:
+        bare = [f"{one['name']!r} is {one['uniform']}" for one in validation if one["uniform"]]
+        said = [f"{enumerated(bare[:_MOST_NAMES])}: that says little."] if bare else []
+    return " ".join(dict.fromkeys(filter(None, said)))
 
 
-def brief_pair(one: Any, other: Any) -> tuple[str, str]:
-    """Return two values as a sentence has them, with as many digits as tell them apart."""
-    for digits in range(_BRIEF, 18):
-        pair = tuple(
-            f"{each:.{digits}g}" if isinstance(each, float) else str(each) for each in (one, other)
-        )
-        if pair[0] != pair[1] or one == other:
-            break
-    return pair[0], pair[1]
+def invalid_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many outputs hold NaN or infinity, and which is the first; empty for none."""
+    bad = [each for each in validation if each["nan"] or each["inf"]]
+    if not bad:
+        return ""
+    hold = "holds" if len(bad) == 1 else "hold"
+    first = f"first {bad[0]['name']!r} of {bad[0]['runner']}"
+    return f"{len(bad)} of {counted(len(validation), 'output')} {hold} NaN or infinity, {first}."
+
+
+def validated_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many outputs were looked into that hold neither NaN nor infinity."""
+    if not validation:
+        return ""
+    hold = "holds" if len(validation) == 1 else "hold"
+    return f"{counted(len(validation), 'output')} {hold} neither NaN nor infinity."
+
+
+def _share(excess: float) -> str:
+    """Return a part of a tolerance in percent, which is not said to be all of it, or nothing."""
+    percent = excess * 100
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import Notebooks, ResultStore
+from polygraphy.domain.asked import Notebooks, PathOrFile, ResultStore
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.keyed_list import KeyedList
 from polygraphy.domain.results.lineage import Lineage
@@ -157,11 +157,15 @@ def _loaded(outputs: Mapping[str, Any]) -> dict[str, Any]:
 def _read_from(path: str, stream: Iterator[RunResults]) -> Iterator[RunResults]:
     """Yield results that know their file."""
     for results in stream:
-        for _, iterations in results.items():  # noqa: PERF102 - names may repeat
-            for outputs in iterations:
-                outputs.origin = path
+        _name_origin(path, results)
         yield results
         del results  # Nothing of this iteration is held while the next one is read.
+
+
+def _name_origin(path: str, results: RunResults) -> None:
+    for _, iterations in results.items():  # noqa: PERF102 - names may repeat
+        for outputs in iterations:
+            outputs.origin = path
 
 
 def _same_array(left: Any, right: Any) -> bool:
@@ -250,6 +254,14 @@ class RunResults(KeyedList[str, IterationResult], Storable):
     def _repr_html_(self) -> str:
         """Return the results as notebooks show them."""
         return resolve(Notebooks).results(self)
+
+    @classmethod
+    def load(cls, src: PathOrFile) -> RunResults:
+        """Read what runners gave; see `Storable.load`. A path is kept as what it is from."""
+        results = super().load(src)
+        if isinstance(src, (str, Path)):
+            _name_origin(str(src), results)
+        return results
 
     @staticmethod
     def load_streaming(path: str | Path, allow_dirs: bool = True) -> Iterator[RunResults]:

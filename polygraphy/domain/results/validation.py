@@ -10,12 +10,13 @@ from attrs import frozen
 from polygraphy.domain.results.results import IterationResult
 
 _BLOCK = 1 << 18
+_FEW = 64
 
 
 @frozen
 class OutputValidity:
-    """How many elements of one output are NaN or infinite, and where the first of each lies (None:
-    nowhere).
+    """How many elements of one output are NaN or infinite, where the first of each lies (None:
+    nowhere), and how it is uniform, if it is; see `uniformity`.
     """
 
     name: str
@@ -24,6 +25,7 @@ class OutputValidity:
     inf: int
     first_nan: tuple[int, ...] | None
     first_inf: tuple[int, ...] | None
+    uniform: str = ""
 
     def is_valid(self, *, check_nan: bool, check_inf: bool) -> bool:
         """Return whether the output is free of what is looked for."""
@@ -49,6 +51,22 @@ def validate_outputs(outputs: IterationResult) -> list[OutputValidity]:
     return [_validity(name, np.asarray(array)) for name, array in outputs.items()]
 
 
+def uniformity(array: np.ndarray[Any, Any]) -> str:
+    """Return what makes an output say little: ``empty``, ``all 0``, or another value that all of
+    several elements have; empty where elements differ, and for a single one that is not 0.
+    """
+    if not array.size:
+        return "empty"
+    first = array.flat[0]
+    if array.dtype.kind == "O" or (array.size == 1 and first != 0):
+        return ""
+    # Nearly always, the first ones differ.
+    if not np.all(array.flat[:_FEW] == first) or not np.all(array == first):
+        return ""
+    value = first.item() if hasattr(first, "item") else first
+    return f"all {value:.4g}" if isinstance(value, float) else f"all {value!r}"
+
+
 def count_non_finite(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     """Return how many elements are NaN, and how many are infinite."""
     return _count(np.isnan, array)[0], _count(np.isinf, array)[0]
@@ -57,7 +75,7 @@ def count_non_finite(array: np.ndarray[Any, Any]) -> tuple[int, int]:
 def _validity(name: str, array: np.ndarray[Any, Any]) -> OutputValidity:
     nan, first_nan = _count(np.isnan, array)
     inf, first_inf = _count(np.isinf, array)
-    return OutputValidity(name, array.size, nan, inf, first_nan, first_inf)
+    return OutputValidity(name, array.size, nan, inf, first_nan, first_inf, uniformity(array))
 
 
 def _count(predicate: np.ufunc, array: np.ndarray[Any, Any]) -> tuple[int, tuple[int, ...] | None]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polygraphy.adapters.console.log import LogConsole
 from polygraphy.adapters.console.metrics import metric_line, metric_words
-from polygraphy.adapters.console.numbers import format_distinct, round_up
+from polygraphy.adapters.console.numbers import format_distinct
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.pairs import PairResult
 from polygraphy.domain.compare import (
@@ -24,6 +24,7 @@ from polygraphy.domain.compare import (
     PsnrThreshold,
     SimpleCompareFunc,
 )
+from polygraphy.domain.report.advice import round_up
 from polygraphy.domain.results.results import IterationResult
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,8 @@ from polygraphy.adapters.console.columns import columns_of
 from polygraphy.adapters.console.tables import MOST_ROWS, table_lines
 from polygraphy.comparator import SimpleCompareFunc
 from polygraphy.domain.accuracy.output_rows import OutputRows, largest_jump
-from polygraphy.domain.model import Node, Origin
+from polygraphy.domain.model import Graph, Node, Origin
+from polygraphy.domain.report.document import Comparison, with_nodes
 from tests.support.examples import scaled
 
 
@@ -27,8 +29,10 @@ def table_of(errors: dict[str, float], iterations: int = 1) -> OutputRows:
 
 
 def texts(table: OutputRows, width: int | None, **makers: Node) -> list[str]:
-    lines = table_lines("onnxrt vs. trt", table, width=width, whole="whole", makers=makers)
-    return [text for text, _ in lines]
+    compared = Comparison("simple", ("onnxrt", "trt"), False, 0, 1, False, table.rows())
+    nodes = tuple(evolve(node, outputs=(name,)) for name, node in makers.items())
+    [compared] = with_nodes([compared], Graph(nodes=nodes))
+    return [text for text, _ in table_lines(compared, width=width, whole="whole")]
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
@@ -51,10 +55,12 @@ def test_the_rows_around_the_jump_are_shown_rather_than_those_where_errors_creep
     errors = {**dict.fromkeys([f"x{at}" for at in range(20)], 0.0), **errors}
     errors["y60"] = 0.5
     lines = texts(table_of(errors), None)
-    shown = {line.removeprefix("x ").split()[1] for line in lines if "/1" in line}
-    assert {"y57", "y58", "y59", "y60", "y61", "y62", "y63"} <= shown
-    assert "y0" in shown  # The first that fails.
-    assert len(lines) <= MOST_ROWS
+    rows = [line.removeprefix("x ").split() for line in lines if "/1" in line]
+    shown = {name: number for name, number, *_ in rows}
+    assert {"y57", "y58", "y59", "y60", "y61", "y62", "y63"} <= shown.keys()
+    assert shown["y0"] == "21"  # The first that fails.
+    assert "#" in lines[0].split() and lines.count("  ...") == 3  # Each gap is marked.
+    assert len(lines) <= MOST_ROWS + 3
 
 
 @settings(max_examples=scaled(100))

@@ -25,8 +25,8 @@ def error(
     worst = Worst(0, excess)
     limit = Tolerance(atol=1e-3, rtol=1e-3)
     return OutputRow(
-        name, (tensor, tensor), "simple", absolute, absolute, None, limit, frozenset(),
-        int(passed), 1, worst,
+        name, int(passed), 1, (tensor, tensor), "simple", absolute, absolute, limit=limit,
+        worst=worst,
     )  # fmt: skip
 
 

@@ -16,30 +16,33 @@ from polygraphy.adapters.report.detail import detail_of
 from polygraphy.adapters.web.charts import MEASURES, depth_chart, shortened
 from polygraphy.adapters.web.region import region_of
 from polygraphy.adapters.web.report_page import HtmlReportPages
+from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
+from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare import SimpleCompareFunc
+from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.environment import Environment, Section
+from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.model.description import Graph, Model, Node
-from polygraphy.domain.report.document import Comparison, Document, Element, OutputRow
+from polygraphy.domain.report.document import Comparison, Document
 from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.rounding import Rounding
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
 
 
 def rows(count: int, failing_from: int) -> list[OutputRow]:
+    noise = Rounding("float32", rtol=2e-6, atol=1e-6, origin="known")
     return [
         OutputRow(
             name=f"t{index}",
-            passed=index < failing_from,
-            passed_iterations=int(index < failing_from),
-            iterations=1,
-            dtype="float32",
-            shape=(1, 4),
+            matched=int(index < failing_from),
+            total=1,
+            tensors=(ComparedTensor(f"t{index}", "float32", (1, 4)), None),
             metrics={"max_absdiff": 1e-7 * 2.0**index, "max_reldiff": 1e-6},
-            tolerance={"atol": 1e-5, "rtol": 1e-5, "reason": "the default"},
-            excess=2.0**index / 100,
-            rounding={"dtype": "float32", "atol": 1e-6, "rtol": 2e-6, "origin": "known"},
-            node=f"n{index}",
-            op="Relu",
+            limit=Tolerance(atol=1e-5, rtol=1e-5),
+            worst=Worst(0, 2.0**index / 100),
+            noise=noise,
+            node=Node(f"n{index}", "Relu"),
         )
         for index in range(count)
     ]
@@ -69,7 +72,9 @@ def chain(count: int) -> Model:
 
 
 def test_names_are_text_wherever_they_stand() -> None:
-    outputs = [evolve(row, name=f"{MARKUP}{row.name}", node=MARKUP) for row in rows(5, 2)]
+    outputs = [
+        evolve(row, name=f"{MARKUP}{row.name}", node=Node(MARKUP, MARKUP)) for row in rows(5, 2)
+    ]
     node = Node(MARKUP, MARKUP, inputs=(MARKUP,), outputs=(outputs[2].name,))
     page = HtmlReportPages().page(
         document(outputs, notes=[MARKUP], results=[{"kind": "x", "text": MARKUP}]),
@@ -99,9 +104,9 @@ def test_what_a_residual_network_takes_with_the_names_of_an_exporter() -> None:
         evolve(
             row,
             name=f"/backbone/layer{index}/batchnorm/BatchNormalization_output_0",
-            node=f"/backbone/layer{index}/batchnorm/BatchNormalization",
+            node=Node(f"/backbone/layer{index}/batchnorm/BatchNormalization", "Relu"),
             detail=None if row.passed or index > 114 else detail,
-            worst=Element([0] * 4, 1.0, 2.0),
+            worst=Worst(0, 2.0, element=Element((0,) * 4, 1.0, 2.0, 1.0, 0.5)),
         )
         for index, row in enumerate(rows(178, 100))
     ]
@@ -118,7 +123,7 @@ def test_names_are_broken_at_their_parts() -> None:
 
 def test_of_very_many_tensors_the_worst_are_drawn() -> None:
     outputs = [
-        evolve(row, metrics={"max_absdiff": 1.0 + index % 7}, passed=index not in (9000, 9001))
+        evolve(row, metrics={"max_absdiff": 1.0 + index % 7}, matched=index not in (9000, 9001))
         for index, row in enumerate(rows(10, 10) * 2000)
     ]
     outputs[15_000] = evolve(outputs[15_000], metrics={"max_absdiff": float("nan")})
@@ -141,7 +146,7 @@ def test_points_differ_in_shape_as_well_as_in_colour() -> None:
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf"), 1e-300, 1e300])
 def test_any_error_has_a_place(value: float) -> None:
     outputs = rows(4, 2)
-    outputs[3] = evolve(outputs[3], metrics={"max_absdiff": value}, excess=value)
+    outputs[3] = evolve(outputs[3], metrics={"max_absdiff": value}, worst=Worst(0, value))
     chart = depth_chart(outputs, MEASURES[0], str)
     assert chart is not None and "nan" not in re.sub("<title>.*?</title>", "", chart)
     assert HtmlReportPages().page(document(outputs), chain(4))
@@ -171,9 +176,8 @@ def test_elements_of_any_shape_are_looked_at(shape: tuple[int, ...], dtype: Any)
     assert detail is not None
     assert sum(detail["found"]) == found.size and sum(detail["expected"]) == found.size
     element = answer.mismatches.worst
-    row = evolve(
-        rows(1, 0)[0], detail=detail, worst=Element(element.index, 1.0, 0.0), excess=float("inf")
-    )
+    worst = Worst(0, float("inf"), element=element)
+    row = evolve(rows(1, 0)[0], detail=detail, worst=worst)
     page = HtmlReportPages().page(document([row]), None)
     assert ('class="worst"' in page) is bool(shape)
 

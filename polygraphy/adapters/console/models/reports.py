@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.adapters.console.screen import is_abridged, only_in_file
+from polygraphy.adapters.console.screen import is_abridged, only_in_file, say, show, shows_answers
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
@@ -91,15 +91,16 @@ class LogModelReports:
 
     def differences(self, found: Sequence[Difference]) -> None:
         if not found:
-            G_LOGGER.info("The models are the same.")
+            say("The models are the same.")
             return
         lines = (one_line(_difference(each)) for each in found)
-        G_LOGGER.error("\n".join((f"{len(found)} difference(s):", *lines)))
+        say("\n".join((f"{len(found)} difference(s):", *lines)), G_LOGGER.ERROR)
 
     def outline(self, title: str, outline: Outline) -> None:
         from polygraphy.adapters.console.models.edit_text import outline_lines
 
-        G_LOGGER.info("\n".join(outline_lines(title, outline)))
+        with only_in_file() if shows_answers() else nullcontext():
+            G_LOGGER.info("\n".join(outline_lines(title, outline)))
 
     def edit(self, edit: Edit) -> None:
         """Write how many parts came and went; at a lower level of the log, which ones."""
@@ -113,33 +114,35 @@ class LogModelReports:
         """Write what is wrong with a model, each finding in a line."""
         from polygraphy.domain.checks.lint import EXCEPTION, INFO, WARNING
 
-        tell = {EXCEPTION: G_LOGGER.error, WARNING: G_LOGGER.warning, INFO: G_LOGGER.info}
-        shown = _alike(report.entries) if is_abridged() else [(report.entries, 0)]
-        if is_abridged() and G_LOGGER.log_file is not None:
-            with only_in_file():
-                for entry in report.entries:
-                    tell[entry.level](f"LINT | {one_line(_finding(entry))}")
-        for entries, more in shown:
-            for entry in entries:
-                tell[entry.level](f"LINT | {one_line(_finding(entry))}")
+        severities = {EXCEPTION: G_LOGGER.ERROR, WARNING: G_LOGGER.WARNING, INFO: G_LOGGER.INFO}
+        with only_in_file() if shows_answers() else nullcontext():
+            for entry in report.entries:
+                G_LOGGER.log(f"LINT | {one_line(_finding(entry))}", severities[entry.level])
+            if not report.entries:
+                G_LOGGER.info("LINT | Nothing was found.")
+        words = {EXCEPTION: "error", WARNING: "warning", INFO: "info"}
+        for entries, more in _alike(report.entries):
+            severity = severities[entries[0].level]
+            label = f"{words[entries[0].level]:9}"
+            show((f"{label}{one_line(_finding(entry))}" for entry in entries), severity)
             if more:
-                tell[entries[0].level](f"LINT | and {more} more like these; -v shows all of them")
+                show([f"{label}and {more} more like these; -v shows all of them"], severity)
         if not report.entries:
-            G_LOGGER.info("LINT | Nothing was found.")
+            show(["Nothing was found."])
 
     def compatibility(self, result: Compatibility) -> None:
         """Write whether a backend can run a model, and which operators it lacks."""
         if result.is_compatible:
-            G_LOGGER.info(f"PASSED | {result.backend} runs the model.")
+            say(f"PASSED | {result.backend} runs the model.")
             return
         reason = one_line(result.reason or "")
-        G_LOGGER.error(f"FAILED | {result.backend} does not run the model. {reason}")
+        say(f"FAILED | {result.backend} does not run the model. {reason}", G_LOGGER.ERROR)
         by_op: dict[str, list[str]] = {}
         for node in result.unsupported:
             by_op.setdefault(node.op, []).append(node.name)
         for op, names in by_op.items():
             about = one_line(f"Op: {op} | Node(s): {_some(names)}")
-            G_LOGGER.error(f"UNSUPPORTED | {result.backend} | {about}")
+            say(f"UNSUPPORTED | {result.backend} | {about}", G_LOGGER.ERROR)
 
     def page_saved(self, path: str) -> None:
         G_LOGGER.info(f"Saved a page that shows the model to: {Path(path).absolute()}")

@@ -1,33 +1,34 @@
-"""Records a run for its document; implements the ports `Console` and `Findings`."""
+"""Records a program for its document; implements the ports `Console` and `Findings`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from math import inf
 from statistics import fmean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from polygraphy.domain.accuracy.accuracy import AccuracyResult
-from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRows
-from polygraphy.domain.accuracy.pairs import PairResult, PairTally
-from polygraphy.domain.compare.differences import OutputCompareResult
-from polygraphy.domain.compare.result import CompareResult
-from polygraphy.domain.report.document import (
-    Comparison,
-    DataFacts,
-    Party,
-    TensorFacts,
-    Times,
-)
+from attrs import evolve, frozen
+
+from polygraphy.domain.report.document import Comparison, DataFacts, Party, TensorFacts, Times
 from polygraphy.domain.report.plain import plain
-from polygraphy.domain.report.rows import WorstMetrics, document_row
-from polygraphy.domain.results.results import DeviceTimes
-from polygraphy.domain.results.runner_names import label_of_runner, short_names
-from polygraphy.domain.results.validation import OutputValidity
-from polygraphy.domain.rounding import Rounding
-from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.results.runner_names import (
+    distinct,
+    label_of_runner,
+    names_of_runs,
+    without_runner,
+)
 
-Detail = Callable[[CompareResult], "Mapping[str, Any] | None"]
+if TYPE_CHECKING:
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult
+    from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow, OutputRows
+    from polygraphy.domain.accuracy.pairs import PairResult, PairTally
+    from polygraphy.domain.compare.result import CompareResult
+    from polygraphy.domain.results.results import DeviceTimes
+    from polygraphy.domain.results.validation import OutputValidity
+    from polygraphy.domain.tensors.metadata import TensorMetadata
+
+Detail = Callable[["CompareResult"], "Mapping[str, Any] | None"]
 """Returns what is known besides about an output that failed."""
 
 _FIRST = 12
@@ -35,6 +36,20 @@ _FIRST = 12
 
 _Pair = tuple[str, tuple[int, int]]
 """Which comparison: its function, and the positions of both runs."""
+_Run = tuple[str, str]
+"""The name of a runner, and the file that its results are from; empty for none."""
+
+
+@frozen
+class _Compared:
+    """A comparison, before everyone who took part is known, and so what each is called."""
+
+    function: str
+    runs: tuple[_Run, _Run]
+    table: OutputRows
+    tally: PairTally
+    average: bool
+    left_out: Sequence[str]
 
 
 class Recorder:
@@ -43,48 +58,80 @@ class Recorder:
     Attributes:
         notes: what was assumed, each once.
         data: where input data came from, each once.
-        comparisons: what was found about pairs of runs.
         results: what commands found besides.
         verdict: what all of it comes to, where the exit code does not tell.
         summary: that in a sentence, where outputs and errors do not tell.
         culprits: what is to blame.
+        detail: what is kept about outputs that fail, besides their rows, and then every metric;
+            None for neither.
     """
 
-    def __init__(self, detail: Detail | None = None) -> None:
-        """Set what is kept about outputs that fail, besides their rows."""
+    def __init__(self) -> None:
         self.notes: list[str] = []
         self.data: list[DataFacts] = []
-        self.comparisons: list[Comparison] = []
         self.results: list[Mapping[str, Any]] = []
         self.verdict: str | None = None
         self.summary = ""
         self.culprits: list[Mapping[str, Any]] = []
-        self._parties: dict[str, dict[str, Any]] = {}
-        self._table = AccuracyTable()
-        self._metrics: dict[_Pair, WorstMetrics] = {}
-        self._noise: dict[_Pair, dict[str, Rounding | None]] = {}
+        self.detail: Detail | None = None
+        self._compared: list[_Compared] = []
+        self._parties: dict[_Run, dict[str, Any]] = {}
         self._details: dict[_Pair, dict[str, tuple[float, Mapping[str, Any]]]] = {}
         self._validation: dict[tuple[str, str], dict[str, Any]] = {}
-        self._detail = detail
+
+    def look_closer(self, detail: Detail) -> None:
+        """Keep more from now on: of outputs every metric, and of those that fail what `detail`
+        returns.
+        """
+        self.detail = detail
+
+    @cached_property
+    def _table(self) -> AccuracyTable:
+        from polygraphy.domain.accuracy.output_rows import AccuracyTable
+
+        return AccuracyTable(measures=self.detail is not None)
 
     @property
     def validation(self) -> list[dict[str, Any]]:
         """Per runner and output, in order, what was found of NaN and infinity in its worst
         iteration.
         """
-        return [*self._validation.values()]
+        names = self._names()
+        return [
+            {"runner": names[runner, ""], **facts}
+            for (runner, _), facts in self._validation.items()
+        ]
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """What was found about pairs of runs."""
+        names = self._names()
+        return [
+            Comparison(
+                function=each.function,
+                parties=distinct(names[each.runs[0]], names[each.runs[1]]),
+                passed=each.tally.passed,
+                matched=each.tally.matched,
+                total=each.tally.total,
+                average=each.average,
+                outputs=self._rows(each),
+                left_out=each.left_out,
+                iterations=each.table.iterations,
+                empty=each.table.empty,
+            )
+            for each in self._compared
+        ]
 
     def parties(self) -> list[Party]:
         """Return who took part."""
+        names = self._names()
         return [
-            Party(self._short(name), label_of_runner(name), **facts)
-            for name, facts in self._parties.items()
+            Party(names[run], label_of_runner(run[0]), **facts)
+            for run, facts in self._parties.items()
         ]
 
-    def _short(self, runner: str) -> str:
-        """Return the short name of one who took part."""
-        self._party(runner)
-        return dict(zip(self._parties, short_names(self._parties)))[runner]
+    def _names(self) -> dict[_Run, str]:
+        return dict(zip(self._parties, names_of_runs([*self._parties])))
 
     # Findings.
 
@@ -104,16 +151,17 @@ class Recorder:
     # Running.
 
     def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+        note = without_runner(text)
+        if note not in self.notes:
+            self.notes.append(note)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
         facts = DataFacts(source, seed, iterations)
         if facts not in self.data:
             self.data.append(facts)
 
-    def _party(self, runner: str) -> dict[str, Any]:
-        return self._parties.setdefault(runner, {})
+    def _party(self, runner: str, file: str = "") -> dict[str, Any]:
+        return self._parties.setdefault((runner, file), {})
 
     def runner_activating(self, runner: str) -> None:
         self._party(runner)
@@ -149,7 +197,8 @@ class Recorder:
             part: fmean(getattr(each, part) for each in times)
             for part in ("to_device", "compute", "to_host", "total")
         }
-        self.found("device_times", {"runner": self._short(runner), "mean": mean})
+        self._party(runner)
+        self.found("device_times", {"runner": self._names()[runner, ""], "mean": mean})
 
     def runner_failed(self, runner: str, reason: str) -> None:
         self._party(runner)["error"] = reason
@@ -160,20 +209,17 @@ class Recorder:
         """Two runs are about to be compared."""
 
     def iteration_compared(self, pair: PairResult) -> None:
-        key = (pair.label, pair.positions)
         self._table.add(pair)
-        self._metrics.setdefault(key, WorstMetrics()).add(pair.results)
-        if self._detail is not None:
-            self._details_of(pair, self._details.setdefault(key, {}), self._detail)
-            noise = self._noise.setdefault(key, {})
-            for name, answer in pair.results.items():
-                if isinstance(answer, OutputCompareResult) and name not in noise:
-                    noise[name] = answer.rounding
+        if self.detail is not None:
+            key = (pair.label, pair.positions)
+            self._details_of(pair, self._details.setdefault(key, {}), self.detail)
 
     def _details_of(
         self, pair: PairResult, known: dict[str, tuple[float, Mapping[str, Any]]], look: Detail
     ) -> None:
         """Look closer at what failed worse than before: at the first outputs, and the worst."""
+        from polygraphy.domain.compare.result import CompareResult
+
         for name, answer in pair.results.items():
             if answer or not isinstance(answer, CompareResult):
                 continue
@@ -187,42 +233,24 @@ class Recorder:
                 known[name] = excess, found
 
     def comparison_finished(self, result: AccuracyResult) -> None:
-        for name in (name for pair in result.keys() for name in pair):  # noqa: SIM118
-            self._party(name)
         tables = self._table.tables(result)
         if len(tables) != len(result):  # They were loaded.
-            tables = AccuracyTable.of(result)
-        for position, (table, tally) in enumerate(zip(tables, result.tallies())):
-            self.comparisons.append(self._comparison(position, table, tally, result))
+            tables = self._table.of(result, measures=self._table.measures)
+        found = zip(tables, result.tallies(), result.runs())
+        for position, (table, tally, (one, other)) in enumerate(found):
+            for run in (one, other):
+                self._party(*run)
+            left_out = list(result.left_out_at.get(position, ()))
+            self._compared.append(
+                _Compared(result.label, (one, other), table, tally, result.is_average, left_out)
+            )
 
-    def _comparison(
-        self, position: int, table: OutputRows, tally: PairTally, result: AccuracyResult
-    ) -> Comparison:
-        key = (result.label, table.positions)
-        metrics = self._metrics.get(key)
-        if metrics is None or result.is_average:
-            metrics = WorstMetrics()
-            for answers in result.judged(position):
-                metrics.add(answers)
-        details, noise = self._details.get(key, {}), self._noise.get(key, {})
-        return Comparison(
-            function=result.label,
-            parties=(self._short(tally.runners[0]), self._short(tally.runners[1])),
-            passed=tally.passed,
-            matched=tally.matched,
-            total=tally.total,
-            average=result.is_average,
-            outputs=[
-                document_row(
-                    row,
-                    metrics.of(row.name),
-                    details.get(row.name, (0, None))[1],
-                    noise.get(row.name),
-                )
-                for row in table.rows()
-            ],
-            left_out=list(result.left_out_at.get(position, ())),
-        )
+    def _rows(self, each: _Compared) -> list[OutputRow]:
+        details = self._details.get((each.function, each.table.positions), {})
+        return [
+            evolve(row, detail=details[row.name][1]) if row.name in details else row
+            for row in each.table.rows()
+        ]
 
     # Validating.
 
@@ -231,7 +259,8 @@ class Recorder:
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """One output was checked; of many iterations the worst is kept."""
-        facts = {"runner": self._short(runner), **plain(validity)}
+        self._party(runner)
+        facts = plain(validity)
         known = self._validation.setdefault((runner, validity.name), facts)
         if facts["nan"] + facts["inf"] > known["nan"] + known["inf"]:
             known.update(facts)

@@ -1,0 +1,283 @@
+"""The document on a terminal: what was run, a table for each pair of runs, and the verdict.
+
+Each line comes with a severity, which is its colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from polygraphy.adapters.console.screen import columns, wrapped
+from polygraphy.domain.report.document import Comparison, with_nodes
+from polygraphy.domain.results.runner_names import without_runner
+from polygraphy.domain.tensors.naming import counted, one_line
+from polygraphy.logger.severity import INFO
+
+if TYPE_CHECKING:
+    from polygraphy.domain.accuracy.output_rows import OutputRow
+    from polygraphy.domain.model import Graph, Node
+    from polygraphy.domain.report.document import Party, TensorFacts
+    from polygraphy.domain.report.recorder import Recorder
+    from polygraphy.logger.sinks import Line
+
+_LABEL = 9
+_INSET = 10
+_MOST_TENSORS = 4
+_MOST_NAMES = 4
+_INCONCLUSIVE = 4
+_MOST_INPUTS = 4
+"""Tensors that a node is said to read."""
+_FEW = 20
+"""Outputs that passed, of which nobody asks which nodes make them."""
+
+
+class Terminal:
+    """Shows what was recorded of a program."""
+
+    def __init__(self, recorder: Recorder, command: str, model: str, whole: str) -> None:
+        """Take the record when it is complete.
+
+        Args:
+            recorder: what happened.
+            command: the command line, as far as it is known.
+            model: the model that is run, as far as it is known.
+            whole: where all rows are to be found, of tables that are cut.
+        """
+        self._recorder = recorder
+        self._command = command
+        self._model = model
+        self._whole = whole
+        self.comparisons = self._named(recorder.comparisons)
+
+    def _named(self, comparisons: Sequence[Comparison]) -> Sequence[Comparison]:
+        """Name the nodes that make layers; those of a few layers that passed say nothing."""
+        if all(each.passed and len(each.outputs) <= _FEW for each in comparisons):
+            return comparisons
+        return with_nodes(comparisons, _graph_of(self._model))
+
+    def head(self, *, notes: bool) -> Iterator[Line]:
+        """Yield what was run on what and, if they are not shown yet, notes."""
+        parties = self._recorder.parties()
+        fed = next((party for party in parties if party.inputs), None)
+        if self._model and parties:
+            yield f"{'Model':{_LABEL}}{one_line(self._model)}", INFO
+        if fed is not None:
+            seed = next((f"seed {one.seed}: " for one in self._recorder.data
+                         if one.seed is not None), "")  # fmt: skip
+            yield f"{'Inputs':{_LABEL}}{seed}{_tensors(fed.inputs)}", INFO
+        for note in dict.fromkeys(map(brief_note, self._recorder.notes)) if notes else ():
+            yield from note_lines(note)
+        timed = [f"{party.name} {party.times.mean * 1000:.3g} ms"
+                 for party in parties if party.times]  # fmt: skip
+        if timed:
+            yield f"{'Runners':{_LABEL}}{'   '.join(timed)} per iteration", INFO
+        if not self.comparisons:
+            yield from _outputs_of(parties)
+
+    def tables(self) -> Iterator[Line]:
+        """Yield the rows of each pair of runs."""
+        if self.comparisons:
+            from polygraphy.adapters.console.tables import table_lines
+
+        for each in self.comparisons:
+            yield "", INFO
+            yield from table_lines(each, width=columns(), whole=self._whole)
+            if each.left_out:
+                yield from _left_out(each.left_out)
+
+    def findings(self, code: int) -> Iterator[Line]:
+        """Yield where it failed, whether that is rounding, and what to do next."""
+        found = [*self._values(), *self._reasons()] if code else []
+        if code:
+            from polygraphy.domain.report.advice import passing_tolerances
+
+            if needed := passing_tolerances(self.comparisons):
+                found.append(("passes", f"with {needed}"))
+        lines: list[str] = [
+            line for label, text in found for line in wrapped(_labelled(label, text), 12)
+        ]
+        if code and (command := self.next_command()):
+            lines.append(_labelled("next", command))
+        yield from ((line, INFO) for line in lines)
+
+    def next_command(self) -> str:
+        """Return the command that finds out more about a failure; empty for none."""
+        from polygraphy.domain.report.advice import advice_on_outputs
+
+        invalid = any(each["nan"] or each["inf"] for each in self._recorder.validation)
+        advice = advice_on_outputs(self.comparisons, self._command, invalid=invalid)
+        return next((each.command for each in advice if each.command), "")
+
+    def verdict(self, code: int) -> str:
+        """Return what it comes to, in a sentence or two."""
+        if code not in (0, 1):
+            return "" if code == _INCONCLUSIVE else f"Exit code {code}."
+        recorder, comparisons = self._recorder, self.comparisons
+        if comparisons or recorder.validation or recorder.culprits:
+            from polygraphy.domain.report import summary
+
+            if all(each.passed for each in comparisons):
+                compared = summary.passed_in_words(comparisons) if comparisons else ""
+            else:
+                compared = summary.failed_in_words(comparisons)
+            valid = summary.invalid_in_words(recorder.validation)
+            if not valid and not comparisons:
+                valid = summary.validated_in_words(recorder.validation)
+            facts = [compared, valid, self.doubts() if code == 0 else ""]
+            if not any(facts) and recorder.culprits:
+                facts.append(summary.blamed_in_words(recorder.culprits))
+            return " ".join(f"{fact.rstrip('.')}." for fact in facts if fact)
+        if not recorder.parties():
+            return ""
+        runs = max((one.times.count for one in recorder.parties() if one.times), default=0)
+        ran = counted(runs, "iteration") if runs else counted(len(recorder.parties()), "runner")
+        return f"{ran}; nothing was compared."
+
+    # What the verdict follows from.
+
+    def _values(self) -> Iterator[tuple[str, str]]:
+        """Name the node that makes the first NaN or infinity, and say how many there are."""
+        first = next((one for one in self._recorder.validation if one["nan"] or one["inf"]), None)
+        if first is not None:
+            graph = _graph_of(self._model)
+            if graph is not None and first["name"] in graph.makers:
+                yield "node", _node_words(graph.makers[first["name"]])
+            counts = [
+                f"{first[key]} of {first['size']} elements are {what}, the first at"
+                f" {tuple(first[f'first_{key}'])}"
+                for key, what in (("nan", "NaN"), ("inf", "infinite"))
+                if first[key]
+            ]
+            yield "first", f"{one_line(first['name'])}: {', '.join(counts)}"
+
+    def _reasons(self) -> Iterator[tuple[str, str]]:
+        """Say where the worst output is worst, and what rounding explains of it."""
+        from polygraphy.domain.accuracy.words import rounding_in_words, row_in_words
+        from polygraphy.domain.report.summary import worst_row
+
+        failing = [row for each in self.comparisons for row in each.outputs if not row.passed]
+        worst = worst_row(self.comparisons)
+        if not failing or worst is None:
+            return
+        first = next(each for each in self.comparisons if not each.passed)
+        for label, node in zip(
+            ("node", "jump"), _suspects(first.outputs if first.is_of_layers else ())
+        ):
+            yield label, _node_words(node)
+        comparison, row = worst
+        if row.worst.is_missing:
+            yield "missing", _missing(comparison)
+            return
+        yield "worst", one_line(row_in_words(row, comparison.parties))
+        if row.worst.reason or row.worst.non_finite is not None:
+            return
+        if row.limit is not None:
+            from polygraphy.adapters.console.tables import limit_words
+
+            reason = getattr(row.limit, "reason", "")
+            yield "allowed", limit_words(row) + (f" ({reason})" if reason else "")
+        if rounding := rounding_in_words(row, failing):
+            yield "rounding?", rounding
+
+    def doubts(self) -> str:
+        """Name what passed without saying much; empty for nothing."""
+        if not self.comparisons and not self._recorder.validation:
+            return ""
+        from polygraphy.domain.report.summary import doubts_in_words
+
+        return one_line(doubts_in_words(self.comparisons, self._recorder.validation))
+
+
+def _suspects(every: Sequence[OutputRow]) -> list[Node]:
+    """Return the nodes that make the first tensor that fails and, if it is another one, that where
+    errors jump.
+    """
+    from polygraphy.domain.accuracy.output_rows import largest_jump
+
+    rows = [row for row in every if not row.worst.is_missing]
+    first = next((row for row in rows if not row.passed), None)
+    jump = largest_jump(rows)
+    found = [first, None if jump is None else rows[jump]]
+    nodes = [row.node for row in found if row is not None and row.node is not None]
+    return list({id(node): node for node in nodes}.values())
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"  {label:{_INSET}}{text}"
+
+
+def _missing(each: Comparison) -> str:
+    """Return which outputs only one side has, as far as they fit a line."""
+    names = [one_line(row.name) for row in each.outputs if row.worst.is_missing]
+    shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    return f"{shown}; --allow-missing-outputs leaves out what only one side has"
+
+
+def brief_note(text: str) -> str:
+    """Return a note in one line; empty where a table says the same."""
+    note = without_runner(text)
+    return " ".join(getattr(note, "brief", note).split())
+
+
+def note_lines(brief: str) -> list[Line]:
+    """Return the lines of a note."""
+    return [(line, INFO) for line in wrapped(f"{'note':{_LABEL}}{brief}", _LABEL)] if brief else []
+
+
+def _outputs_of(parties: Sequence[Party]) -> Iterator[Line]:
+    """Yield what runners gave, where nothing was compared."""
+    label = "Outputs"
+    for party in parties:
+        if party.outputs:
+            of = f"{party.name}: " if len(parties) > 1 else ""
+            yield f"{label:{_LABEL}}{of}{_tensors(party.outputs)}", INFO
+            label = ""
+
+
+def _tensors(tensors: Sequence[TensorFacts]) -> str:
+    parts = [
+        f"{one_line(one.name)} {one.dtype}[{','.join(map(str, one.shape or ()))}]"
+        for one in tensors
+    ]
+    return ", ".join(parts[:_MOST_TENSORS]) + (", ..." if len(parts) > _MOST_TENSORS else "")
+
+
+def _left_out(names: Sequence[str]) -> Iterator[Line]:
+    """Say which outputs of a pair were not compared, below its table."""
+    shown = ", ".join(map(one_line, names[:_MOST_NAMES]))
+    more = ", ..." if len(names) > _MOST_NAMES else ""
+    was, them = ("was", "it") if len(names) == 1 else ("were", "them")
+    text = f"  {counted(len(names), 'output')} {was} not compared, because only one side has"
+    yield from ((line, INFO) for line in wrapped(f"{text} {them}: {shown}{more}", 4))
+
+
+def _graph_of(path: str) -> Graph | None:
+    """Return the graph of an ONNX model with its nodes; None where it cannot be read."""
+    from pathlib import Path
+
+    from polygraphy.domain.catalog.formats import format_named
+    from polygraphy.domain.errors import PolygraphyException
+    from polygraphy.domain.model import Detail, ModelSource
+    from polygraphy.ports.binding import resolve
+    from polygraphy.ports.models import ModelReader
+
+    if format_named(path) != "onnx" or not Path(path).is_file():
+        return None
+    source = ModelSource(path, ignore_external_data=True)
+    try:
+        graph: Graph = (
+            resolve(ModelReader, "onnx").read(source, Detail(layers=True, origins=True)).graph
+        )
+    except PolygraphyException:  # The rows are shown without them.
+        return None
+    return graph
+
+
+def _node_words(node: Node) -> str:
+    """Return what a node computes of which tensors, and where it comes from."""
+    inputs = [one_line(name) for name in node.inputs if name]
+    reads = ", ".join(inputs[:_MOST_INPUTS]) + (", ..." if len(inputs) > _MOST_INPUTS else "")
+    of = f" of {reads}" if reads else ""
+    origin = "" if node.origin is None else f"; {node.origin}"
+    return f"{one_line(node.op)} {node.label!r}{of}{origin}"
