@@ -4,4 +4,4 @@ from polygraphy.comparator import *  # noqa: F403
 from polygraphy.domain.arithmetic.difference import Element, Mismatches  # noqa: F401
 from polygraphy.domain.compare import *  # noqa: F403
 from polygraphy.domain.compare.indices import Misplaced  # noqa: F401
-from polygraphy.domain.tensors.precision import Rounding  # noqa: F401
+from polygraphy.domain.rounding import Rounding  # noqa: F401

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
     from polygraphy.domain.diagnosis.mending import Mending
-    from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph
     from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -33,13 +32,11 @@ class NarrowModel(Protocol):
         nodes: the names of the nodes that can compute in the narrower type, in order; one without a
             name goes by the first tensor that it computes.
         users: the nodes that read what a node makes, by its name.
-        bounded: the outputs whose elements lie between -1 and 1, such as probabilities.
     """
 
     inputs: TensorMetadata
     nodes: Sequence[str]
     users: Mapping[str, Collection[str]]
-    bounded: Collection[str]
 
     def facts(self) -> Facts:
         """Return what the model tells without being run."""
@@ -95,6 +92,25 @@ class NarrowModels(Protocol):
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
         """Return the narrow type in which an ``onnx.ModelProto`` computes as it is, and the names
         of the nodes that do; None where none does.
+        """
+
+    def computed(self, model: Any) -> Compute | None:
+        """Return what computes an ``onnx.ModelProto`` that is narrow as it is, with rounding at
+        every operator; None where no node of it is.
+
+        Raises:
+            BackendError: the reference evaluator cannot run it.
+        """
+
+    def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+        """Return what computes a model twice, with all that its nodes make moved: each element up
+        or down by as much as rounding explains of one operator.
+
+        Args:
+            model: an ``onnx.ModelProto``, its bytes or its path.
+
+        Raises:
+            BackendError: the reference evaluator cannot run it.
         """
 
     def widened(self, model: Any) -> Any:
@@ -189,76 +205,6 @@ class LoweringParty(SuspectedParty, Protocol):
 
     def remedy_keeping(self, path: str, model: Any, keep: Collection[str]) -> str:
         """Return the command line that runs a model so."""
-
-
-class DissectedModel(Protocol):
-    """A model whose parts can be run alone.
-
-    Attributes:
-        given: the ``onnx.ModelProto``, in an order in which nodes can be computed.
-        proto: the same with the bodies of its own functions in place of their calls, and branches
-            in that of If nodes, where `with_branches` made it.
-        nodes: its nodes, in order.
-        inputs: what it asks for.
-        outputs: the names of its outputs.
-        constants: the names of its weights.
-    """
-
-    given: Any
-    proto: Any
-    nodes: Sequence[GraphNode]
-    inputs: TensorMetadata
-    outputs: Sequence[str]
-    constants: Collection[str]
-
-    def facts(self) -> Facts:
-        """Return what the model tells without being run."""
-
-    def with_branches(self, conditions: Mapping[str, Any]) -> DissectedModel:
-        """Return the model with the branches that are taken in place of its If nodes, where their
-        conditions are weights or are given; the model itself where it has none of them.
-
-        Args:
-            conditions: by tensor, a boolean array of one element.
-        """
-
-    def marked(self) -> Any:
-        """Return the model with every tensor as an output that backends can hand out."""
-
-    def cut(
-        self, values: Mapping[str, Any], *, checked: bool = False
-    ) -> tuple[Any, dict[str, str]]:
-        """Return a model in which every node computes from given values alone, not from what other
-        nodes made of theirs.
-
-        Args:
-            values: by tensor, an array of its type. Each becomes an input of the model in place of
-                what its node makes, which becomes an output.
-            checked: whether a tensor of which the model states another shape stays as it is.
-
-        Returns:
-            The model, and by tensor the name of that output.
-        """
-
-    def part(self, nodes: Sequence[int], values: Mapping[str, Any]) -> Any:
-        """Return a model of some of the nodes.
-
-        Args:
-            nodes: their positions.
-            values: by tensor an array of its type.
-        """
-
-
-class DissectedModels(Protocol):
-    """Opens ONNX models to take them apart."""
-
-    def open(self, model: Any) -> DissectedModel:
-        """Read a model: a path, an ``onnx.ModelProto``, or a loader that makes one.
-
-        Raises:
-            FileError: there is no such file.
-            ModelError: it is no ONNX model.
-        """
 
 
 class DiagnosisReports(Protocol):

@@ -211,7 +211,7 @@ def test_a_saved_program_does_what_the_command_does(g2_dir: Path, polygraphy: Ru
     assert "PASSED | All outputs matched | Outputs: ['y']" in done.stdout
 
 
-def test_finding_35_a_silent_run_still_writes_its_log_file(g2_dir: Path, polygraphy: Run) -> None:
+def test_a_silent_run_still_writes_its_log_file(g2_dir: Path, polygraphy: Run) -> None:
     """The file was empty."""
     command = "polygraphy run identity.onnx --onnxrt --onnx --silent --log-file log.txt"
     done = polygraphy(command)

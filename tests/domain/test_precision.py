@@ -7,9 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.precision import (
     PRECISIONS,
-    Rounding,
     coarsest,
     is_exact,
     is_float,

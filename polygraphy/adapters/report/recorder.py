@@ -24,8 +24,8 @@ from polygraphy.domain.report.rows import WorstMetrics, document_row
 from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.results.runner_names import label_of_runner, short_names
 from polygraphy.domain.results.validation import OutputValidity
+from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.precision import Rounding
 
 Detail = Callable[[CompareResult], "Mapping[str, Any] | None"]
 """Returns what is known besides about an output that failed."""

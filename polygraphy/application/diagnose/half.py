@@ -13,28 +13,21 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.data import feeds_of_half
-from polygraphy.domain.diagnosis.closeness import OutputError, output_error
+from polygraphy.domain.arithmetic.magnitude import root_mean_square
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import Attempt
 from polygraphy.domain.diagnosis.half import HalfCulprit, culprits_among, first_invalid, ranked
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, worst_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.rounding import BESIDE, GROWTH, MOST, OutputError, Rounding, deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.domain.tensors.precision import is_float
+from polygraphy.domain.tensors.facts import Facts, is_bounded, is_ordered
+from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModel, NarrowModels
 
-_TYPES: Mapping[str, tuple[DataTypeEntry, float]] = {
-    "fp16": (DataType.FLOAT16, 1e-2),
-    "bf16": (DataType.BFLOAT16, 1e-1),
-}
-"""The types, and how far outputs may be off by default: about ten times their spacing."""
-
-_BESIDE_ROUNDING = 1.5
-_MOST_ROUNDING = 5.0
-"""What is tolerated where rounding alone, everywhere in a deep model, is more than usual: so many
-times what it does, and so many times what usually is at most.
-"""
+_TYPES = {"fp16": DataType.FLOAT16, "bf16": DataType.BFLOAT16}
 
 _GAINS = 0.5
 """Nodes that only round are at fault where without them outputs are off by so much less."""
@@ -105,8 +98,8 @@ def try_half_precision(
         dtype: ``fp16`` or ``bf16``.
         data_loader: where the input data come from (default: generated, of both signs, from several
             seeds).
-        rtol: how far outputs may be off, as a fraction of each element (default: 0.01 in fp16, 0.1
-            in bf16).
+        rtol: how far outputs may be off, as a fraction of each element (default: what rounding
+            explains, 16 times the spacing of the type: 0.0156 in fp16, 0.125 in bf16).
         atol: how far they may be off absolutely (default: `rtol` times the root mean square of the
             output; times 1 where it is between -1 and 1 by nature). Where neither is given, and
             rounding everywhere in a deep model explains more, that is tolerated, too.
@@ -120,7 +113,7 @@ def try_half_precision(
     """
     entry = casting(dtype)
     opened = resolve(NarrowModels).open(model, entry)
-    tolerance = tolerance_for(dtype, opened.bounded, rtol, atol)
+    tolerance = tolerance_for(entry, opened.facts(), rtol, atol)
     if not opened.nodes:
         raise UsageError(
             f"No node of the model can be cast to {dtype}.",
@@ -138,12 +131,12 @@ def casting(dtype: str) -> DataTypeEntry:
     """
     if dtype not in _TYPES:
         raise UnknownNameError("Data type", dtype, _TYPES)
-    return _TYPES[dtype][0]
+    return _TYPES[dtype]
 
 
 def named(dtype: DataTypeEntry) -> str:
     """Return what the command line calls a narrow type."""
-    return next(name for name, (known, _) in _TYPES.items() if known == dtype)
+    return HALF[dtype.name]
 
 
 def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> list[str]:
@@ -168,28 +161,71 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
 
 @frozen
 class Tolerance:
-    """What is tolerated of outputs in half precision."""
+    """What is tolerated of outputs in half precision.
 
-    rtol: float
-    atol: float | None
-    bounded: Collection[str]
-    is_usual: bool
+    Attributes:
+        dtype: the type in which they are computed.
+        facts: what the outputs are.
+        rtol: what is given instead of what rounding explains.
+        atol: the same absolutely.
+        share: how many times as much is tolerated.
+    """
+
+    dtype: DataTypeEntry
+    facts: Facts
+    rtol: float | None = None
+    atol: float | None = None
+    share: float = 1.0
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether none is given."""
+        return self.rtol is None and self.atol is None
+
+    @property
+    def usual(self) -> float:
+        """What is tolerated as a fraction of an element."""
+        known = precision_of(self.dtype.name)
+        return GROWTH * (known.epsilon if known else 0.0) if self.rtol is None else self.rtol
+
+    def rounding(self, name: str, exact: Any) -> Rounding:
+        """Return what is tolerated of an output."""
+        rtol, atol = self.usual, self.atol
+        if atol is None:
+            # Unlike where both sides are narrow, what the type makes zero is lost.
+            size = root_mean_square(exact) if is_float(exact) else 0.0
+            atol = rtol * (max(1.0, size) if is_bounded(self.facts, name) else size)
+        return Rounding(self.dtype.name, self.share * rtol, self.share * atol, "")
 
     def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> OutputError:
-        """Return how far outputs are off."""
-        return output_error(exact, made, rtol=self.rtol, atol=self.atol, bounded=self.bounded)
+        """Return how far outputs are off; elements that are no numbers where they are exact are
+        left out.
+        """
+        worst = OutputError()
+        for name, right in exact.items():
+            value = made[name]
+            if is_float(right) and is_float(value) and right.shape == value.shape:
+                value = np.where(np.isfinite(right), value, right)
+            found = deviation(
+                value,
+                right,
+                rounding=self.rounding(name, right),
+                is_sorted=is_ordered(self.facts, name),
+            )
+            if found.excess > worst.excess or not worst.name:
+                worst = OutputError(name, found.excess, found.largest, found.broken)
+        return worst
 
     def allowing(self, share: float) -> Tolerance:
         """Return a tolerance of so many times as much."""
-        return evolve(self, rtol=share * self.rtol)
+        return evolve(self, share=share)
 
 
 def tolerance_for(
-    dtype: str, bounded: Collection[str], rtol: float | None = None, atol: float | None = None
+    dtype: DataTypeEntry, facts: Facts, rtol: float | None = None, atol: float | None = None
 ) -> Tolerance:
     """Return what is tolerated of outputs of a type; see `try_half_precision`."""
-    is_usual = rtol is None and atol is None
-    return Tolerance(_TYPES[dtype][1] if rtol is None else rtol, atol, bounded, is_usual)
+    return Tolerance(dtype, facts, rtol, atol)
 
 
 class Trial:
@@ -233,15 +269,15 @@ class Trial:
             return HalfPrecision("ill-conditioned", before, before, checks=2, **facts)
         if not before.is_tolerable and not self._has_own_tolerance(limits):
             alone = self._by_rounding().excess
-            share = _BESIDE_ROUNDING * alone
+            share = BESIDE * alone
             explains = not before.broken and before.excess <= share
             is_alike = not any(loss.cancels(limits) for loss in self._losses)
-            if is_alike and explains and before.excess > _MOST_ROUNDING:
+            if is_alike and explains and before.excess > MOST:
                 return HalfPrecision("inconclusive", before, before, adds_up=True, **facts)
             # Where it is too much by itself, what else is wrong is seen beside it.
-            is_most = is_alike and alone > _MOST_ROUNDING
-            self._allow(share if is_most else min(_MOST_ROUNDING, share))
-        facts["allowance"] = min(_MOST_ROUNDING, self._allowance)
+            is_most = is_alike and alone > MOST
+            self._allow(share if is_most else min(MOST, share))
+        facts["allowance"] = min(MOST, self._allowance)
         if before.excess <= self._allowance:
             before = evolve(before, excess=before.excess / self._allowance)
             return HalfPrecision("agree", before, before, checks=1, **facts)
@@ -263,7 +299,7 @@ class Trial:
             said.append(f"with these {after}")
         in_order = [name for name in self._model.nodes if name in set(kept)]
         found = culprits_among(in_order, self._losses, self._model.users, limits)
-        is_enough = after.is_tolerable or self._allowance > _MOST_ROUNDING
+        is_enough = after.is_tolerable or self._allowance > MOST
         verdict = "fault" if is_enough else "inconclusive"
         is_rounding = not before.broken and all(one.fault.cause == "rounding" for one in found)
         gains = after.excess * facts["allowance"] <= _GAINS * before.excess

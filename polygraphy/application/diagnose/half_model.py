@@ -22,9 +22,7 @@ from polygraphy.application.diagnose.half import (
     named,
     tolerance_for,
 )
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.diagnosis.closeness import OutputError
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -40,6 +38,7 @@ from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.rounding import LARGE, OutputError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, NarrowModels, SuspectedParty
@@ -140,7 +139,7 @@ def of_half_model(
     with case.attempt(f"every node in {name}") as said:
         try:
             measured = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
-            tolerance = tolerance_for(name, measured.bounded)
+            tolerance = tolerance_for(half.dtype, measured.facts())
             found = Trial(measured, tolerance, half.feeds).result(limits, half.dtype)
             exact = _runs(third, half)
         except PolygraphyException as error:
@@ -188,7 +187,7 @@ def of_saved_outputs(
         except REFUSALS as error:
             said.append(f"Cannot be run: {error}")
             return None
-        tolerance = tolerance_for(name, opened.bounded)
+        tolerance = tolerance_for(half.dtype, opened.facts())
         is_right = tolerance.error(goal, wide).is_tolerable
         said.append(f"It {'gives' if is_right else 'does not give'} what was saved.")
     if not is_right:

@@ -55,7 +55,6 @@ class _BuiltModel:
         self.inputs = measured.inputs
         self.nodes = measured.nodes
         self.users = measured.users
-        self.bounded = measured.bounded
 
     def run(self, feed: Feed, keep: Collection[str] = ()) -> dict[str, np.ndarray[Any, Any]]:
         """Run what the backend builds; the last build is kept."""
@@ -105,7 +104,7 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
     entry = casting(party.lowers_to or "")
     proto = case.model.proto
     measured = resolve(NarrowModels).open(proto, entry)
-    tolerance = tolerance_for(party.lowers_to or "", measured.bounded)
+    tolerance = tolerance_for(entry, measured.facts())
     feeds = feeds_of_half(measured, data_loader)
     others = [each for each in case.parties if each is not party]
     reference = others[0] if others else resolve(SuspectedParty, "onnxrt")

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from polygraphy.domain.asked import Tensors
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.data.feed import fit_feed, own_copy
 from polygraphy.domain.data.loading import (
@@ -30,7 +31,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.running import KnowsModel, Promise, Runner, Tensors, TimesDevice
+from polygraphy.ports.running import KnowsModel, Promise, Runner, TimesDevice
 
 Feed = Mapping[str, Any]
 

@@ -152,7 +152,13 @@ class WithUnmarked:
         def find() -> ModelFacts:
             dtypes = {**marked.compute_dtypes, **unmarked.compute_dtypes}
             sources = {**marked.sources, **unmarked.sources}
-            return ModelFacts(dtypes, marked.input_hints, sources)
+            return ModelFacts(
+                dtypes,
+                marked.input_hints,
+                sources,
+                bounded={*marked.bounded, *unmarked.bounded},
+                ordered={*marked.ordered, *unmarked.ordered},
+            )
 
         return DeferredFacts(find)
 

@@ -19,7 +19,7 @@ from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.results.validation import count_non_finite
-from polygraphy.domain.tensors.precision import Rounding
+from polygraphy.domain.rounding import Rounding
 
 Tensors = tuple["ComparedTensor | None", "ComparedTensor | None"]
 _BOTH = frozenset({"abs", "rel"})

@@ -11,8 +11,8 @@ from polygraphy.domain.arithmetic import Difference, Mismatches
 from polygraphy.domain.arithmetic.kept import KeptDifferences
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, excess_ratio
 from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.pickling import pickled_as
-from polygraphy.domain.tensors.precision import Rounding
 
 _Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 Explain = Callable[[_Arrays], Rounding | None]
@@ -242,6 +242,19 @@ class OutputCompareResult(CompareResult):
             checked = self.tolerance.check_error_stat
             self._is_rounding = all(self._is_within(rounding, each) for each in checked)
         return self._is_rounding
+
+    @property
+    def may_add_up(self) -> bool:
+        """Whether it is no more than may add up along a model, of which no more is known here."""
+        rounding = self.rounding
+        if rounding is None or self.is_rounding:
+            return False
+        share = rounding.most
+        return all(
+            excess_ratio(absolute, rounding.atol) <= share
+            or excess_ratio(relative, rounding.rtol) <= share
+            for absolute, relative in map(self.required, self.tolerance.check_error_stat)
+        )
 
     def _is_within(self, rounding: Rounding, statistic: str) -> bool:
         if statistic == "elemwise" and self.difference is not None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.results.lineage import Recomputed
-from polygraphy.domain.tensors.precision import GROWTH, Precision, Rounding, is_exact
+from polygraphy.domain.rounding import GROWTH, Rounding
+from polygraphy.domain.tensors.precision import Precision, is_exact
 
 Array = np.ndarray[Any, Any]
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # What compares imports NumPy, which a program may only need 
     from polygraphy.domain.compare.pairwise import Side
     from polygraphy.domain.compare.result import CompareResult
     from polygraphy.domain.limits.tolerance import Tolerance
+    from polygraphy.domain.rounding import Rounding
     from polygraphy.domain.tensors.pairing import FindOutput
-    from polygraphy.domain.tensors.precision import Rounding
 
 DEFAULT_ERROR_QUANTILE = 0.99
 AUTO = "auto"
@@ -75,7 +75,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             MissingDependencyError: pictures are wanted, and nothing that draws them is installed.
         """
         from polygraphy.domain.compare.pictures import Pictures
-        from polygraphy.domain.tensors.precision import Rounding
+        from polygraphy.domain.rounding import Rounding
 
         super().__init__(check_shapes, fail_fast, find_output_func)
         self.rtol = kept_setting(rtol)
@@ -139,7 +139,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
     def check_averages(self) -> None:
         """Refuse ``elemwise``: its verdict is about single elements, of which there is no mean."""
-        from polygraphy.domain.tensors.precision import Rounding
+        from polygraphy.domain.rounding import Rounding
 
         checked = self.check_error_stat
         names = list(checked) if isinstance(checked, Mapping) else [""]

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.binding import Unbound, resolve
+from polygraphy.domain.asked import Tensors
 from polygraphy.domain.data.sampling import integer_limits, sample
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
@@ -23,8 +25,6 @@ from polygraphy.domain.tensors.shapes import (
     is_shape_dynamic,
     override_dynamic_shape,
 )
-from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.ports.running import Tensors
 
 DEFAULT_SEED = 1
 DEFAULT_VAL_RANGE = (0.0, 1.0)
@@ -90,6 +90,11 @@ class DataLoader:
             raise UsageError(f"There cannot be {self.iterations} iterations.")
         self._tensors = _tensors_of(data_loader_backend_module)
         _ranges(self.val_range)
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether shapes, or data types, of inputs were given."""
+        return any(self._turns)
 
     def __len__(self) -> int:
         return self.iterations

@@ -9,7 +9,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.diagnosis.culprit import Culprit
-from polygraphy.domain.diagnosis.judging import deviation
+from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 MODEL_FILE, DATA_FOLDER, PROGRAM_FILE = "model.onnx", "test_data_set_0", "reproduce.py"

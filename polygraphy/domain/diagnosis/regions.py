@@ -15,7 +15,7 @@ DISCONTINUOUS = frozenset(
 )  # fmt: skip
 """Operators whose result jumps where their input moves by a little."""
 
-BOUNDED = frozenset({"Cos", "Erf", "HardSigmoid", "Sigmoid", "Sin", "Softsign", "Tanh"})
+BOUNDED = frozenset({"Cos", "Erf", "HardSigmoid", "Sigmoid", "Sin", "Softmax", "Softsign", "Tanh"})
 """Operators whose results lie between -1 and 1; backends approximate them as precisely as 1 is."""
 
 MOVES = frozenset(

@@ -14,7 +14,7 @@ from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.model import Model, Node
 from polygraphy.domain.report.document import Comparison, Element, OutputRow
 from polygraphy.domain.report.plain import plain
-from polygraphy.domain.tensors.precision import Rounding
+from polygraphy.domain.rounding import Rounding
 
 
 class WorstMetrics:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol
 
 from attrs import Factory, frozen
 
@@ -36,6 +36,18 @@ class Facts(Protocol):
         """
 
     @property
+    def bounded(self) -> Collection[str]:
+        """The outputs whose elements lie between -1 and 1 by nature, such as probabilities."""
+
+    @property
+    def ordered(self) -> Collection[str]:
+        """The outputs that are made of what was sorted by a score, such as boxes."""
+
+    @property
+    def source(self) -> Any:
+        """The model itself, or its path; None where it is not at hand."""
+
+    @property
     def input_hints(self) -> Mapping[str, InputHint]:
         """By input which values it may take, where the model limits them."""
 
@@ -61,12 +73,25 @@ class ModelFacts:
     input_hints: Mapping[str, InputHint] = Factory(dict)
     sources: Mapping[str, str] = Factory(dict)
     is_program: bool = False
+    bounded: Collection[str] = ()
+    ordered: Collection[str] = ()
+    source: Any = None
 
 
 def compute_dtype(facts: Facts | None, name: str) -> str | None:
     """Return the coarsest data type in which an output was computed; None when not known."""
     known = {} if facts is None else facts.compute_dtypes
     return known.get(name, known.get(""))
+
+
+def is_bounded(facts: Facts | None, name: str) -> bool:
+    """Return whether the elements of an output lie between -1 and 1 by nature, if that is known."""
+    return name in getattr(facts, "bounded", ())  # Facts of a runner of somebody's own may lack it.
+
+
+def is_ordered(facts: Facts | None, name: str) -> bool:
+    """Return whether an output is made of what was sorted by a score, if that is known."""
+    return name in getattr(facts, "ordered", ())
 
 
 def _perhaps() -> bool:
@@ -105,6 +130,21 @@ class DeferredFacts:
     def compute_dtypes(self) -> Mapping[str, str]:
         """See `Facts`."""
         return self._facts().compute_dtypes
+
+    @property
+    def bounded(self) -> Collection[str]:
+        """See `Facts`."""
+        return self._facts().bounded
+
+    @property
+    def ordered(self) -> Collection[str]:
+        """See `Facts`."""
+        return self._facts().ordered
+
+    @property
+    def source(self) -> Any:
+        """See `Facts`."""
+        return self._facts().source
 
     @property
     def input_hints(self) -> Mapping[str, InputHint]:

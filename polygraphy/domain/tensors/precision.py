@@ -1,7 +1,4 @@
-"""How finely a data type resolves numbers, and how far rounding in it takes a result.
-
-The formula is explained in ``docs/tolerances.md``.
-"""
+"""How finely a data type resolves numbers."""
 
 from __future__ import annotations
 
@@ -11,13 +8,6 @@ from typing import Any
 
 import numpy as np
 from attrs import frozen
-
-from polygraphy.domain.tensors.pickling import pickled_as
-
-GROWTH = 16.0
-"""How many epsilons a network may be off: what 1024 roundings in a row, of half an epsilon each and
-independent of each other, add up to, which is the square root of 1024 times half an epsilon.
-"""
 
 
 @frozen
@@ -94,48 +84,3 @@ def coarsest(names: Iterable[str]) -> Precision | None:
     """Return the data type with the largest epsilon; None when none is known."""
     known = [found for name in names if (found := precision_of(name)) is not None]
     return max(known, key=lambda precision: precision.epsilon, default=None)
-
-
-def _brief(number: float) -> float:
-    return float(f"{number:.3g}")
-
-
-@pickled_as("polygraphy.comparator.compare")
-@frozen
-class Rounding:
-    """What rounding explains of the difference between two outputs.
-
-    Attributes:
-        dtype: the data type that it follows from, such as ``float16``.
-        rtol: how large relative differences may become.
-        atol: how large absolute differences may become, in the output's own unit.
-        origin: how the data type is known, in words.
-    """
-
-    dtype: str
-    rtol: float
-    atol: float
-    origin: str
-
-    @staticmethod
-    def of(precision: Precision, magnitude: float, origin: str) -> Rounding:
-        """Apply the formula: ``rtol = 16 epsilon`` and ``atol = rtol * magnitude``.
-
-        Args:
-            precision: the data type of the computation.
-            magnitude: the root of the mean square of the reference. Where that is less than the
-                data type resolves in full, the smallest number that it does stands for it.
-            origin: how the data type is known, in words.
-        """
-        rtol = GROWTH * precision.epsilon
-        scale = max(magnitude, precision.smallest)
-        # More digits of a tolerance are neither read nor typed.
-        return Rounding(precision.name, _brief(rtol), _brief(rtol * scale), origin)
-
-    @staticmethod
-    def none(dtype: str) -> Rounding:
-        """Return what rounding explains of integers, flags and text: nothing."""
-        return Rounding(dtype, 0.0, 0.0, "whose values are exact")
-
-    def __str__(self) -> str:
-        return f"{self.dtype}, {self.origin}"

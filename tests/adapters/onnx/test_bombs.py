@@ -1,4 +1,4 @@
-"""Findings 12 and 13: a small model cannot take all memory or time, and the message says what the
+"""A small model cannot take all memory or time, and the message says what the
 limit is and what lifts it.
 """
 
@@ -171,7 +171,7 @@ def limited() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is limited there")
 @pytest.mark.parametrize("command", [*COMMANDS, "check lint"])
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_findings_12_and_13_a_small_model_takes_little(
+def test_a_small_model_takes_little(
     bomb: Callable[[], onnx.ModelProto], command: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.onnx"
@@ -196,7 +196,7 @@ def test_findings_12_and_13_a_small_model_takes_little(
         assert "did not end within 2 seconds" in said and "POLYGRAPHY_TRIAL_TIME_LIMIT_S" in said
 
 
-def test_finding_12_the_limit_is_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_what_a_model_may_take_is_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
     model = made([helper.make_node("ConstantOfShape", ["a"], ["y"])], {"a": [1 << 19]})
     monkeypatch.setattr(config, "EXPANSION_LIMIT_MB", 1)
     assert [node.op_type for node in fold_constants(model, copy=True).graph.node] != []
@@ -204,7 +204,7 @@ def test_finding_12_the_limit_is_lifted(monkeypatch: pytest.MonkeyPatch) -> None
     assert [node.op_type for node in fold_constants(model, copy=True).graph.node] == []
 
 
-def test_finding_13_expanded_nodes_are_counted() -> None:
+def test_expanded_nodes_are_counted() -> None:
     assert expanded_nodes(nested_functions()) == 2**27
     model = nested_functions()
     with pytest.raises(ModelError, match=r"134,217,728 nodes.*more than 262,144"):

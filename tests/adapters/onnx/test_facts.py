@@ -171,7 +171,7 @@ INNER = helper.make_graph(
 )
 
 
-def test_finding_37_what_is_only_compared_with_constants_takes_their_values() -> None:
+def test_what_is_only_compared_with_constants_takes_their_values() -> None:
     assert compared([[list(range(257))]], "N 1") == (0, 256)  # An one-hot encoding.
     assert compared([3, 2, 4], "N 1") == (2, 4)
     assert compared(16000, "") == (16000, 16000)  # It chooses a branch.
@@ -191,7 +191,7 @@ def test_finding_37_what_is_only_compared_with_constants_takes_their_values() ->
         helper.make_node("If", ["e"], ["a"], then_branch=INNER, else_branch=INNER),
     ],
 )
-def test_finding_37_what_has_another_use_takes_any_value(other: Any) -> None:
+def test_what_has_another_use_takes_any_value(other: Any) -> None:
     assert compared(16000, "", other) is None
     assert compared([[list(range(257))]], "N 1", other) is None
 
@@ -302,3 +302,38 @@ def test_facts_go_to_another_process_before_they_are_found_out(tmp_path: Path) -
     ):
         arrived = pickle.loads(pickle.dumps(facts))
         assert arrived.compute_dtypes == facts.compute_dtypes != {}
+
+
+def test_probabilities_are_bounded_and_what_was_sorted_is_ordered() -> None:
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["p"]),
+        helper.make_node("Sigmoid", ["x"], ["q"]),
+        helper.make_node("Mul", ["p", "q"], ["scores"]),
+        helper.make_node("Add", ["p", "q"], ["sums"]),
+        helper.make_node("TopK", ["scores", "k"], ["best", "at"]),
+        helper.make_node("GatherElements", ["sums", "at"], ["chosen"]),
+    ]
+    outputs = dict.fromkeys(("p", "scores", "sums", "best", "chosen"), FLOAT)
+    made = model(nodes, {"x": FLOAT}, {**outputs, "at": INT}, {"k": np.array([2])})
+    facts = OnnxFactFinder().find(made)
+    assert set(facts.bounded) >= {"p", "scores", "best"}
+    assert not {"sums", "chosen"} & set(facts.bounded)
+    assert set(facts.ordered) == {"best", "at", "chosen"}
+
+
+def test_an_if_node_is_bounded_where_both_branches_are() -> None:
+    for op, is_bounded in (("Sigmoid", True), ("Relu", False)):
+        branches = [
+            helper.make_graph(
+                [helper.make_node(each, ["x"], [f"{name}_y"])],
+                name,
+                [],
+                [helper.make_tensor_value_info(f"{name}_y", FLOAT, [2, 4])],
+            )
+            for name, each in (("then", "Tanh"), ("other", op))
+        ]
+        chooses = helper.make_node(
+            "If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1]
+        )
+        made = model([chooses], {"x": FLOAT}, {"y": FLOAT}, {"c": np.array(True)})
+        assert ("y" in OnnxFactFinder().find(made).bounded) is is_bounded

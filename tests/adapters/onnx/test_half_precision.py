@@ -124,11 +124,6 @@ def test_nodes_inside_branches_are_among_them() -> None:
     assert not np.isfinite(model.run(FEED)["y"]).all()
 
 
-def test_probabilities_are_bounded() -> None:
-    assert opened([node("Softmax", "x", "t"), node("Identity", "t", "y")]).bounded == {"y"}
-    assert opened([node("Relu", "x", "y")]).bounded == set()
-
-
 def test_what_cannot_be_run_is_one_error() -> None:
     narrow = opened([node("Add", "x w", "y")], weight("w", 1, 2, 3))
     with pytest.raises(BackendError, match="Add_y"):

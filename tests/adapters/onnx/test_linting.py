@@ -261,7 +261,7 @@ def test_sound_models(tmp_path: Path, make: Any) -> None:
          "x:(1, 64), s:(2, 1, 3)"),
     ],
 )  # fmt: skip
-def test_finding_42_a_model_is_tried_with_longer_data_before_it_is_blamed(
+def test_a_model_is_tried_with_longer_data_before_it_is_blamed(
     text: str, shapes: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.onnx"
@@ -274,7 +274,7 @@ def test_finding_42_a_model_is_tried_with_longer_data_before_it_is_blamed(
     assert any(f"tried with {shapes}. It fails where" in entry.message for entry in report.entries)
 
 
-def test_finding_42_a_model_that_fails_at_every_length_is_blamed(tmp_path: Path) -> None:
+def test_a_model_that_fails_at_every_length_is_blamed(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     text = "m (float[N,T] x) => (float[N,U] y) <int64[2] s = {7,11}> { y = Reshape(x, s) }"
     onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), path)
@@ -309,7 +309,7 @@ def test_a_model_is_read_once_whatever_it_is_tried_with(
     assert sorted(read) == ["_found", "load_structure", "operators"]
 
 
-def test_finding_42_node_names_that_onnxruntime_accepts_twice_are_a_warning(tmp_path: Path) -> None:
+def test_node_names_that_onnxruntime_accepts_twice_are_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     text = "m (float[2] x) => (float[2] y) { a = Neg(x) b = Abs(a) y = Exp(b) }"
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')

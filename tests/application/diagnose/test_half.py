@@ -180,7 +180,7 @@ def test_rounding_everywhere_in_a_deep_model_blames_nobody() -> None:
 
 
 def test_rounding_that_adds_up_to_too_much_blames_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half, "_MOST_ROUNDING", 1.0)
+    monkeypatch.setattr(half, "MOST", 1.0)
     found = try_half_precision(deep(1000))
     assert (found.verdict, found.culprits, found.kept) == ("inconclusive", (), ())
     assert found.adds_up
@@ -199,7 +199,8 @@ def test_nodes_that_gain_little_are_not_at_fault() -> None:
 def test_what_overflows_is_named_beside_rounding_that_is_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(half, "_MOST_ROUNDING", 1.0)
+    monkeypatch.setattr(half, "MOST", 1.0)
+    monkeypatch.setattr(half, "GROWTH", 10.0)
     model = deep(1000)
     weights = {"much": np.array([1e7], np.float32), "back": np.array([1e-7], np.float32)}
     model.graph.initializer.extend(numpy_helper.from_array(w, name) for name, w in weights.items())

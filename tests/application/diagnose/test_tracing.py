@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.diagnosis import judging
+from polygraphy.domain import rounding as judging
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.diagnosing import DiagnosisReports

@@ -372,9 +372,7 @@ def test_ml_dtypes_is_not_imported_for_plain_arrays() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128, np.longdouble])
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_finding_25_what_is_apart_by_more_than_float64_holds_has_a_ratio(
-    dtype: Any, size: int
-) -> None:
+def test_what_is_apart_by_more_than_float64_holds_has_a_ratio(dtype: Any, size: int) -> None:
     value = np.full(size, 1.75e308, dtype)
     reference = -value
     value[-1] = reference[-1] = 1
@@ -389,7 +387,7 @@ def test_finding_25_what_is_apart_by_more_than_float64_holds_has_a_ratio(
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0, 3)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.complex64, np.bool_, "U1"])
-def test_finding_14_there_is_nothing_in_an_empty_array_that_fails(shape: Any, dtype: Any) -> None:
+def test_there_is_nothing_in_an_empty_array_that_fails(shape: Any, dtype: Any) -> None:
     empty = np.zeros(shape, dtype)
     difference = Difference(empty, empty)
     for drawn in (difference.absolute_histogram(), difference.relative_histogram()):

@@ -17,12 +17,17 @@ from polygraphy.domain.tensors.facts import ModelFacts
 
 @Encoder.register(IterationResult)
 def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
-    known = dict(iteration.facts.compute_dtypes)
+    facts = iteration.facts
+    known = {
+        "compute_dtypes": dict(facts.compute_dtypes),
+        "bounded": sorted(getattr(facts, "bounded", ())),  # Facts of a runner of somebody's own.
+        "ordered": sorted(getattr(facts, "ordered", ())),
+    }
     return {
         "outputs": {name: LazyArray(_as_array(output)) for name, output in iteration.items()},
         "runtime": iteration.runtime,
         "runner_name": iteration.runner_name,
-        **({"compute_dtypes": known} if known else {}),
+        **{name: value for name, value in known.items() if value},
     }
 
 
@@ -41,10 +46,18 @@ def _as_array(output: Any) -> Any:
 @Decoder.register(IterationResult)
 def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
     dtypes = fields.get("compute_dtypes") or {}
-    facts = ModelFacts({str(name): str(dtype) for name, dtype in dict(dtypes).items()})
+    facts = ModelFacts(
+        {str(name): str(dtype) for name, dtype in dict(dtypes).items()},
+        bounded=_names(fields, "bounded"),
+        ordered=_names(fields, "ordered"),
+    )
     outputs = fields["outputs"]
     kind = StoredIteration if is_unread(outputs) else IterationResult
     return kind(outputs, fields["runtime"], fields["runner_name"], facts=facts)
+
+
+def _names(fields: dict[str, Any], key: str) -> frozenset[str]:
+    return frozenset(str(name) for name in fields.get(key) or ())
 
 
 @Encoder.register(RunResults)

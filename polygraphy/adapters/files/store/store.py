@@ -24,10 +24,10 @@ from polygraphy.adapters.files.store.stored import StoredData
 from polygraphy.adapters.files.store.tensor_writer import TensorWriter, save_tensors
 from polygraphy.adapters.files.store.writers import FeedFileWriter, FolderWriter, ResultsFileWriter
 from polygraphy.adapters.os.paths import ensure_parent, is_empty_file, translated_os_errors
+from polygraphy.domain.asked import ResultWriter
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.storage import ResultWriter
 
 T = TypeVar("T")
 

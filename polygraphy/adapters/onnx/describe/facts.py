@@ -13,6 +13,7 @@ from polygraphy.adapters.onnx.describe.compute_dtypes import compute_dtypes
 from polygraphy.adapters.onnx.describe.input_hints import LIMITING, input_hints
 from polygraphy.adapters.onnx.describe.node_inputs import node_inputs
 from polygraphy.adapters.onnx.describe.omissions import first_omission
+from polygraphy.adapters.onnx.describe.output_kinds import OutputKinds
 from polygraphy.adapters.onnx.storage.ranks import ranked_inputs
 from polygraphy.adapters.onnx.storage.wire import MalformedError, naming, operators
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
@@ -30,9 +31,17 @@ _LARGEST_BYTES = 1 << 28
 """Models that are larger take too long to be read a second time for what they tell."""
 
 
-def facts_of(model: ModelProto) -> ModelFacts:
-    """Return what a model tells."""
-    return ModelFacts(compute_dtypes(model), input_hints(model.graph), _sources(model.graph))
+def facts_of(model: ModelProto, source: Any = None) -> ModelFacts:
+    """Return what a model tells, and where it is, if that is not the model itself."""
+    kinds = OutputKinds(model)
+    return ModelFacts(
+        compute_dtypes(model),
+        input_hints(model.graph),
+        _sources(model.graph),
+        bounded=kinds.bounded,
+        ordered=kinds.ordered,
+        source=model if source is None else source,
+    )
 
 
 def _sources(graph: GraphProto) -> dict[str, str]:
@@ -75,6 +84,7 @@ class OnnxFactFinder:
 
 
 def _found(model: Any) -> ModelFacts:
+    source = model
     try:
         if isinstance(model, Path):
             if model.stat().st_size > _LARGEST_BYTES:
@@ -84,7 +94,7 @@ def _found(model: Any) -> ModelFacts:
             if len(model) > _LARGEST_BYTES:
                 return ModelFacts()
             model = onnx.load_model_from_string(bytes(model))
-        return facts_of(model)
+        return facts_of(model, source)
     except Exception as error:  # Facts are an extra: running the model says what is wrong.
         G_LOGGER.verbose(f"Nothing is known of the model: {error}")
         return ModelFacts()

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from polygraphy.cli.backends.registry import able_in_parts, built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.values import Values
@@ -43,7 +43,7 @@ def check_run(values: Values) -> None:
     for idle in (*_idle_backends(_runners(values)), *_IDLE):
         given = flags_given(values, idle.groups, besides=idle.besides)
         if given and idle.applies(values):
-            warn(f"{', '.join(given)}: without effect, because {idle.because}.")
+            warn_idle(given, f", because {idle.because}")
 
 
 @frozen

@@ -1,0 +1,521 @@
+"""The judge: whether rounding explains that two values of a tensor differ. Nothing else decides it:
+`run --rtol auto`, `convert --verify`, every mode of `diagnose`, and halves ask here.
+
+A difference is explained where each element is off by at most `rtol` of itself or by at most
+`atol`, whichever is more: `rtol` is `GROWTH` epsilons of the coarsest type that was computed in,
+and `atol` is that of the size of the output, which is 1 where it is a probability by nature. What
+was seen to add up along the model, with every tensor rounded to `GROWTH` epsilons, is explained
+`BESIDE` times over. ``docs/tolerances.md`` says why, and has the measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from polygraphy.domain.arithmetic.magnitude import root_mean_square
+from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.precision import (
+    Precision,
+    coarsest,
+    epsilon_of,
+    is_exact,
+    is_float,
+    precision_of,
+)
+
+Array = np.ndarray[Any, Any]
+ComputedIn = tuple["str | None", "str | None"]
+
+GROWTH = 16.0
+"""How many epsilons one operator may be off: what 1024 roundings in a row, of half an epsilon each
+and independent of each other, add up to, which is the square root of 1024 times half an epsilon.
+"""
+BESIDE = 1.5
+"""How many times what rounding was seen to do is explained by it: the one free number."""
+MOST = 5.0
+LARGE = 1e-3
+"""However sensitive a model is, so many times what is usual, or so much of the size of an output
+where that is more, is all that is explained: beyond, its outputs are of no use.
+"""
+FLIPS = 0.01
+"""The share of whole numbers that may change where a coarse type decides between nearly equal ones,
+such as classes or steps."""
+NOISE = 64.0
+"""How many times what moving the inputs of a node by an ulp does is still explained by rounding."""
+
+_WIDE = ("float64", "float32")
+_COARSE = 2.0**-11
+"""From this epsilon on, a type decides otherwise between what is nearly equal."""
+_MOVED = 2.0
+"""By how many epsilons numbers are moved, to be sure of another number."""
+_BLOCK = 1 << 16
+"""Elements that are looked at together: so judging a tensor takes little memory beside it."""
+_MOST_ROWS = 4096
+"""Of more rows, an order is not searched."""
+_SWAPPED = 2
+"""So few rows may change places in any type: two that are equally good."""
+
+
+@pickled_as("polygraphy.comparator.compare")
+@frozen
+class Rounding:
+    """What rounding explains of the difference between two outputs.
+
+    Attributes:
+        dtype: the data type that it follows from, such as ``float16``.
+        rtol: how large relative differences may become.
+        atol: how large absolute differences may become, in the output's own unit.
+        origin: how the data type is known, in words.
+    """
+
+    dtype: str
+    rtol: float
+    atol: float
+    origin: str
+
+    @staticmethod
+    def of(
+        precision: Precision, magnitude: float, origin: str, *, is_bounded: bool = False
+    ) -> Rounding:
+        """Apply the formula: ``rtol = 16 epsilon`` and ``atol = rtol * magnitude``.
+
+        Args:
+            precision: the data type of the computation.
+            magnitude: the root of the mean square of the reference. Where that is less than the
+                data type resolves in full, the smallest number that it does stands for it.
+            origin: how the data type is known, in words.
+            is_bounded: whether the elements lie between -1 and 1 by nature, so that they are as
+                precise as 1 is, however small they are.
+        """
+        rtol = GROWTH * precision.epsilon
+        scale = _scale(magnitude, precision, is_bounded)
+        # More digits of a tolerance are neither read nor typed.
+        return Rounding(precision.name, _brief(rtol), _brief(rtol * scale), origin)
+
+    @staticmethod
+    def none(dtype: str) -> Rounding:
+        """Return what rounding explains of integers, flags and text: nothing."""
+        return Rounding(dtype, 0.0, 0.0, "whose values are exact")
+
+    def adding_up(self, seen: float) -> Rounding:
+        """Return what is explained where rounding every tensor of the model was seen to take the
+        output so many times as far as this.
+        """
+        share = allowance(seen, self.rtol)
+        if share <= 1:
+            return self
+        why = f"{self.origin}, and adds up along the model"
+        return Rounding(self.dtype, _brief(share * self.rtol), _brief(share * self.atol), why)
+
+    @property
+    def most(self) -> float:
+        """How many times as much may be explained by what adds up along a model."""
+        return _most(self.rtol)
+
+    @property
+    def flips(self) -> float:
+        """The share of whole numbers that may differ."""
+        known = precision_of(self.dtype)
+        return FLIPS if known is not None and known.epsilon >= _COARSE else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.dtype}, {self.origin}"
+
+
+def _brief(number: float) -> float:
+    return float(f"{number:.3g}")
+
+
+def _scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:
+    return max(magnitude, 1.0 if is_bounded else precision.smallest)
+
+
+def seen_between(made: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None) -> float:
+    """Return how many times what is explained lies between two values of an output of which every
+    tensor of the model was moved, each in its own way. What computes in a narrow type is not looked
+    at so: the evaluator rounds there anyway.
+    """
+    if rounding is None or rounding.dtype not in _WIDE:
+        return 0.0
+    values = [outputs[name] for outputs in made if name in outputs]
+    return deviation(values[0], values[1], rounding=rounding).excess if len(values) > 1 else 0.0
+
+
+def allowance(seen: float, rtol: float) -> float:
+    """Return how many times what is usual is explained, at least once.
+
+    Args:
+        seen: how many times what is usual rounding was seen to do, in every tensor of the model.
+        rtol: what is usual, as a fraction.
+    """
+    return max(1.0, min(BESIDE * seen, _most(rtol))) if np.isfinite(seen) else 1.0
+
+
+def _most(rtol: float) -> float:
+    return max(MOST, LARGE / rtol if rtol else 0.0)
+
+
+def coarsest_between(arrays: tuple[Array, Array], computed_in: ComputedIn) -> Precision | None:
+    """Return the coarsest data type that two outputs went through: those in which they were
+    computed, where that is known, and their own. None where it is of no known precision.
+    """
+    own = (array.dtype.name for array in arrays)
+    return coarsest([*(name for name in computed_in if name), *own])
+
+
+def rounding_between(
+    arrays: tuple[Array, Array],
+    computed_in: ComputedIn = (None, None),
+    *,
+    is_bounded: bool = False,
+    threads: int = 1,
+) -> Rounding | None:
+    """Return how far rounding alone may take two outputs apart; None where there is no telling.
+
+    Args:
+        arrays: an output and its reference, of one shape.
+        computed_in: the data types in which they were computed; None where not known.
+        is_bounded: whether the elements lie between -1 and 1 by nature.
+        threads: most threads to use.
+    """
+    value, reference = arrays
+    if is_exact(value.dtype.name) and is_exact(reference.dtype.name):
+        return Rounding.none(reference.dtype.name)
+    precision = coarsest_between(arrays, computed_in)
+    if precision is None:
+        return None
+    magnitude = root_mean_square(reference, threads=threads)
+    origin = _origin(precision, arrays, computed_in)
+    return Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
+
+
+def _origin(precision: Precision, arrays: tuple[Array, Array], computed_in: ComputedIn) -> str:
+    """Describe how the data type is known."""
+    reported = coarsest(name for name in computed_in if name)
+    own = coarsest(array.dtype.name for array in arrays)
+    is_own = own is not None and own.epsilon >= precision.epsilon
+    if is_own and None in computed_in:
+        return "its own data type, because it is not known in which one it was computed"
+    if reported is not None and reported.epsilon >= precision.epsilon:
+        return "in which it was computed"
+    return "its own data type"
+
+
+@frozen
+class Deviation:
+    """How far a tensor is from its reference.
+
+    Attributes:
+        excess: the largest error, in multiples of what rounding explains; infinite where the shape
+            or the place of a NaN or an infinity differs.
+        share: the share of elements that rounding does not explain.
+        count: their number.
+        largest: the largest absolute error.
+        relative: the same, divided by the root mean square of the reference.
+        where: the index of the worst element.
+        value: what it is.
+        expected: what it is in the reference.
+        broken: how many elements are NaN or infinite on one side alone.
+    """
+
+    excess: float = 0.0
+    share: float = 0.0
+    count: int = 0
+    largest: float = 0.0
+    relative: float = 0.0
+    where: tuple[int, ...] = ()
+    value: Any = None
+    expected: Any = None
+    broken: int = 0
+
+    def __bool__(self) -> bool:
+        return self.excess > 1
+
+    def in_words(self) -> str:
+        """Return the worst element in words."""
+        if not self.where and self.value is None:
+            return "has another shape or data type"
+        at = f" at {list(self.where)}" if self.where else ""
+        return f"is {_number(self.value)}{at}, expected {_number(self.expected)}"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+_OTHER = Deviation(np.inf, 1.0, 1, np.inf, np.inf)
+"""Of what cannot be compared."""
+
+
+def deviation(
+    value: Any,
+    reference: Any,
+    noise: Array | float = 0.0,
+    rounding: Rounding | None = None,
+    *,
+    rtol: float | None = None,
+    is_bounded: bool = False,
+    is_sorted: bool = False,
+) -> Deviation:
+    """Judge two values of a tensor, or sequences and maps of them.
+
+    Args:
+        value: what is judged.
+        reference: what it should be.
+        noise: per element, what moving its inputs was seen to do to it.
+        rounding: what rounding explains (default: what it explains of their own data type).
+        rtol: what is explained, as a fraction of each element and of the size of all, instead.
+        is_bounded: whether the elements lie between -1 and 1 by nature.
+        is_sorted: whether the rows are in the order of a score, so that those that are nearly as
+            good may have changed places.
+    """
+    if isinstance(value, (list, tuple, dict)) or isinstance(reference, (list, tuple, dict)):
+        kind = {"rounding": rounding, "rtol": rtol, "is_bounded": is_bounded}
+        return _of_collections(value, reference, kind)
+    if not isinstance(value, np.ndarray) or not isinstance(reference, np.ndarray):
+        same = type(value) is type(reference) and bool(value == reference)
+        return Deviation() if same else _OTHER
+    if value.shape != reference.shape or _kind(value) != _kind(reference):
+        return evolve(_OTHER, count=max(value.size, 1))
+    if not value.size:
+        return Deviation()
+    if rounding is None:
+        rounding = rounding_between((value, reference), is_bounded=is_bounded)
+    if rtol is not None or rounding is None:
+        rounding = _share_of(rtol or 0.0, reference, is_bounded)
+    found = _elementwise(value, reference, noise, rounding)
+    if found and is_sorted:
+        again = _elementwise(in_order(value, reference, rounding), reference, noise, rounding)
+        return again if again.excess < found.excess else found
+    return found
+
+
+def _share_of(rtol: float, reference: Array, is_bounded: bool) -> Rounding:
+    """Return a tolerance of so much of each element, and of the size of all."""
+    known = precision_of(reference.dtype.name)
+    if known is None or not is_float(reference):
+        return Rounding(reference.dtype.name, rtol, 0.0, "")
+    scale = _scale(root_mean_square(reference), known, is_bounded)
+    return Rounding(known.name, rtol, rtol * scale, "")
+
+
+def _elementwise(
+    value: Array, reference: Array, noise: Array | float, rounding: Rounding
+) -> Deviation:
+    if not is_float(reference):
+        return _exact(value, reference, rounding.flips)
+    one, other, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
+    rms = root_mean_square(other)
+    worst, place, count, largest, broken = -1.0, 0, 0, 0.0, 0
+    for part in _blocks(one.size):
+        held = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
+        ratio, error, is_broken = _errors(one[part], other[part], held, rounding)
+        at = int(np.argmax(ratio))
+        if ratio[at] > worst:
+            worst, place = float(ratio[at]), part.start + at
+        count += int(np.count_nonzero(ratio > 1))
+        largest = max(largest, float(error.max()))
+        broken += int(np.count_nonzero(is_broken))
+    where = tuple(int(index) for index in np.unravel_index(place, value.shape))
+    return Deviation(
+        worst,
+        count / value.size,
+        count,
+        np.inf if broken else largest,
+        np.inf if broken else largest / rms if rms else (np.inf if largest else 0.0),
+        where,
+        value[where],
+        reference[where],
+        broken,
+    )
+
+
+def _errors(
+    value: Array, reference: Array, noise: Array, rounding: Rounding
+) -> tuple[Array, Array, Array]:
+    """Return per element the error in multiples of what is explained, the error itself, and whether
+    one side alone is no number.
+    """
+    one, other = np.asarray(value, np.float64), np.asarray(reference, np.float64)
+    finite = np.isfinite(other)
+    held = np.where(finite, other, 0.0)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        tolerance = np.maximum(rounding.rtol * np.abs(held), rounding.atol) + noise
+        error = np.abs(np.where(finite & np.isfinite(one), one - held, 0.0))
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        broken = ~same & ~(finite & np.isfinite(one)) & np.isfinite(tolerance)
+        ratio = np.where(error > 0, error / np.maximum(tolerance, np.finfo(np.float64).tiny), 0.0)
+    return np.where(broken, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf)), error, broken
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    """Yield parts of a flat array, so small that what is made of them takes little memory."""
+    for start in range(0, size, _BLOCK):
+        yield slice(start, min(start + _BLOCK, size))
+
+
+def _flat(noise: Array | float, shape: Sequence[int]) -> Any:
+    """Return noise as a number, or as a flat array of a number for each element."""
+    return float(noise) if np.ndim(noise) == 0 else np.broadcast_to(noise, shape).reshape(-1)
+
+
+def _kind(array: Array) -> str:
+    return "f" if is_float(array) else "s" if array.dtype.kind in "OUS" else array.dtype.kind
+
+
+def _exact(value: Array, reference: Array, flips: float) -> Deviation:
+    differs = np.asarray(value != reference)
+    count = int(np.count_nonzero(differs))
+    if not count:
+        return Deviation()
+    place = np.unravel_index(int(np.argmax(differs)), differs.shape)
+    largest = 1.0
+    if reference.dtype.kind in "iu" and value.dtype.kind in "iu":
+        gaps = np.abs(value.astype(np.float64) - reference.astype(np.float64))
+        place = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
+        largest = float(gaps.max())
+    where = tuple(int(index) for index in place)
+    share = count / reference.size
+    excess = share / flips if flips else np.inf
+    return Deviation(excess, share, count, largest, largest, where, value[place], reference[place])
+
+
+def in_order(value: Array, reference: Array, rounding: Rounding) -> Array:
+    """Return an output with its rows in the order of the reference, where they may have changed
+    places: a few of them, or any in a type so coarse that most scores are the same.
+    """
+    if not value.ndim or value.shape != reference.shape or not value.size:
+        return value
+    width = value.shape[-1] if value.ndim > 1 else 1
+    rows, right = value.reshape(-1, width), reference.reshape(-1, width)
+    if len(rows) > _MOST_ROWS or not np.issubdtype(value.dtype, np.number):
+        return value
+    far = _distances(rows, right)
+    sizes = np.abs(right.astype(np.float64)).max(axis=1)
+    limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(reference) else 0.0
+    free = [int(at) for at in np.flatnonzero(~(np.diagonal(far) <= limit))]
+    if not rounding.flips and len(free) > max(_SWAPPED, FLIPS * len(rows)):
+        return value
+    order = np.arange(len(rows))
+    for at in list(free):
+        best = min(free, key=lambda place: far[at, place])
+        free.remove(best)
+        order[best] = at
+    made: Array = rows[order].reshape(value.shape)
+    return made
+
+
+def _distances(rows: Array, right: Array) -> Array:
+    """Return how far each row is from each, by its worst element."""
+    one, other = rows.astype(np.float64), right.astype(np.float64)
+    found = np.zeros((len(one), len(other)))
+    for column in range(one.shape[1]):
+        gap = np.abs(one[:, column, None] - other[None, :, column])
+        np.maximum(found, np.nan_to_num(gap, nan=np.inf), out=found)
+    return found
+
+
+def _of_collections(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:
+    """Judge sequences and maps, each of whose members is held to the same."""
+    if isinstance(value, dict) and isinstance(reference, dict):
+        if value.keys() != reference.keys():
+            return _OTHER
+        pairs = [(value[key], reference[key]) for key in reference]
+    elif isinstance(value, (list, tuple)) and isinstance(reference, (list, tuple)):
+        if len(value) != len(reference):
+            return _OTHER
+        pairs = list(zip(value, reference))
+    else:
+        return _OTHER
+    if pairs and all(isinstance(each, float) for pair in pairs for each in pair):
+        # Numbers of a map; in ONNX those are float32.
+        one, other = (np.array(each, np.float32) for each in zip(*pairs))
+        return deviation(one, other, **kind)
+    found = [deviation(one, other, **kind) for one, other in pairs]
+    return max(found, key=lambda each: each.excess, default=Deviation())
+
+
+@frozen
+class OutputError:
+    """How far outputs are off.
+
+    Attributes:
+        name: the output that is off most.
+        excess: the largest error, as a multiple of what is tolerated; infinity where an element
+            became infinite or NaN.
+        error: the largest absolute error of that output.
+        broken: how many of its elements became infinite or NaN.
+    """
+
+    name: str = ""
+    excess: float = 0.0
+    error: float = 0.0
+    broken: int = 0
+
+    @property
+    def is_tolerable(self) -> bool:
+        """Whether all outputs are close enough."""
+        return self.excess <= 1
+
+    def __str__(self) -> str:
+        if self.broken:
+            return f"{self.broken} elements of {self.name!r} become infinite or NaN"
+        share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
+        return f"{self.name!r} is off by {self.error:.3g}, {share} what is tolerated"
+
+
+def moved(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
+    """Return an array whose numbers are moved by so many epsilons of themselves, up or down; others
+    as they are.
+    """
+    if not is_float(array):
+        return array
+    rng = np.random.default_rng(seed)
+    flat = array.reshape(-1)
+    made = np.empty_like(flat)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in _blocks(flat.size):
+            wide = np.asarray(flat[part], np.float64)
+            signs = rng.choice(np.array([-1.0, 1.0]), size=wide.size)
+            other = wide * (1 + epsilons * epsilon_of(array.dtype) * signs)
+            made[part] = np.where(np.isfinite(other), other, wide).astype(array.dtype)
+    return made.reshape(array.shape)
+
+
+def spread(values: Sequence[Array], reference: Array) -> Array | float:
+    """Return per element how far some values are from the reference at most; infinite where one of
+    them is not finite and the reference is, or the reverse.
+    """
+    if not is_float(reference):
+        return 0.0
+    alike = [
+        value.reshape(-1)
+        for value in values
+        if isinstance(value, np.ndarray) and value.shape == reference.shape
+    ]
+    flat = reference.reshape(-1)
+    widest = np.zeros(flat.shape)
+    for part in _blocks(flat.size):
+        center = np.asarray(flat[part], np.float64)
+        for value in alike:
+            with np.errstate(invalid="ignore", over="ignore"):
+                gap = np.abs(np.asarray(value[part], np.float64) - center)
+            same = (value[part] == flat[part]) | (np.isnan(value[part]) & np.isnan(center))
+            far = np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap))
+            widest[part] = np.maximum(widest[part], far)
+    made: Array = widest.reshape(reference.shape)
+    return made
+
+
+def said_of(found: Mapping[str, Deviation], outputs: int) -> str:
+    """Say how many of so many outputs differ from a reference, and how."""
+    if not found:
+        return "All outputs match those of the reference."
+    name, worst = max(found.items(), key=lambda item: item[1].relative)
+    return (
+        f"{len(found)} of {outputs} differ from the reference, worst {name!r}: {worst.largest:.3g}."
+    )

@@ -1,0 +1,152 @@
+"""What rounding explains of a difference, and what it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.domain import rounding as judging
+from polygraphy.domain.rounding import OutputError, Rounding, deviation, moved, spread
+from polygraphy.domain.tensors.precision import precision_of
+
+ONES = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("seed", range(3))
+def test_numbers_that_are_moved_by_an_ulp_do_not_deviate(dtype: type, seed: int) -> None:
+    array = np.random.default_rng(seed).normal(size=(5, 7)).astype(dtype)
+    assert not deviation(moved(array, seed), array)
+    assert (moved(array, seed) != array).any()
+    assert deviation(array * dtype(1.1), array)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7, 5), (2, 3, 4)])
+@pytest.mark.parametrize("value", [None, np.nan, np.inf])
+def test_in_how_many_blocks_a_tensor_is_looked_at_does_not_matter(
+    shape: tuple[int, ...], value: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    right = np.asarray(rng.normal(size=shape), np.float32)
+    wrong = np.asarray(right + rng.normal(size=shape) * 1e-6, np.float32)
+    if value is not None:
+        wrong.flat[-1] = value
+    noise = np.abs(rng.normal(size=shape)) * 1e-8
+
+    def judged() -> list[Any]:
+        found = deviation(wrong, right, noise)
+        return [found, moved(right, 3), spread([wrong, moved(right, 3)], right)]
+
+    found, other, wide = judged()
+    monkeypatch.setattr(judging, "_BLOCK", 3)
+    in_blocks = judged()
+    for name in ("excess", "share", "count", "largest", "relative", "where"):
+        one, another = (getattr(each, name) for each in (found, in_blocks[0]))
+        assert one == pytest.approx(another, rel=1e-12)
+    np.testing.assert_array_equal(in_blocks[1], other)
+    np.testing.assert_array_equal(in_blocks[2], wide)
+
+
+def test_one_wrong_element_is_found() -> None:
+    wrong = ONES.copy()
+    wrong[1, 2] = 2
+    found = deviation(wrong, ONES)
+    assert (found.where, found.value, found.expected, found.count) == ((1, 2), 2, 1, 1)
+    assert found.share == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_deviates_where_the_reference_is_one(value: float) -> None:
+    broken = np.full((2, 3), value, np.float32)
+    assert np.isinf(deviation(broken, ONES).excess)
+    assert np.isinf(deviation(ONES, broken).excess)
+    assert not deviation(broken, broken)
+
+
+def test_other_shapes_and_kinds_deviate() -> None:
+    assert deviation(ONES, ONES.reshape(3, 2))
+    assert deviation(ONES.astype(np.int64), ONES)
+    assert deviation(np.array([1, 3]), np.array([1, 2])).where == (1,)
+    assert not deviation(np.zeros(0, np.float32), np.zeros(0, np.float32))
+
+
+def test_noise_explains_what_it_covers() -> None:
+    noisy = spread([ONES * np.float32(1.001)], ONES)
+    assert not deviation(ONES * np.float32(1.01), ONES, noisy)
+    assert deviation(ONES * np.float32(1.2), ONES, noisy)
+
+
+def half(array: Any, **kind: bool) -> Rounding:
+    known = precision_of("float16")
+    assert known is not None
+    size = float(np.sqrt(np.mean(np.square(np.asarray(array, np.float64)))))
+    return Rounding.of(known, size, "", **kind)
+
+
+def test_errors_are_measured_against_the_size_of_an_output() -> None:
+    large, small = np.array([100.0, 0.0]), np.array([1e-9, -1e-9])
+    assert not deviation(np.array([100.0, 0.5]), large, rounding=half(large))
+    assert deviation(np.zeros(2, np.float32), np.float32(small))
+    assert deviation(np.float32([5e-8, 0]), np.float32([1e-8, 1e-8]))
+    assert not deviation(np.float32([5e-8, 0]), np.float32([1e-8, 1e-8]), is_bounded=True)
+    assert deviation(np.array([100.0, 0.5]), large, rounding=Rounding("float16", 0.01, 0.1, ""))
+
+
+def test_few_whole_numbers_may_change_in_a_coarse_type_alone() -> None:
+    classes = np.arange(1000)
+    other = np.where(classes == 7, 8, classes)
+    assert not deviation(other, classes, rounding=half(1.0))
+    assert deviation(other, classes)
+    assert deviation(classes + 1, classes, rounding=half(1.0))
+    assert deviation(np.array([3]), np.array([0]), rounding=half(1.0))
+
+
+@pytest.mark.parametrize("made", [list, tuple])
+def test_sequences_and_maps_are_judged_by_their_members(made: type) -> None:
+    right = made([{"a": 0.25, "b": 0.75}, {"a": 0.5, "b": 0.5}])
+    near = made([{"a": 0.25 + 2e-7, "b": 0.75}, {"a": 0.5, "b": 0.5 - 2e-7}])
+    far = made([{"a": 0.25 + 2e-4, "b": 0.75}, {"a": 0.5, "b": 0.5}])
+    assert not deviation(near, right)
+    assert deviation(far, right)
+    assert not deviation(far, right, rounding=half(1.0))
+    assert deviation(made([{"a": 0.25}]), right)
+    assert deviation(made([{"a": 0.25, "c": 0.75}, {"a": 0.5, "b": 0.5}]), right)
+    unequal = made([ONES, ONES[0]])
+    assert not deviation(made([moved(ONES, 1), moved(ONES[0], 2)]), unequal)
+    assert deviation(made([ONES, ONES[0] * 2]), unequal)
+    assert deviation(made(["a", "b"]), made(["a", "c"]))
+    assert deviation(ONES, [ONES])
+
+
+def test_rows_that_are_as_good_may_change_places_and_no_others() -> None:
+    rng = np.random.default_rng(1)
+    boxes = np.float32(rng.uniform(0, 100, (1, 64, 4)))
+    swapped = boxes.copy()
+    swapped[0, [3, 9]] = boxes[0, [9, 3]]
+    assert deviation(swapped, boxes)
+    assert not deviation(swapped, boxes, is_sorted=True)
+    assert deviation(boxes[:, ::-1], boxes, is_sorted=True)  # In float32 few are nearly as good.
+    assert not deviation(boxes[:, ::-1] * 1.001, boxes, rounding=half(boxes), is_sorted=True)
+    wrong = swapped.copy()
+    wrong[0, 9, 2] += 1
+    found = deviation(wrong, boxes, is_sorted=True)
+    assert found and found.count == 1
+
+
+def test_what_adds_up_along_the_model_is_explained_up_to_a_limit() -> None:
+    usual = half([1.0])
+    assert usual.adding_up(0.5) == usual
+    assert usual.adding_up(2).atol == pytest.approx(2 * judging.BESIDE * usual.atol, rel=1e-2)
+    assert usual.adding_up(1e6).rtol == pytest.approx(judging.MOST * usual.rtol, rel=1e-2)
+    assert usual.adding_up(np.inf) == usual
+    fine = judging.rounding_between((ONES, ONES))
+    assert fine is not None
+    assert fine.adding_up(1e6).atol == pytest.approx(judging.LARGE, rel=1e-2)
+
+
+def test_the_error_of_an_output_in_words() -> None:
+    assert str(OutputError("y", 0.5, 0.1)) == "'y' is off by 0.1, 50% of what is tolerated"
+    assert str(OutputError("y", 2, 0.1)) == "'y' is off by 0.1, 2 times what is tolerated"
+    assert str(OutputError("y", np.inf, np.inf, 3)) == "3 elements of 'y' become infinite or NaN"
