@@ -26,7 +26,10 @@ from polygraphy.backend.trt import (
     TrtRunner,
     engine_bytes_from_network,
     get_trt_logger,
+    save_engine,
 )
+from polygraphy.comparator import DataLoader
+from polygraphy.cuda import DeviceArray
 from polygraphy.domain.errors import BackendError, InputError
 from tests.support import models
 
@@ -232,3 +235,72 @@ def test_an_engine_of_three_profiles(tmp_path: Path) -> None:
     assert sum(line.startswith("- Profile: ") for line in lines) == 6
     assert any("Format: " in line for line in lines)
     assert any(line.strip().startswith("Tactic = ") for line in lines)
+
+
+def test_a_calibrator_is_driven_by_hand(needs_calibrators: None, mlp: str, tmp_path: Path) -> None:
+    calibrator = Calibrator([{"x": X}])
+    assert calibrator.get_batch(names=["x"]) and calibrator.num_batches == 1
+    assert calibrator.get_batch(names=["x"]) is None
+    calibrator.free()
+    cache = tmp_path / "cache"
+    with cache.open("wb") as stream:
+        calibrator = Calibrator([{"x": X}], cache=stream)
+        config = CreateConfig(int8=True, calibrator=calibrator, profiles=[BATCH])
+        assert engine_bytes_from_network(NetworkFromOnnxPath(mlp), config) is not None
+    with cache.open("rb") as stream:
+        calibrator = Calibrator([], cache=stream)  # There are no data: what is in the file is used.
+        config = CreateConfig(int8=True, calibrator=calibrator, profiles=[BATCH])
+        assert engine_bytes_from_network(NetworkFromOnnxPath(mlp), config) is not None
+
+
+def test_what_calibration_found_out_is_kept_without_a_file(
+    needs_calibrators: None, mlp: str
+) -> None:
+    calibrator = Calibrator([{"x": X}])
+    config = CreateConfig(int8=True, calibrator=calibrator, profiles=[BATCH])
+    assert engine_bytes_from_network(NetworkFromOnnxPath(mlp), config) is not None
+    found = calibrator.read_calibration_cache()
+    assert found and calibrator.num_batches == 0
+    assert list(calibrator.input_metadata) == ["x"]
+    again = EngineFromNetwork(NetworkFromOnnxPath(mlp), config)()  # Calibrates once more.
+    assert again.num_io_tensors == 2 and calibrator.num_batches == 1
+
+
+@pytest.mark.parametrize("is_function", [False, True])
+def test_generated_data_calibrate_a_network_from_a_loader(
+    needs_calibrators: None, mlp: str, is_function: bool
+) -> None:
+    loader = DataLoader(iterations=2)
+    calibrator = Calibrator((lambda: loader) if is_function else loader)
+    config = CreateConfig(int8=True, calibrator=calibrator, profiles=[BATCH])
+    assert engine_bytes_from_network(NetworkFromOnnxPath(mlp), config) is not None
+    assert calibrator.num_batches == 2
+
+
+def test_an_input_more_than_the_network_has_is_refused(needs_calibrators: None, mlp: str) -> None:
+    calibrator = Calibrator([{"x": X, "more": X}])
+    config = CreateConfig(int8=True, calibrator=calibrator, profiles=[BATCH])
+    with pytest.raises(InputError, match="Extra inputs in"):
+        engine_bytes_from_network(NetworkFromOnnxPath(mlp), config)
+
+
+def test_an_engine_is_written_to_an_object(mlp: str) -> None:
+    written: list[bytes] = []
+
+    class Sink:
+        def write(self, content: Any) -> None:
+            written.append(bytes(content))
+
+        def flush(self) -> None: ...
+
+    config = CreateConfig(profiles=[BATCH])
+    engine = save_engine(EngineFromNetwork(NetworkFromOnnxPath(mlp), config), Sink())
+    assert len(written) == 1 and len(written[0]) == engine.serialize().nbytes
+
+
+def test_bytes_of_another_type_are_copied() -> None:
+    bits = np.array([1, 2**30], np.int32)
+    with DeviceArray((2,)) as array:
+        array.copy_from(bits)
+        assert array.numpy().view(np.int32).tolist() == bits.tolist()
+        assert array.copy_to(np.zeros(2, np.int32)).tolist() == bits.tolist()

@@ -218,6 +218,8 @@ def test_a_configuration(trt: Any) -> None:
         "Profiling Verbosity    | DETAILED",
     ]
     assert util.str_from_config(config, Network()).splitlines() == lines
+    bare = SimpleNamespace(**{**vars(config), "get_flag": lambda flag: False})
+    assert util.str_from_config(bare, Network()).splitlines()[0] == "Flags                  | []"
     config.num_optimization_profiles, config.DLA_core = 2, 1
     config.default_device_type = trt.DeviceType.DLA
     config.get_preview_feature = lambda feature: feature.name == "A"

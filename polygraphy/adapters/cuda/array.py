@@ -67,7 +67,8 @@ class DeviceView:
 
         Args:
             host_buffer: takes the elements if it has the same size and data type and is contiguous;
-                else it is resized, or, where NumPy refuses that, left alone.
+                else it is resized, or, where NumPy refuses that, left alone. One of another data
+                type takes the bytes if it is as large.
             stream: on which the copy is queued; None to copy now. The array must not be used before
                 the stream is synchronised.
 
@@ -83,13 +84,13 @@ class DeviceView:
         return target
 
     def _fitting(self, host_buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        flags = host_buffer.flags
         if host_buffer.dtype != self.dtype:
-            raise UsageError(
-                f"The host array has data type {host_buffer.dtype}, but the device array has"
-                f" {self.dtype}."
-            )
+            self._check_size(host_buffer)
+            is_fit = flags.c_contiguous and flags.writeable
+            return host_buffer if is_fit else np.empty(host_buffer.shape, host_buffer.dtype)
         if host_buffer.shape == self.shape:
-            if host_buffer.flags.c_contiguous and host_buffer.flags.writeable:
+            if flags.c_contiguous and flags.writeable:
                 return host_buffer
             return np.empty(self.shape, self.dtype)
         try:
@@ -97,6 +98,14 @@ class DeviceView:
         except ValueError:  # It does not own its memory.
             return np.empty(self.shape, self.dtype)
         return host_buffer
+
+    def _check_size(self, host_buffer: np.ndarray[Any, Any]) -> None:
+        """Make sure that a host array of another data type has as many bytes."""
+        if host_buffer.nbytes != self.nbytes or not self.ptr:
+            raise UsageError(
+                f"The host array has data type {host_buffer.dtype} and {host_buffer.nbytes} bytes,"
+                f" but the device array has {self.dtype} and {self.nbytes}."
+            )
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a copy in a new host array."""
@@ -147,7 +156,9 @@ class DeviceArray(DeviceView):
         """Copy from a host array, and take its shape.
 
         Args:
-            host_buffer: what to copy; made contiguous first where it is not.
+            host_buffer: what to copy; made contiguous first where it is not. Of one of another data
+                type that is as large the bytes are copied, and this array keeps its shape and data
+                type.
             stream: on which the copy is queued; None to copy now. The array must not be changed
                 before the stream is synchronised.
 
@@ -155,15 +166,13 @@ class DeviceArray(DeviceView):
             This array.
 
         Raises:
-            UsageError: the data types differ.
+            UsageError: the data types differ, and so do the sizes.
             BackendError: there is not enough memory.
         """
         if host_buffer.dtype != self.dtype:
-            raise UsageError(
-                f"The host array has data type {host_buffer.dtype}, but the device array has"
-                f" {self.dtype}."
-            )
-        self.resize(host_buffer.shape)
+            self._check_size(host_buffer)
+        else:
+            self.resize(host_buffer.shape)
         if host_buffer.nbytes:
             source = np.ascontiguousarray(host_buffer)
             # A copy that is made here does not live until a stream gets to it.
@@ -198,7 +207,7 @@ class DeviceArray(DeviceView):
         """Give the memory back; harmless when done twice."""
         ptr, self.ptr = self.ptr, 0
         self.allocated_nbytes = 0
-        self.shape = (0,)
+        self.shape = ()
         if ptr:
             wrapper().free(ptr)
 

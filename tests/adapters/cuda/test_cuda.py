@@ -343,7 +343,19 @@ def test_data_types_have_to_agree(cuda: FakeCudart) -> None:
         with pytest.raises(UsageError, match="float64"):
             array.copy_from(np.zeros(2))
         with pytest.raises(UsageError, match="int32"):
-            array.copy_to(np.zeros(2, np.int32))
+            array.copy_to(np.zeros(3, np.int32))
+    with pytest.raises(UsageError, match="int32"):
+        DeviceArray().copy_from(np.zeros((), np.int32))  # It has no memory.
+
+
+def test_bytes_of_another_type_are_copied_where_there_are_as_many(cuda: FakeCudart) -> None:
+    bits = np.array([1, 2**30], np.int32)
+    with DeviceArray((2,)) as array:
+        assert array.copy_from(bits).shape == (2,) and array.dtype == np.float32
+        assert array.numpy().view(np.int32).tolist() == bits.tolist()
+        target = np.zeros((1, 2), np.int32)
+        assert array.copy_to(target) is target and target.tolist() == [bits.tolist()]
+    assert array.shape == ()
 
 
 def test_a_host_array_of_another_shape_is_resized_or_left_alone(cuda: FakeCudart) -> None:

@@ -663,3 +663,28 @@ def test_lazy_and_immediate_calls_may_be_mixed(mlp_path: str) -> None:
     assert not callable(plan)
     with pytest.raises(TypeError):
         plan()
+
+
+class Sink:
+    """Something with `write`, of no known class."""
+
+    def __init__(self) -> None:
+        self.content = b""
+
+    def write(self, content: Any) -> None:
+        self.content += bytes(content)
+
+    def flush(self) -> None: ...
+
+
+def test_an_engine_is_written_to_whatever_can_be_written_to(tmp_path: Path) -> None:
+    sink = Sink()
+    engine = SimpleNamespace(serialize=lambda: b"plan")
+    assert save_engine(engine, sink) is engine
+    assert sink.content == b"plan" and list(tmp_path.iterdir()) == []
+
+
+def test_where_timing_caches_are_is_told() -> None:
+    assert CreateConfig(load_timing_cache="a").timing_cache_path == "a"
+    assert CreateConfig().timing_cache_path is None
+    assert EngineFromNetwork(lambda: None, save_timing_cache="b").timing_cache_path == "b"

@@ -15,7 +15,9 @@ from polygraphy.adapters.fake import HostMemory
 from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_errors
 from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.adapters.tensorrt.precision.calibrator import CalibrationData, Calibrator
+from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import InputError, UnknownNameError
+from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import InputHint, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
@@ -201,7 +203,66 @@ def test_data_on_the_device_stay_where_they_are(trt: CallingTensorRT, memory: Ho
 
 def test_data_are_read_anew_by_the_next_build(trt: CallingTensorRT, memory: HostMemory) -> None:
     calibrator = Calibrator(list(feeds()))
-    assert [len(trt.calibrate(calibrator, ["x"])) for _ in range(2)] == [3, 3]
+    assert len(trt.calibrate(calibrator, ["x"])) == calibrator.num_batches == 3
+    for begin in (calibrator.reset, lambda: calibrator.set_input_metadata(None)):
+        found = calibrator.read_calibration_cache()
+        assert isinstance(found, bytes) and found
+        assert trt.calibrate(calibrator, ["x"]) == []
+        begin()
+        assert calibrator.read_calibration_cache() is None
+        assert len(trt.calibrate(calibrator, ["x"])) == 3
+
+
+def test_batches_are_asked_for_by_keyword_too(trt: CallingTensorRT, memory: HostMemory) -> None:
+    calibrator = Calibrator(list(feeds(1)))
+    assert read(memory, calibrator.get_batch(names=["x"])[0]) == [0.0] * 4
+    assert calibrator.get_batch(names=["x"]) is None
+
+
+def test_a_file_is_read_or_written_as_it_is_open(
+    trt: CallingTensorRT, memory: HostMemory, tmp_path: Path
+) -> None:
+    path = tmp_path / "cache"
+    with path.open("wb") as stream:
+        calibrator = Calibrator(list(feeds()), cache=stream)
+        assert calibrator.read_calibration_cache() is None
+        calibrator.write_calibration_cache(TABLE)
+        finish(calibrator)
+    with path.open("rb") as stream:
+        calibrator = Calibrator([], cache=stream)
+        assert calibrator.read_calibration_cache() == TABLE
+        calibrator.write_calibration_cache(b"other")
+        finish(calibrator)
+    assert path.read_bytes() == TABLE
+
+
+def test_an_input_that_the_network_does_not_have_is_refused(
+    trt: CallingTensorRT, memory: HostMemory
+) -> None:
+    calibrator = Calibrator(list(feeds()))
+    calibrator.set_input_metadata(TensorMetadata().add("x", np.float32, (4,)))
+    assert calibrator.get_batch(["x"]) is None
+    with pytest.raises(InputError, match=r"Extra inputs in .*'y'.*takes \['x'\]"):
+        finish(calibrator)
+
+
+@pytest.mark.parametrize("is_function", [False, True])
+def test_generated_data_are_those_that_calibration_takes(
+    trt: CallingTensorRT, memory: HostMemory, is_function: bool
+) -> None:
+    loader = DataLoader()
+    calibrator = Calibrator((lambda: loader) if is_function else loader)
+    calibrator.set_input_metadata(TensorMetadata().add("x", np.float16, (4,)))
+    assert (
+        read(memory, calibrator.get_batch(["x"])[0])
+        == DataLoader(input_metadata=TensorMetadata().add("x", np.float32, (4,)))[0]["x"].tolist()
+    )
+    assert (
+        loader.input_metadata["x"].dtype == calibrator.input_metadata["x"].dtype == DataType.FLOAT32
+    )
+    assert (calibrator.data_loader is loader) is not is_function
+    calibrator.data_loader = []
+    assert calibrator.data_loader == [] and calibrator.num_batches == 0
 
 
 def test_the_base_class_and_the_algorithm_can_be_chosen(trt: CallingTensorRT) -> None:

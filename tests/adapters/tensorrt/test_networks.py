@@ -238,6 +238,11 @@ def test_a_function_of_the_user_edits_the_network(mlp_path: str) -> None:
         PostprocessNetwork(NetworkFromOnnxPath(mlp_path), lambda net: None, name="edit")()
 
 
+def test_what_is_no_function_edits_nothing(mlp_path: str) -> None:
+    with pytest.raises(UsageError, match="which None is not"):
+        PostprocessNetwork(NetworkFromOnnxPath(mlp_path), None)
+
+
 def test_errors_inside_of_that_function_are_its_own(mlp_path: str) -> None:
     def broken(network: Any) -> None:
         raise TypeError("network: of mine")

@@ -217,6 +217,7 @@ class EngineFromNetwork(BaseLoader):
             dla_workspace_allocation_strategy: the strategy of that runtime.
             device: index of the GPU to build and load on; see `EngineBytesFromNetwork`.
         """
+        self.timing_cache_path = save_timing_cache
         self._plan = EngineBytesFromNetwork(network, config, save_timing_cache, device=device)
         self._device = device
         self._runtime = runtime

@@ -30,6 +30,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.running import FactFinder
+from polygraphy.ports.storage import PathOrFile
 
 create_config: Callable[..., Any]
 postprocess_config: Callable[..., Any]
@@ -96,6 +97,11 @@ class CreateConfig(BaseLoader):
         self._allow_gpu_fallback = bool(allow_gpu_fallback)
         self._settings = common_settings(type(self).__name__, kwargs)
 
+    @property
+    def timing_cache_path(self) -> PathOrFile | None:
+        """The timing cache that builds begin with, as it was given."""
+        return self._settings.load_timing_cache
+
     def request(self) -> PrecisionRequest:
         """Return what is asked for that this TensorRT has no flag for."""
         wanted = [each for each in self._precisions if each.name in REDUCED]
@@ -136,7 +142,7 @@ class CreateConfig(BaseLoader):
         if network is not None:
             profiles = _add_profiles(builder, network, config, self._settings)
             self._set_calibrator(network, config, profiles)
-        load_timing_cache(config, self._settings.load_timing_cache)
+        load_timing_cache(config, self.timing_cache_path)
         return config
 
     def _set_precisions(self, config: Any) -> None:

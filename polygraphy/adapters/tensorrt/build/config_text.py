@@ -9,19 +9,21 @@ from polygraphy.adapters.tensorrt.library.logger import mute_log
 from polygraphy.adapters.tensorrt.library.module import trt
 
 _WIDTH = 22
+_ALWAYS = "Flags"
+"""What is shown in any case, first."""
 
 
 def config_lines(config: Any) -> Iterator[str]:
     """Yield a line for each kind of setting of an `IBuilderConfig` that says something."""
     for title, value in _settings(config):
-        if value:
+        if value or title == _ALWAYS:
             yield f"{title:{_WIDTH}} | {value}"
 
 
 def _settings(config: Any) -> Iterator[tuple[str, Any]]:
     uses_dla = config.default_device_type == trt.DeviceType.DLA
     sources = int(config.get_tactic_sources())
-    yield "Flags", _on("BuilderFlag", config.get_flag)
+    yield _ALWAYS, _on("BuilderFlag", config.get_flag) or "[]"
     yield "Engine Capability", config.engine_capability
     yield "Memory Pools", _pools(config, uses_dla=uses_dla)
     yield "Tactic Sources", _on("TacticSource", lambda it: sources & (1 << int(it))) or "[]"

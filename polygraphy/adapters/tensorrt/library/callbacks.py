@@ -26,11 +26,11 @@ def guarded(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
-        def call(self: Any, *args: Any) -> Any:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if getattr(self, _KEPT, None) is not None:
                 return answer
             try:
-                return method(self, *args)
+                return method(self, *args, **kwargs)
             except BaseException as error:  # ctrl-C, too, is for the thread that waits for TensorRT
                 setattr(self, _KEPT, error)
                 if isinstance(error, Exception):

@@ -65,6 +65,11 @@ class PostprocessNetwork(EditingLoader):
             func: is called with the keyword argument `network`; what it returns is ignored.
             name: what the function is called in messages (default: its own name).
         """
+        if not callable(func):
+            raise UsageError(
+                f"A network is postprocessed by a function, which {func!r} is not.",
+                hint="Give one that takes the argument `network`.",
+            )
         shown = name or getattr(func, "__name__", repr(func))
 
         def edit(network: Any) -> None:

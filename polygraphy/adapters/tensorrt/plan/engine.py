@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.plan.deserialize import deserialized, loaded_runtime
 from polygraphy.adapters.tensorrt.plan.plan_header import HEADER_SIZE, check_plan
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.storage import PathOrFile
 
 buffer_from_engine: Callable[..., Any]
 bytes_from_engine: Callable[..., bytes]
@@ -166,8 +168,10 @@ class SaveEngine(BaseLoader):
     into ``<path>.build.json`` beside it.
     """
 
-    def __init__(self, engine: Deferred[Any], path: str) -> None:
-        """Take the engine, or a loader of it, and name the file."""
+    def __init__(self, engine: Deferred[Any], path: PathOrFile) -> None:
+        """Take the engine, or a loader of it, and the path of a file, or one that is open for
+        bytes, beside which nothing is written.
+        """
         self._engine = engine
         self._path = path
 
@@ -179,13 +183,19 @@ class SaveEngine(BaseLoader):
             FileError: the file cannot be written, which is found out before a loader builds what
                 would be lost.
         """
-        check_writable(self._path)
+        path = self._path
+        if not isinstance(path, (str, PathLike)):
+            engine = evaluate(self._engine)
+            path.write(memoryview(_serialized(engine)))
+            path.flush()
+            return engine
+        check_writable(path)
         engine = evaluate(self._engine)
         content = memoryview(_serialized(engine))
-        G_LOGGER.info(f"Saving engine to: {Path(self._path).absolute()}")
-        with atomic_file(self._path) as stream:
+        G_LOGGER.info(f"Saving engine to: {Path(path).absolute()}")
+        with atomic_file(path) as stream:
             stream.write(content)
-        save_record(self._path, record_of(engine), content.nbytes)
+        save_record(path, record_of(engine), content.nbytes)
         return engine
 
 

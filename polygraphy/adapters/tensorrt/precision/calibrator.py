@@ -51,7 +51,9 @@ def Calibrator(
             that returns such is called when the data are needed. Nothing is asked of it where the
             cache suffices.
         cache: a file for what calibration finds out: it is read if it is there, else written when
-            calibration is done. A path, or a file that is open for reading and writing bytes.
+            calibration is done. A path, or a file that is open for bytes, for reading, writing or
+            both (default: it is remembered until `CreateConfig` takes the calibrator for another
+            build).
         BaseClass: the class of TensorRT to derive from, or its name
             (default: ``IInt8EntropyCalibrator2``).
         batch_size: for networks with an implicit batch, which there are no more (default: 1).
@@ -78,20 +80,43 @@ def Calibrator(
 
         def __init__(self) -> None:
             base.__init__(self)
+            self._found: bytes | None = None
+
+        @property
+        def data_loader(self) -> Any:
+            """Where the data come from."""
+            return feed.loader
+
+        @data_loader.setter
+        def data_loader(self, data_loader: Any) -> None:
+            feed.loader = data_loader
+            feed.reset()
+
+        @property
+        def input_metadata(self) -> TensorMetadata | None:
+            """What the network asks for, where that is known."""
+            return feed.metadata
+
+        @property
+        def num_batches(self) -> int:
+            """How many batches TensorRT was given since it began with the data."""
+            return feed.fed
 
         def set_input_metadata(self, input_metadata: TensorMetadata | None) -> None:
             """Set what the network asks for: data are then checked, and cast where nothing is
             lost.
             """
             feed.set_metadata(input_metadata)
+            self._found = None  # What was found out may be of another network.
 
         def set_model_facts(self, facts: Facts) -> None:
             """Set what else is known of the model, for a data loader that wants to know."""
             feed.set_facts(facts)
 
         def reset(self) -> None:
-            """Begin with the data again."""
+            """Begin with the data again, and forget what was found out."""
             feed.reset()
+            self._found = None
 
         def free(self) -> None:
             """Give back the memory on the GPU."""
@@ -116,13 +141,14 @@ def Calibrator(
         def read_calibration_cache(self) -> bytes | None:
             """Return what an earlier calibration found out; None if there is none."""
             feed.reset()  # TensorRT asks for the cache first, once per build.
-            return _read(cache)
+            return self._found if cache is None else _read(cache)
 
         @guarded(None)
         def write_calibration_cache(self, content: Any) -> None:
             """Keep what calibration found out."""
+            self._found = bytes(content)
             if cache is not None:
-                _write(cache, bytes(content))
+                _write(cache, self._found)
 
         def get_quantile(self) -> float:
             """Return the quantile of the legacy calibrator."""
@@ -183,26 +209,33 @@ class _Feed:
     """
 
     def __init__(self, data_loader: Any) -> None:
-        self._loader = data_loader
-        self._metadata: TensorMetadata | None = None
+        self.loader = data_loader
+        self.metadata: TensorMetadata | None = None
+        self.fed = 0
+        self._facts: Facts | None = None
         self._data: Iterator[Mapping[str, Any]] | None = None
-        self._fed = 0
         self._buffers: dict[str, tuple[int, int]] = {}
         self._held: list[Any] = []
         self._stream: DeviceStream | None = None
 
     def set_metadata(self, metadata: TensorMetadata | None) -> None:
-        self._metadata = None if metadata is None else _in_full_precision(metadata)
-        if metadata is not None and hasattr(self._loader, "input_metadata"):
-            self._loader.input_metadata = metadata
+        self.metadata = None if metadata is None else _in_full_precision(metadata)
+        self._describe(self.loader)
 
     def set_facts(self, facts: Facts) -> None:
-        if hasattr(self._loader, "model_facts"):
-            self._loader.model_facts = facts
+        self._facts = facts
+        self._describe(self.loader)
+
+    def _describe(self, loader: Any) -> None:
+        """Tell a loader that wants to know what the network asks for."""
+        if self.metadata is not None and hasattr(loader, "input_metadata"):
+            loader.input_metadata = self.metadata
+        if self._facts is not None and hasattr(loader, "model_facts"):
+            loader.model_facts = self._facts
 
     def reset(self) -> None:
         self._data = None
-        self._fed = 0
+        self.fed = 0
 
     def free(self) -> None:
         while self._buffers:
@@ -214,10 +247,12 @@ class _Feed:
 
     def next_batch(self, names: list[str]) -> list[int] | None:
         if self._data is None:
-            self._data = iter(_iterable(self._loader))
+            loader = _iterable(self.loader)
+            self._describe(loader)  # A function may have made it just now.
+            self._data = iter(loader)
         feed_dict = next(self._data, None)
         if feed_dict is None:
-            if not self._fed:
+            if not self.fed:
                 raise InputError(
                     "There are no calibration data: the data loader yields nothing.",
                     hint="A generator can be used once only: give a list, or a function that"
@@ -225,7 +260,7 @@ class _Feed:
                 )
             return None
         fitted = self._fitted(feed_dict, names)
-        self._fed += 1
+        self.fed += 1
         return self._addresses((name, fitted[name]) for name in names)
 
     def _fitted(self, feed_dict: Mapping[str, Any], names: list[str]) -> Mapping[str, Any]:
@@ -233,15 +268,21 @@ class _Feed:
         missing = [name for name in names if name not in feed_dict]
         if missing:
             raise InputError(
-                f"The calibration data of iteration {self._fed} lack"
+                f"The calibration data of iteration {self.fed} lack"
                 f" {', '.join(map(repr, missing))}; there is {list(feed_dict)}."
             )
-        if self._metadata is None:
+        if self.metadata is None:
             return feed_dict
-        wanted = TensorMetadata({name: self._metadata[name] for name in names})
+        extra = [name for name in feed_dict if name not in self.metadata]
+        if extra:
+            raise InputError(
+                f"Extra inputs in the calibration data of iteration {self.fed}:"
+                f" {', '.join(map(repr, extra))}. The network takes {list(self.metadata)}."
+            )
+        wanted = TensorMetadata({name: self.metadata[name] for name in names})
         fitted, notes = fit_feed(feed_dict, wanted)
-        if not self._fed:
-            for note in (*notes, *getattr(self._loader, "notes", ())):
+        if not self.fed:
+            for note in (*notes, *getattr(self.loader, "notes", ())):
                 G_LOGGER.warning(f"Calibration data: {note}")
         return fitted
 
@@ -299,6 +340,8 @@ def _read(cache: CalibrationCache) -> bytes | None:
     if cache is None:
         return None
     if not isinstance(cache, (str, Path)):
+        if not cache.readable():
+            return None
         cache.seek(0)
         return cache.read() or None
     path = Path(cache)
@@ -318,6 +361,8 @@ def _write(cache: Any, content: bytes) -> None:
         G_LOGGER.info(f"Writing calibration cache to {cache}")
         with atomic_file(cache) as stream:
             stream.write(content)
+        return
+    if not cache.writable():
         return
     cache.seek(0)
     cache.write(content)
