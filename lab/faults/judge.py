@@ -98,8 +98,8 @@ def score(folder: Path, case: Case) -> Score:
 
 def _mends(folder: Path, case: Case, command: str) -> bool:
     """Run a FIX as it is printed, in a folder of its own, and return whether it helps: what it runs
-    agrees, or the model that it saves does where it is diagnosed as before; what it converts, beside
-    what it was.
+    agrees, or the model that it saves does where it is diagnosed as before; what it converts does
+    beside what it was.
     """
     if not command.startswith("polygraphy "):
         return True  # Another release, which was tried.

@@ -15,6 +15,7 @@ import numpy as np
 
 from polygraphy.domain.asked import Tensors
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.binding import resolve
 
@@ -73,8 +74,6 @@ __all__ = [
     "view",
     "where",
 ]
-
-Array = np.ndarray[Any, Any]
 
 
 def is_numpy(obj: Any) -> bool:

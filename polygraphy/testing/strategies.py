@@ -12,9 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.metadata import TensorMetadata
-
-Array = np.ndarray[Any, Any]
 
 DTYPES = ("float64", "float32", "float16", "int64", "int32", "int8", "uint8", "bool")
 """Data types that every backend of ONNX models has."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.mod.plugins import Plugin, are_installed, installed
+from polygraphy.mod.plugins import are_installed, installed, package_of
 from tests.support.distributions import install
 
 GROUP = "polygraphy.tests"
@@ -27,7 +27,7 @@ def test_what_is_installed_is_found_by_name(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert are_installed(GROUP)
     found = installed(GROUP)
-    assert [(plugin.name, plugin.value, plugin.package) for plugin in found] == [
+    assert [(plugin.name, plugin.value, package_of(plugin)) for plugin in found] == [
         ("a", "json:dumps", "mine 1.0"),
         ("b", "not_there:B", "mine 1.0"),
     ]
@@ -53,9 +53,13 @@ def test_what_cannot_be_read_is_no_plugin(tmp_path: Path, monkeypatch: pytest.Mo
     assert installed(GROUP) == []
 
 
-def test_a_name_within_a_module_may_have_dots() -> None:
-    plugin = Plugin("a", "polygraphy.mod.plugins : Plugin.load", "x 1")
-    assert plugin.load() is Plugin.load
+def test_a_name_within_a_module_may_have_dots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, {GROUP: {"a": "pathlib : Path.exists"}})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (plugin,) = installed(GROUP)
+    assert plugin.load() is Path.exists and plugin.module == "pathlib"
 
 
 def test_looking_in_vain_imports_nothing_costly() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 
 def packed(array: Array, bits: int) -> Array:

@@ -18,7 +18,6 @@ from polygraphy.adapters.console.metrics import (
 from polygraphy.adapters.console.numbers import (
     histogram_bars,
     percentiles,
-    round_up,
     statistics,
     tolerance,
 )

@@ -8,8 +8,7 @@ from typing import Any, Union
 import numpy as np
 
 from polygraphy.domain.errors import BackendError
-
-Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 
 class FakeConstantEvaluator:

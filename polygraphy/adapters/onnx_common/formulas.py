@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.onnx_common import sliding
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.precision import is_float
 
-Array = np.ndarray[Any, Any]
 Formula = Callable[..., Array]
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 _MOST = 1 << 28
 """More products than this are not computed a second time."""

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy.adapters.plots.figures import file_name, new_figure, shortened
+from polygraphy.domain.tensors.aliases import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-Array = np.ndarray[Any, Any]
 
 _MOST_POINTS = 50_000
 _LARGEST = 1e150

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy.adapters.plots.figures import file_name, new_figure
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-Array = np.ndarray[Any, Any]
 
 _COLUMNS, _ROWS = 14, 7
 _MOST_FIGURES = 4

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from polygraphy.adapters.plots.depth_plots import depth_plot
 from polygraphy.adapters.plots.error_plots import error_plots
@@ -19,8 +16,7 @@ from polygraphy.adapters.plots.figures import (
 )
 from polygraphy.adapters.plots.heat_maps import heat_maps
 from polygraphy.domain.accuracy.output_rows import OutputRow
-
-Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 
 class MatplotlibPlots:

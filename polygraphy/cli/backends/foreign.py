@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from inspect import isclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -19,7 +19,10 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Expression, ForeignCall, Partial
-from polygraphy.mod.plugins import BACKENDS, OTHERS_BACKENDS, Plugin, installed
+from polygraphy.mod.plugins import BACKENDS, OTHERS_BACKENDS, installed, package_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _RUNNER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
@@ -75,7 +78,7 @@ class PluggedBackend:
 
 def warn_of_others() -> None:
     """Name the packages that extend NVIDIA's command line, and not this one."""
-    packages = list(dict.fromkeys(plugin.package for plugin in installed(OTHERS_BACKENDS)))
+    packages = list(dict.fromkeys(package_of(entry) for entry in installed(OTHERS_BACKENDS)))
     if packages:
         warn(
             f"{', '.join(packages)}: entry points of the group {OTHERS_BACKENDS} are not read here;"
@@ -122,7 +125,7 @@ def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
     return found
 
 
-def _loaded(plugin: Plugin, taken: Collection[str]) -> PluggedBackend:
+def _loaded(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
     try:
         declared = plugin.load()
         _check(plugin.name, declared, taken)
@@ -130,10 +133,10 @@ def _loaded(plugin: Plugin, taken: Collection[str]) -> PluggedBackend:
     except Exception as error:  # It is anybody's code.
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenPlugin(
-            f"the backend {plugin.name!r} of the package {plugin.package} cannot be used:"
+            f"the backend {plugin.name!r} of the package {package_of(plugin)} cannot be used:"
             f" {reason.rstrip('.')}. Repair or uninstall that package."
         ) from error
-    return PluggedBackend(plugin.name, declared, partial, plugin.package)
+    return PluggedBackend(plugin.name, declared, partial, package_of(plugin))
 
 
 def _check(name: str, declared: object, taken: Collection[str]) -> None:

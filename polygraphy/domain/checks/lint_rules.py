@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -101,30 +103,24 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
 
 def _in_cycles(needs: list[set[int]]) -> set[int]:
     """Return the nodes from which no order can be made: those in cycles."""
-    waiting = [len(needed) for needed in needs]
-    needed_by: dict[int, list[int]] = {}
-    for index, needed in enumerate(needs):
-        for one in needed:
-            needed_by.setdefault(one, []).append(index)
-    ready = [index for index, count in enumerate(waiting) if count == 0]
-    left = set(range(len(needs)))
-    while ready:
-        index = ready.pop()
-        left.discard(index)
-        for follower in needed_by.get(index, ()):
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                ready.append(follower)
-    # What only waits for a cycle is not in one: go backwards from the ends.
-    followers = {index: len(left & set(needed_by.get(index, ()))) for index in left}
-    ends = [index for index, count in followers.items() if count == 0]
-    while ends:
-        index = ends.pop()
-        left.discard(index)
-        for one in needs[index] & left:
-            followers[one] -= 1
-            if followers[one] == 0:
-                ends.append(one)
+    waiting = _unordered(dict(enumerate(needs)))
+    # What only waits for a cycle is not in one: it comes first where arrows are turned round.
+    followers: dict[int, set[int]] = {index: set() for index in waiting}
+    for index in waiting:
+        for one in needs[index] & waiting:
+            followers[one].add(index)
+    return _unordered(followers)
+
+
+def _unordered(needs: Mapping[int, set[int]]) -> set[int]:
+    """Return what is in a cycle, or waits for one."""
+    sorter = TopologicalSorter(needs)
+    with suppress(CycleError):  # It still gives what comes before any cycle.
+        sorter.prepare()
+    left = set(needs)
+    while ready := sorter.get_ready():
+        left.difference_update(ready)
+        sorter.done(*ready)
     return left
 
 

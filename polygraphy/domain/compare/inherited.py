@@ -9,16 +9,13 @@ held to what rounding explains of one layer: a layer that computes something els
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.results.lineage import Recomputed
 from polygraphy.domain.rounding import GROWTH, Rounding
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.precision import Precision, is_exact
-
-Array = np.ndarray[Any, Any]
 
 
 def with_inherited(

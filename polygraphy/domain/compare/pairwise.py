@@ -13,13 +13,12 @@ from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.results.runner_names import label_of_runner
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, compute_dtype
 from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
 
 if TYPE_CHECKING:
     from polygraphy.domain.compare.function import PairwiseCompareFunc
-
-Array = np.ndarray[Any, Any]
 
 
 @frozen

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
-import numpy as np
 from attrs import Factory, define
 
 from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
 from polygraphy.domain.asked import Plots
-
-Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 
 @define

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.errors import InputError
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.metadata import MetadataTuple
 from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape
-
-Array = np.ndarray[Any, Any]
 
 _BLOCK = 1 << 14
 

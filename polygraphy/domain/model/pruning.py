@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from polygraphy.domain.model.sparsity import GROUP
-
-Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 _BLOCK = 1 << 18
 """How many elements are looked at together: few enough for a cache, enough for a call of NumPy to

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 from attrs import frozen
 
-Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 
 @frozen

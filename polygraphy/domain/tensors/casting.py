@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataTypeEntry
-
-Array = np.ndarray[Any, Any]
 
 
 def cast_if_representable(array: Array, wanted: DataTypeEntry) -> Array | None:

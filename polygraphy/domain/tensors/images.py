@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from polygraphy.domain.errors import UsageError
-
-Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 _CHANNELS = (1, 3)
 

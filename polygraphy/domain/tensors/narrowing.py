@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataTypeEntry
-
-Array = np.ndarray[Any, Any]
 
 _BLOCK = 1 << 20
 """Elements that are looked at together, so that what is held beside the result stays small."""

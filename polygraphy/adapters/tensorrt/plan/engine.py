@@ -25,8 +25,8 @@ from polygraphy.adapters.tensorrt.describe.build_record import (
 from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.plan.deserialize import deserialized, loaded_runtime
 from polygraphy.adapters.tensorrt.plan.plan_header import HEADER_SIZE, check_plan
+from polygraphy.domain.asked import PathOrFile
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.storage import PathOrFile
 
 buffer_from_engine: Callable[..., Any]
 bytes_from_engine: Callable[..., bytes]

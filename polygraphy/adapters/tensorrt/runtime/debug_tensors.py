@@ -10,9 +10,8 @@ import numpy as np
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.library.logger import mute_log
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.ports.machine import Device
-
-Array = np.ndarray[Any, Any]
 
 
 class DebugTensors:

@@ -12,10 +12,10 @@ from polygraphy.adapters.tensorrt.runtime.layout import Layout
 from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import InputError
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.ports.machine import Device, DeviceStream
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 

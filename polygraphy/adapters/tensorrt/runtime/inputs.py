@@ -16,11 +16,11 @@ from polygraphy.adapters.tensorrt.runtime.input_errors import wrong_dtype
 from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory, ReusedArrays
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import InputError
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.machine import Device, DeviceStream
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 STAGING_LIMIT = 1 << 20

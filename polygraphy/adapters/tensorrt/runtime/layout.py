@@ -17,8 +17,7 @@ from attrs import frozen
 from numpy.lib.stride_tricks import as_strided
 
 from polygraphy.adapters.arrays.packed import packed, unpacked
-
-Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 
 @frozen

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.ports.machine import Device, PinnedBlock
-
-Array = np.ndarray[Any, Any]
 
 
 class DeviceBlock:

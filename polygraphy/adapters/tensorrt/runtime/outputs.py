@@ -13,10 +13,10 @@ from polygraphy.adapters.tensorrt.runtime.layout import Layout
 from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory
 from polygraphy.adapters.tensorrt.runtime.pinned_arrays import PinnedArrays
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.ports.machine import Device, DeviceStream
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 _VIEWS = 32

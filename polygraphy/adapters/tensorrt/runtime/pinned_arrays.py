@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import Device, PinnedBlock
-
-Array = np.ndarray[Any, Any]
 
 _BLOCKS = 3
 """How many arrays at most: the one that is being written, the one before, which a caller that

@@ -1,0 +1,10 @@
+"""Short names of types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+"""An array of any shape and data type."""
