@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -488,3 +489,24 @@ def test_no_pair_and_no_iteration_hides_another(polygraphy: Run, function: str) 
     summaries = [line for line in done.lines if "Accuracy Summary" in line]
     assert [re.findall(r"Passed: (\d)/1", line) for line in summaries] == [["1"], ["0"]]
     assert polygraphy("polygraphy check accuracy acc.json").code == 1
+
+
+def test_a_diagnosis_is_proposed_where_what_was_saved_can_say_which_node_it_is(
+    polygraphy: Any,
+) -> None:
+    digits = Path(__file__).parents[2] / "examples" / "digits"
+    data = f"--load-inputs {digits}/digits_inputs.json"
+    run = f"polygraphy run {digits}"
+    for saved, options in (("outputs.json", ""), ("all.json", "--onnx-outputs mark all")):
+        line = f"{run}/digits.onnx --onnxrt {data} {options} --save-outputs {saved}"
+        assert polygraphy(line).code == 0
+        done = polygraphy(f"{run}/digits_changed.onnx --onnxrt {data} --load-outputs {saved}")
+        assert done.code == 1
+        [_, rest] = done.out.split("  next ")
+        if saved == "outputs.json":
+            assert "polygraphy diagnose" not in rest
+            assert "save all tensors" in rest
+            continue
+        found = polygraphy(f"{rest.splitlines()[0].strip()} --format json")
+        assert found.code == 1, found.err
+        assert json.loads(found.out)["culprits"][0]["nodes"] == ["conv2"]

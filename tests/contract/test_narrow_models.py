@@ -46,7 +46,9 @@ def models(request: pytest.FixtureRequest) -> NarrowModels:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["open", "narrow_nodes", "widened", "with_rounded_weights"])
+@pytest.mark.parametrize(
+    "name", ["open", "narrow_nodes", "computed", "roughly", "widened", "with_rounded_weights"]
+)
 def test_arguments_are_those_of_the_port(kind: str, name: str) -> None:
     wanted, found = getattr(NarrowModels, name), getattr(type(KINDS[kind]()), name)
     assert list(inspect.signature(found).parameters) == list(inspect.signature(wanted).parameters)
@@ -109,3 +111,17 @@ def test_models_that_are_narrow_already_are_known(
 ) -> None:
     assert models.narrow_nodes(model(np.float16)) == expected
     assert OnnxNarrowModels().narrow_nodes(models.widened(model())) is None
+
+
+def test_what_moves_all_that_is_made_stays_near_it_and_is_computed_twice(
+    models: NarrowModels,
+) -> None:
+    one, other = (made["y"] for made in models.roughly(model())(FEED))
+    middle = np.abs((one + other) / 2)
+    assert not np.array_equal(one, other)
+    np.testing.assert_allclose(middle, np.abs(FEED["x"]), rtol=1e-4)
+    np.testing.assert_allclose(one, other, rtol=1e-4)
+
+
+def test_a_model_in_float32_computes_in_no_narrower_type(models: NarrowModels) -> None:
+    assert models.computed(model()) is None

@@ -44,8 +44,11 @@ SUITES = {
     "TextFiles": "text_files",
 }
 """By port: the test module that is its suite."""
-ELSEWHERE = {"TrtParty": "gpu/test_diagnosing.py"}
-"""Adapters that run on a GPU only, and what tests them there."""
+ELSEWHERE = {
+    "TrtParty": "gpu/test_diagnosing.py",
+    "PackageParty": "application/diagnose/test_voting.py",
+}
+"""Adapters that run on a GPU only, or refuse most models by intention, and what tests them."""
 COINCIDENCES = {("TensorFiles", "MemoryTextFiles")}
 """Fakes that have the methods of a port by chance."""
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.run.party import FormulaParty, OnnxParty, PackageParty
+from polygraphy.adapters.onnx.run.party import FormulaParty, OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -19,7 +19,6 @@ PARTIES: dict[str, Callable[[], SuspectedParty]] = {
     "onnxrt": OnnxrtParty,
     "onnx": OnnxParty,
     "formulas": FormulaParty,
-    "package": PackageParty,
     "wrong": WrongRewriter,
 }
 X = np.array([0.5, -1.5], np.float32)

@@ -222,7 +222,7 @@ class RunView:
         """Log what else there is to say about a comparison that is reported line by line."""
         if doubts := self._terminal().doubts():
             G_LOGGER.warning(doubts)
-        command = self._terminal().next_command() if code else ""
+        command = self._terminal().next_step() if code else ""
         if command.startswith("polygraphy diagnose "):
             G_LOGGER.start(f"To find the cause: {command}")
 

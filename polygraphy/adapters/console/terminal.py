@@ -97,17 +97,21 @@ class Terminal:
         lines: list[str] = [
             line for label, text in found for line in wrapped(_labelled(label, text), 12)
         ]
-        if code and (command := self.next_command()):
-            lines.append(_labelled("next", command))
+        if code and (step := self.next_step()):
+            line = _labelled("next", step)
+            lines += [line] if step.startswith("polygraphy ") else wrapped(line, 12)
         yield from ((line, INFO) for line in lines)
 
-    def next_command(self) -> str:
-        """Return the command that finds out more about a failure; empty for none."""
+    def next_step(self) -> str:
+        """Return the command that finds out more about a failure, or else what to do; empty for
+        none.
+        """
         from polygraphy.domain.report.advice import advice_on_outputs
 
         invalid = any(each["nan"] or each["inf"] for each in self._recorder.validation)
-        advice = advice_on_outputs(self.comparisons, self._command, invalid=invalid)
-        return next((each.command for each in advice if each.command), "")
+        advice = [*advice_on_outputs(self.comparisons, self._command, invalid=invalid)]
+        commands = (each.command for each in advice if each.command)
+        return next(commands, advice[0].text if advice else "")
 
     def verdict(self, code: int) -> str:
         """Return what it comes to, in a sentence or two."""

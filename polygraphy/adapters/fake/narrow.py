@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.ports.diagnosing import Compute
 
 
 class FakeNarrowModel:
@@ -84,6 +85,22 @@ class FakeNarrowModels:
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
         """Return what was said."""
         return None if self._dtype is None else (self._dtype, list(self._nodes))
+
+    def computed(self, model: Any) -> Compute | None:
+        """Return what computes the model with every operator rounding, where it is narrow."""
+        if self._dtype is None:
+            return None
+        return FakeNarrowModel(self._nodes, self._losing, self._dtype).run
+
+    def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+        """Return what hands on the input, moved up and down by 16 epsilons."""
+        step = np.float32(16 * np.finfo(np.float32).eps)
+
+        def compute(feed: Mapping[str, Any]) -> list[dict[str, Any]]:
+            value = np.array(feed["x"], np.float32)
+            return [{"y": value * (1 + step)}, {"y": value * (1 - step)}]
+
+        return compute
 
     def widened(self, model: Any) -> Any:
         """Return the model itself."""

@@ -345,8 +345,8 @@ class _Diagnosis:
             wrong = [(place, said) for place, said in votes if said.reference]
             if wrong and known.party in case.parties:
                 mistaken += wrong_reference(case, wrong, party, known)
-            untold = [place for place, said in votes if not said.juror]
-            unclear += undecided(case, untold, party, known)
+            open_places = [place for place, said in votes if not said.juror]
+            unclear += undecided(case, open_places, party, known)
         if culprits or mistaken:
             culprits = proven(case, culprits, case.loaded(self._third)(feed), feed)
             return DiagnosisResult(FAULT, [*mistaken, *culprits])
@@ -411,15 +411,15 @@ class _Diagnosis:
                     known_votes.append(said)
                 made.append(said)
             for juror in dict.fromkeys(said.juror for said in made if said.juror):
-                told = [said for said in made if said.juror == juror]
+                votes = [said for said in made if said.juror == juror]
                 wrong = {
-                    party.name: sum(said.party for said in told),
-                    known.party.name: sum(said.reference for said in told),
+                    party.name: sum(said.party for said in votes),
+                    known.party.name: sum(said.reference for said in votes),
                 }
                 counts = ", ".join(f"{name} in {count}" for name, count in wrong.items())
-                result.append(f"By {juror}, of {counted(len(told), 'node')} wrong: {counts}.")
-            if untold := sum(not said.juror for said in made):
-                result.append(f"Nobody can tell of {counted(untold, 'node')}.")
+                result.append(f"By {juror}, of {counted(len(votes), 'node')} wrong: {counts}.")
+            if undecided_nodes := sum(not said.juror for said in made):
+                result.append(f"Nobody can tell of {counted(undecided_nodes, 'node')}.")
         return made
 
 

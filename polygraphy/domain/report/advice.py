@@ -22,7 +22,7 @@ _OF_DIAGNOSE = {
     "--load-outputs",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
-_ABOUT_OUTPUT = re.compile(r"\s--(?:report|format|log-file)[ =]\S+")
+_ABOUT_OUTPUT = re.compile(r"\s--(?:report|format|log-file|log-format)[ =]\S+")
 _LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all", "--validate"})
 """How much is shown, and what a diagnosis does by itself: look at all layers, and for NaN."""
 
@@ -80,7 +80,13 @@ def advice_on_outputs(
             _with(command, "--rtol auto", "--atol auto") if runs else "",
         )
         return
-    if diagnosis:
+    if diagnosis and "--load-outputs" in words and not _knows_inside(comparisons):
+        yield Advice(
+            "Which node it is cannot be seen from outputs alone: save all tensors of the model that"
+            " is right (--onnx-outputs mark all) and load those, or give it to diagnose as"
+            " --reference."
+        )
+    elif diagnosis:
         yield Advice("Find the node that is to blame, and why.", diagnosis)
     is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
     if is_nan and not ("--validate" in words and "--mark-all" in words):
@@ -111,6 +117,14 @@ def _may_be_diagnosed(comparisons: Sequence[Comparison]) -> bool:
         if any(not row.passed and row.name not in read for row in each.outputs):
             return True
     return False
+
+
+def _knows_inside(comparisons: Sequence[Comparison]) -> bool:
+    """Return whether more was saved, or compared, than outputs."""
+    return any(
+        each.is_of_layers or each.left_out or any(row.worst.is_missing for row in each.outputs)
+        for each in comparisons
+    )
 
 
 def _is_coarse(failing: Sequence[OutputRow]) -> bool:

@@ -126,7 +126,6 @@ class OpenGraph:
 
     @cached_property
     def outputs(self) -> list[str]:
-        """The names of its outputs."""
         return [value.name for value in self.graph.output]
 
     @cached_property
