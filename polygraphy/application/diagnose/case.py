@@ -73,6 +73,8 @@ class Case:
         curves: the errors of tensors that were measured so far.
         budget: how many bytes all tensors may take at a time, where that is given.
         is_given: whether this is the model that was given, and not another form of it.
+        is_made_up: whether the data are.
+        are_shapes_open: whether they are, and no shape was given.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Case:
         self.expected: Values | None = None
         self.evidence = Evidence()
         self.is_given = True
+        self.is_made_up = self.are_shapes_open = False
         self.curves: list[Curve] = []
         self._reports = reports
         self.budget = memory
@@ -105,6 +108,7 @@ class Case:
         made = Case(model, self.path, self.parties, self._reports, self.budget)
         made.attempts, made.curves, made.evidence = self.attempts, self.curves, self.evidence
         made.is_given = False
+        made.is_made_up, made.are_shapes_open = self.is_made_up, self.are_shapes_open
         return made
 
     @property

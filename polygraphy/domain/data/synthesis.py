@@ -214,6 +214,11 @@ class DataLoader:
         self._tensors = _tensors_of(data_loader_backend_module)
         _ranges(self.val_range)
 
+    @property
+    def has_shapes(self) -> bool:
+        """Whether shapes, or data types, of inputs were given."""
+        return any(self._turns)
+
     def __len__(self) -> int:
         return self.iterations
 

@@ -375,7 +375,7 @@ class GraphWalk:
                     kept = set(nodes.wanted(is_too_large))
                     names = [name for name in names if name in kept and nodes.is_at_hand(name)]
                     break
-        return nodes.replace(names, self._declare)
+        return nodes.replace(names)
 
     def _together(self, partitioning: str | None, names: Sequence[str]) -> dict[str, Any] | None:
         """Compute constants all at once; None where that fails and fewer are tried then."""
@@ -386,10 +386,3 @@ class GraphWalk:
                 raise BackendError(str(error)) from error
             G_LOGGER.verbose(f"{len(names)} constants cannot be computed at once: {error}")
             return None
-
-    def _declare(self, weight: TensorProto) -> None:
-        """List a weight among the inputs where the version of the format asks for that."""
-        if self._walk.model.ir_version < 4:
-            dims = list(weight.dims)
-            value = onnx.helper.make_tensor_value_info(weight.name, weight.data_type, dims)
-            self._graph.input.append(value)

@@ -111,17 +111,18 @@ def graph_weights(
 
 def add_weight(
     model: ModelProto, tensor: TensorProto, name: str, graph: GraphProto | None = None
-) -> None:
+) -> TensorProto:
     """Add a copy of a tensor to the weights of a graph (default: that of the model), and to its
-    inputs where the version of the format wants weights there, too.
+    inputs where the version of the format wants weights there, too; return the copy.
     """
     graph = model.graph if graph is None else graph
-    weight = graph.initializer.add()
+    weight: TensorProto = graph.initializer.add()
     weight.CopyFrom(tensor)
     weight.name = name
     if model.ir_version < IR_WITHOUT_WEIGHTS_AS_INPUTS:
         dims = list(tensor.dims)
         graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, dims))
+    return weight
 
 
 def to_initializers(model: ModelProto, graph: GraphProto, names: Collection[str]) -> None:

@@ -12,14 +12,16 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.graph.constants import constants_of
 from polygraphy.adapters.onnx.graph.graph import IR_WITHOUT_WEIGHTS_AS_INPUTS, producers
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
+from polygraphy.adapters.onnx.graph.shapes import has_rank, inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import (
     described,
     input_metadata,
     set_input_shapes,
     value_info,
 )
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.weights import (
     byte_size,
     copy_fields,
@@ -58,31 +60,20 @@ of NumPy itself, without bfloat16 and narrower ones.
 """
 
 
-class OpenModel:
-    """The graph of a model, which must not be changed as long as this is used.
-
-    Attributes:
-        proto: the model.
-        load_weights: reads the weights of a part that refers to them in files; None where they are
-            at hand.
+class OpenGraph:
+    """The graph of a model, or one inside a node: who makes and takes each tensor, and its weights.
+    It must not be changed as long as this is used.
     """
 
-    def __init__(
-        self,
-        proto: ModelProto,
-        *,
-        source: GraphProto | None = None,
-        load_weights: Callable[[ModelProto], None] | None = None,
-    ) -> None:
-        """Take a model, and a graph of the same nodes that has its weights (default: its own)."""
-        self.proto = proto
-        self._source = proto.graph if source is None else source
-        self.load_weights = load_weights
+    def __init__(self, graph: GraphProto, *, source: GraphProto | None = None) -> None:
+        """Take a graph, and one of the same nodes that has its weights (default: the same)."""
+        self.graph = graph
+        self._source = graph if source is None else source
 
     @cached_property
     def protos(self) -> list[NodeProto]:
-        """The nodes of its graph."""
-        return list(self.proto.graph.node)
+        """Its nodes."""
+        return list(self.graph.node)
 
     @cached_property
     def reads(self) -> list[tuple[str, ...]]:
@@ -92,7 +83,7 @@ class OpenModel:
     @cached_property
     def makers(self) -> dict[str, int]:
         """The node that makes each tensor; ModelError where several make the same."""
-        return producers(self.proto.graph)
+        return producers(self.graph)
 
     @cached_property
     def readers(self) -> dict[str, list[int]]:
@@ -114,6 +105,11 @@ class OpenModel:
         return {sparse.values.name: sparse for sparse in self._source.sparse_initializer}
 
     @cached_property
+    def dense(self) -> dict[str, TensorProto]:
+        """Its dense weights, those in Constant nodes among them, to be looked at only."""
+        return {**constants_of(self.protos), **self.weights}
+
+    @cached_property
     def constant_nodes(self) -> dict[str, int]:
         """The Constant node that makes each tensor that one does."""
         return {
@@ -129,6 +125,57 @@ class OpenModel:
         return {*self.weights, *self.sparse, *self.constant_nodes}
 
     @cached_property
+    def outputs(self) -> list[str]:
+        """The names of its outputs."""
+        return [value.name for value in self.graph.output]
+
+    @cached_property
+    def _infos(self) -> dict[str, ValueInfoProto]:
+        graph = self.graph
+        return {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
+
+    def shape(self, name: str) -> tuple[Any, ...] | None:
+        """Return the dimensions of a tensor as the graph says: numbers, names or None; None if even
+        their number is not known.
+        """
+        if name in self.dense:
+            return tuple(self.dense[name].dims)
+        shape = described(self._infos.get(name)).shape
+        return None if shape is None else tuple(shape)
+
+    def constant(self, name: str) -> list[int] | None:
+        """Return the elements of a constant list of integers; None where it is none."""
+        if name not in self.dense:
+            return None
+        return [int(one) for one in elements(self.dense[name]).reshape(-1)]
+
+    def maker(self, name: str) -> NodeProto | None:
+        """Return the node that makes a tensor; None where it is an input or a weight."""
+        return self.protos[self.makers[name]] if name in self.makers else None
+
+
+class OpenModel(OpenGraph):
+    """A model, which must not be changed as long as this is used.
+
+    Attributes:
+        proto: the model.
+        load_weights: reads the weights of a part that refers to them in files; None where they are
+            at hand.
+    """
+
+    def __init__(
+        self,
+        proto: ModelProto,
+        *,
+        source: GraphProto | None = None,
+        load_weights: Callable[[ModelProto], None] | None = None,
+    ) -> None:
+        """Take a model, and a graph of the same nodes that has its weights (default: its own)."""
+        super().__init__(proto.graph, source=source)
+        self.proto = proto
+        self.load_weights = load_weights
+
+    @cached_property
     def stated(self) -> dict[str, ValueInfoProto]:
         """What the graph says about the types of tensors."""
         return value_infos(self.proto)
@@ -140,22 +187,23 @@ class OpenModel:
 
     @cached_property
     def types(self) -> dict[str, ValueInfoProto]:
-        """What is known about the types of tensors; what the graph says comes first."""
-        return {**self.inferred, **self.stated}
+        """What is known about the types of tensors: what the graph says, and what can be inferred
+        where it does not say both the data type and the rank.
+        """
+        ranked = {name: value for name, value in self.stated.items() if has_rank(value)}
+        return {**self.stated, **self.inferred, **ranked}
 
     @cached_property
     def inputs(self) -> TensorMetadata:
         """What the model asks for."""
         return input_metadata(self.proto)
 
-    @cached_property
-    def outputs(self) -> list[str]:
-        """The names of its outputs."""
-        return [value.name for value in self.proto.graph.output]
-
     def value(self, name: str) -> ValueInfoProto:
         """Return what is known about the type of a tensor."""
-        return self.stated.get(name) or self.inferred.get(name) or untyped(name)
+        stated = self.stated.get(name)
+        if stated is not None and has_rank(stated):
+            return stated
+        return self.inferred.get(name) or stated or untyped(name)
 
     def is_handed_over(self, name: str, *, if_unknown: bool) -> bool:
         """Return whether a tensor is of a type that every backend both takes and gives; of a tensor

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = [
     "InferShapes",
     "add_shapes",
+    "has_rank",
     "infer_shapes",
     "inferred_value_infos",
     "is_made_up",
     "value_infos",
-    "with_inferred",
 ]
 
 infer_shapes: Callable[..., ModelProto]
@@ -154,7 +154,7 @@ def _inferred(
             made = _inferred_by_onnx(model, strict=not error_ok)
         except ModelError as error:
             problem = error
-    knows = _is_known if allow_onnxruntime else _has_rank
+    knows = _is_known if allow_onnxruntime else has_rank
     if allow_onnxruntime is not False and (made is None or not _knows_all(made.graph, knows)):
         try:
             return _with_symbolic(model, made)
@@ -180,7 +180,7 @@ def _knows_all(graph: GraphProto, is_known: Callable[[ValueInfoProto], bool]) ->
     return all(name in known for node in graph.node for name in node.output if name)
 
 
-def _has_rank(value: ValueInfoProto) -> bool:
+def has_rank(value: ValueInfoProto) -> bool:
     """Return whether the type and the rank of a tensor are known; of no tensor there is none."""
     if value.type.WhichOneof("value") not in (None, "tensor_type"):
         return True
@@ -194,7 +194,7 @@ def _is_known(value: ValueInfoProto) -> bool:
     """
     return (
         value.type.WhichOneof("value") == "tensor_type"
-        and _has_rank(value)
+        and has_rank(value)
         and all(
             dim.HasField("dim_value") or (dim.dim_param and not is_made_up(dim.dim_param))
             for dim in value.type.tensor_type.shape.dim
@@ -305,14 +305,6 @@ def inferred_value_infos(
     except ModelError as error:
         G_LOGGER.verbose(str(error))
         return {}
-
-
-def with_inferred(model: ModelProto) -> dict[str, ValueInfoProto]:
-    """Return what the graph says about the types of its tensors, and what can be inferred where it
-    does not say both the data type and the rank.
-    """
-    stated = {name: value for name, value in value_infos(model).items() if _has_rank(value)}
-    return {**value_infos(model), **inferred_value_infos(model), **stated}
 
 
 def _take_over(found: Mapping[str, ValueInfoProto], target: GraphProto) -> None:

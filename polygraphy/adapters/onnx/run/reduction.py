@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver, one_feed
 from polygraphy.adapters.onnx.graph.graph import in_order
-from polygraphy.adapters.onnx.graph.open_model import OpenModel, untyped
+from polygraphy.adapters.onnx.graph.open_model import OpenModel, is_tensor, untyped
 from polygraphy.adapters.onnx.graph.shapes import is_made_up
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
 from polygraphy.adapters.onnx_common.messages import identity_of
@@ -133,8 +133,8 @@ class ReducibleOnnxModel:
         return value_info(name, meta)
 
     def _as_output(self, name: str) -> ValueInfoProto:
-        value = self._value(name)
-        if value is not None and value.type.WhichOneof("value") != "tensor_type":
+        value = self._opened.value(name)
+        if not is_tensor(value):
             return value
         try:
             meta = self._known(name)
@@ -145,17 +145,10 @@ class ReducibleOnnxModel:
             shape = [None if is_made_up(dim) else dim for dim in shape]
         return value_info(name, MetadataTuple(meta.dtype, shape))
 
-    def _value(self, name: str) -> ValueInfoProto | None:
-        """Return what the model says about a tensor, or else what can be inferred."""
-        known = self._opened.stated.get(name)
-        if known is not None and described(known).shape is not None:
-            return known
-        return self._opened.inferred.get(name, known)
-
     def _known(self, name: str) -> MetadataTuple:
         """Return data type and shape of a tensor; the data type is found out if need be."""
-        value = self._value(name)
-        if value is not None and value.type.WhichOneof("value") not in (None, "tensor_type"):
+        value = self._opened.value(name)
+        if not is_tensor(value):
             raise ModelError(f"{name!r} is no tensor, so the model cannot be cut there.")
         meta = described(value)
         if meta.dtype is None:
