@@ -150,7 +150,7 @@ class Raw:
 
     def replay(self) -> Work | None:
         """Return what launches a graph of the engine alone; None where it cannot be captured."""
-        from polygraphy.adapters.cuda.graph import Graph
+        from polygraphy.adapters.cuda.device import Graph
         from polygraphy.exception import BackendError
 
         self.run()

@@ -212,7 +212,7 @@ def test_the_lines_of_a_failure_end_with_the_command_that_finds_the_cause(
     ]
     model = make("q", nodes, [value("x", [4, 5])], [value("y", [4, 5])], weights=steps)
     onnx.save(model, str(tmp_path / "q.onnx"))
-    words = "q.onnx --onnxrt --onnx --val-range [-3,3]"
+    words = "q.onnx --onnxrt --onnx --val-range '[-3,3]'"
     done = polygraphy(f"polygraphy run {words}")
     assert done.code == 1, "ONNX Runtime rewrites two quantisations in a row wrongly"
     assert done.lines[-1].startswith("[E] FAILED | Runtime: ")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import DictLoader, Environment
 
-from polygraphy.codegen.bytecode import BytecodeBeside
+from polygraphy.codegen.render import BytecodeBeside
 
 
 class Counting(Environment):

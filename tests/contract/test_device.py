@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.cuda import module as cuda_module
-from polygraphy.adapters.cuda.device import CudaDevice, Pinned
-from polygraphy.adapters.cuda.graph import Graph
+from polygraphy.adapters.cuda.device import CudaDevice, Graph, Pinned
 from polygraphy.adapters.cuda.stream import Event, Stream
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.binding import resolve

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.data.blobs import arrays_of
+from polygraphy.domain.data.loading import arrays_of
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -14,7 +14,7 @@ ROOT = Path(polygraphy.__file__).parent
 _NAME = re.compile(r"polygraphy(\.\w+)+(:\w+)?")
 ALLOWED = {
     "wiring.py": "binds ports to adapters",
-    "adapters/processes/warm.py": "starts the module of the other process",
+    "adapters/processes/commands.py": "starts the module of the other process",
     "adapters/console/models/reports.py": "reads a renderer of its own room when a model of its kind is shown",
     "__init__.py": "registers the wiring",
     "logger/errors.py": "names the errors that it notes, which stand above it",

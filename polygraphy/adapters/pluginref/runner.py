@@ -2,22 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
-from polygraphy.adapters.pluginref.operators import evaluator_of
+from polygraphy.adapters.onnx_common.messages import all_nodes
+from polygraphy.adapters.os.user_frame import user_frame
 from polygraphy.adapters.pluginref.references import OP_REGISTRY, Reference
+from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.data.model_io import check_has_outputs
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.mod.scripts import run_script
 
 if TYPE_CHECKING:
     import onnx_graphsurgeon
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+
+op_run = mod.lazy_import("onnx.reference.op_run")
+numpy = mod.lazy_import("numpy")
+
+# What the evaluator hands to nodes with sub-graphs, besides their attributes.
+_NOT_ATTRIBUTES = ("attributes", "bindings", "context")
+
+
+def evaluator_of(model: ModelProto, references: Mapping[str, Reference]) -> ReferenceEvaluator:
+    """Return an evaluator of a model in which references stand for the nodes of their types, also
+    in subgraphs and functions.
+    """
+    from polygraphy.adapters.onnx_common.evaluator import evaluator_of as evaluator_with
+
+    types = {
+        (node.domain, node.op_type)
+        for owner in (model.graph, *model.functions)
+        for node in all_nodes(owner)
+    }
+    operators = [
+        _operator(domain, op, references[op]) for domain, op in sorted(types) if op in references
+    ]
+    return evaluator_with(model, operators)
+
+
+def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
+    """Return a class of the evaluator's that calls a reference; its name has to be the type."""
+
+    def run(self: OpRun, *inputs: Any, **given: Any) -> tuple[Any, ...]:
+        # Of its own: what it wrote to, other nodes would read, and the next inference.
+        attrs = {
+            name: own_copy(value)
+            for name, value in given.items()
+            if value is not None and name not in _NOT_ATTRIBUTES
+        }
+        operands = [own_copy(each) for each in inputs]
+        return _outputs(_called(reference, attrs, operands, self.onnx_node), self.onnx_node)
+
+    made: type[OpRun] = type(op, (op_run.OpRun,), {"op_domain": domain, "_run": run})
+    return made
+
+
+def _called(
+    reference: Reference, attrs: Mapping[str, Any], inputs: Sequence[Any], node: NodeProto
+) -> Any:
+    """Return what a reference returns; anybody's code, it may raise anything.
+
+    Raises:
+        BackendError: it raised an exception. The evaluator would hide which.
+    """
+    try:
+        return reference(attrs, *inputs)
+    except (PolygraphyException, MemoryError):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        raise BackendError(
+            f"The reference of {node.op_type} failed at node {node.name!r}:"
+            f" {said}{user_frame(error)}.",
+            backend="pluginref",
+        ) from error
+
+
+def _outputs(returned: Any, node: NodeProto) -> tuple[Any, ...]:
+    if not isinstance(returned, (list, tuple)):
+        raise BackendError(
+            f"The reference of {node.op_type} must return a list of its outputs, not a"
+            f" {type(returned).__name__}.",
+            backend="pluginref",
+        )
+    if len(returned) < len(node.output):
+        raise BackendError(
+            f"The reference of {node.op_type} returned {len(returned)} outputs, but node"
+            f" {node.name!r} has {len(node.output)}.",
+            backend="pluginref",
+        )
+    return tuple(numpy.array(output) for output in returned[: len(node.output)])
 
 
 graphsurgeon = mod.lazy_import("onnx_graphsurgeon")

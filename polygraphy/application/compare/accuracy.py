@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from polygraphy.application.compare.depth import DepthPlot
-from polygraphy.application.compare.iterations import (
-    compare_iteration,
-    not_shared,
-    only_shared,
-    with_chosen,
-)
-from polygraphy.application.compare.worst import WorstTensors
-from polygraphy.application.run.steps import Runs, Step, iterations_of
+from polygraphy.application.run.steps import Run, Runs, Step, iterations_of
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.accuracy.comparison_record import ComparisonRecord
-from polygraphy.domain.accuracy.pairs import PairResult
-from polygraphy.domain.asked import ResultStore
-from polygraphy.domain.calling import check_signature, name_of, supporting
+from polygraphy.domain.accuracy.output_rows import AccuracyTable
+from polygraphy.domain.accuracy.pairs import PairResult, RunnerPair
+from polygraphy.domain.accuracy.summarizing import names_of_pairs
+from polygraphy.domain.asked import Plots, ResultStore
+from polygraphy.domain.calling import check_signature, name_of, supporting, verdict_of
 from polygraphy.domain.compare import (
     CompareResult,
     PairwiseCompareFunc,
     SimpleCompareFunc,
+    UncomparedResult,
 )
 from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.compare.function import JudgesAverages, Labelled, UsesThreads
+from polygraphy.domain.compare.pairwise import is_program
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
-from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import label_of_runner
 from polygraphy.domain.tensors.naming import Note
 from polygraphy.ports.binding import resolve
@@ -39,6 +35,224 @@ from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import Spools
 
 __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
+
+DEFAULT_PATH = "worst.safetensors"
+
+
+@frozen
+class _Kept:
+    """An output, how bad it is, and what both runs made of it."""
+
+    badness: tuple[bool, float]
+    runners: RunnerPair
+    positions: tuple[int, int]
+    values: tuple[Any, Any]
+
+
+class WorstTensors:
+    """Holds the outputs that exceed their tolerance the most, or come closest to it, each in the
+    iteration in which it is worst. No more than that is held in memory.
+    """
+
+    def __init__(self, count: int, path: str | None = None) -> None:
+        """Set how many outputs are kept, and where they are saved.
+
+        Raises:
+            UsageError: none would be.
+            FileError: nothing can be saved there.
+        """
+        if count < 1:
+            raise UsageError(f"At least one of the worst outputs is saved, not {count}.")
+        self._count = count
+        self._path = path or DEFAULT_PATH
+        self._kept: dict[str, _Kept] = {}
+        resolve(ResultStore).writer(self._path, RunResults)  # Complains before anything is run.
+
+    def add(self, pair: PairResult) -> None:
+        """Look at the outputs of an iteration, while they are at hand."""
+        for name, result in pair.results.items():
+            values = _values(pair, name, result)
+            if values is None:
+                continue
+            found = _Kept(_badness(result), pair.runners, pair.positions, values)
+            known = self._kept.get(name)
+            if known is None or found.badness > known.badness:
+                self._kept[name] = found
+            if len(self._kept) > self._count:
+                del self._kept[min(self._kept, key=lambda each: self._kept[each].badness)]
+
+    def save(self) -> None:
+        """Save what is kept, the worst output first: one iteration of each of the runs; nothing
+        where no output could be compared.
+        """
+        names = sorted(self._kept, key=lambda name: self._kept[name].badness, reverse=True)
+        runs: dict[int, IterationResult] = {}  # By position: names may repeat.
+        for name in names:
+            kept = self._kept[name]
+            for position, runner, value in zip(kept.positions, kept.runners, kept.values):
+                runs.setdefault(position, IterationResult(runner_name=runner))[name] = value
+        if names:
+            results = RunResults((outputs.runner_name, [outputs]) for outputs in runs.values())
+            resolve(ResultStore).save(results, self._path)
+
+
+def _values(pair: PairResult, name: str, result: Any) -> tuple[Any, Any] | None:
+    """Return both sides of an output; None where one of them is not there."""
+    name0 = name1 = name
+    if isinstance(result, CompareResult):
+        name0, name1 = result.output0_name or name, result.output1_name or name
+    outputs0, outputs1 = pair.outputs
+    if name0 not in outputs0 or name1 not in outputs1:
+        return None
+    return outputs0[name0], outputs1[name1]
+
+
+def _badness(result: Any) -> tuple[bool, float]:
+    """Return what orders outputs: those that failed first, then by how much of their tolerance they
+    need.
+    """
+    excess = result.excess if isinstance(result, CompareResult) else None
+    return not result, excess or 0.0
+
+
+def compare_iteration(
+    compare: Any, label: str, run0: Run, run1: Run, iteration: int
+) -> tuple[dict[str, CompareResult], tuple[IterationResult, IterationResult], tuple[str, str]]:
+    """Return the verdicts about an iteration of two runs, their outputs, and the files that these
+    were read from.
+    """
+    (name0, outputs0), (name1, outputs1) = run0, run1
+    if outputs0 is None or outputs1 is None:
+        results = _ended_early(name0, outputs0, name1, outputs1, iteration)
+        outputs0 = IterationResult() if outputs0 is None else outputs0
+        outputs1 = IterationResult() if outputs1 is None else outputs1
+    else:
+        results = _answers(compare, label, outputs0, outputs1)
+        if shared := outputs0.unmarked and outputs0.unmarked.keys() & outputs1.unmarked.keys():
+            outputs0, outputs1 = _with_unmarked(outputs0, shared), _with_unmarked(outputs1, shared)
+            unmarked = _answers(compare, label, _only(outputs0, shared), _only(outputs1, shared))
+            results |= {name: each for name, each in unmarked.items() if not each}
+    return results, (outputs0, outputs1), (outputs0.origin, outputs1.origin)
+
+
+def _answers(
+    compare: Any, label: str, outputs0: IterationResult, outputs1: IterationResult
+) -> dict[str, CompareResult]:
+    """Return what a comparison function answers, each answer as a verdict."""
+    results = compare(outputs0, outputs1)
+    if not isinstance(results, Mapping):
+        raise UsageError(
+            f"The comparison function {label} answers with a {type(results).__name__}, not with one"
+            " verdict per output.",
+            hint="Return {'output_name': verdict, ...}.",
+        )
+    return {
+        name: answer if isinstance(answer, CompareResult) else verdict_of(answer, label, name)
+        for name, answer in results.items()
+    }
+
+
+def with_chosen(run: Run, other: Run) -> Run:
+    """Return a run with those outputs of its model that were not chosen, but that the other has:
+    what was saved may be of other outputs.
+    """
+    name, outputs = run
+    if outputs is None or other[1] is None or not outputs.unmarked:
+        return run
+    return name, _with_unmarked(outputs, outputs.unmarked.keys() & other[1].keys())
+
+
+def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> IterationResult:
+    """Return an iteration with outputs of the model that were not chosen."""
+    if not names:
+        return outputs
+    own = {name: array for name, array in outputs.unmarked.items() if name in names}
+    return outputs.with_outputs({**outputs, **own})
+
+
+def _only(outputs: IterationResult, names: Container[str]) -> IterationResult:
+    return outputs.with_outputs({n: array for n, array in outputs.items() if n in names})
+
+
+def _ended_early(
+    name0: str,
+    outputs0: IterationResult | None,
+    name1: str,
+    outputs1: IterationResult | None,
+    iteration: int,
+) -> dict[str, CompareResult]:
+    """Fail every output of an iteration that only one of two runs has."""
+    names = label_of_runner(name0), label_of_runner(name1)
+    longer, shorter = names if outputs1 is None else reversed(names)
+    reason = (
+        f"Iteration {iteration} exists only in {longer}: {shorter} ended after {iteration}"
+        " iteration(s). Runs of different lengths are not the same experiment."
+    )
+    outputs = outputs0 if outputs1 is None else outputs1
+    return {name: UncomparedResult(reason) for name in outputs or ()}
+
+
+def only_shared(run0: Run, run1: Run) -> tuple[Run, Run]:
+    """Return two runs with the outputs whose names both have; as they are where there is none.
+
+    Where some names are the same, what one side lacks is not compared with what merely stands in
+    the same place on the other.
+    """
+    outputs0: dict[str, Any] = run0[1] or {}
+    outputs1: dict[str, Any] = run1[1] or {}
+    if not outputs0.keys() & outputs1.keys() or is_program(outputs0) != is_program(outputs1):
+        return run0, run1
+    return _restricted(run0, outputs1), _restricted(run1, outputs0)
+
+
+def _restricted(run: Run, names: Container[str]) -> Run:
+    name, outputs = run
+    if outputs is None:
+        return run
+    return name, _only(outputs, names)
+
+
+def not_shared(run: Run, shared: Run) -> list[str]:
+    """Return the outputs of a run that are not among those that both have."""
+    return [output for output in run[1] or () if output not in (shared[1] or ())]
+
+
+class DepthPlot:
+    """A plot of the largest differences of the outputs, in the order in which the model computes
+    them.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Name the file.
+
+        Raises:
+            MissingDependencyError: nothing that draws plots is installed.
+            FileError: the extension names no format of pictures.
+        """
+        self._path = path
+        resolve(Plots).prepare(path)
+
+    def draw(self, verdicts: Sequence[AccuracyResult]) -> None:
+        """Save the plot of what the first of some comparison functions found that measures
+        differences; FileError when that is not possible.
+        """
+        for verdict in verdicts:
+            tables = AccuracyTable.of(verdict)
+            lines = {label: table.rows() for label, table in zip(_labels(verdict), tables)}
+            if any(row.absolute is not None for rows in lines.values() for row in rows):
+                resolve(Plots).error_by_depth(lines, self._path)
+                return
+
+
+def _labels(verdict: AccuracyResult) -> list[str]:
+    """Name each pair of runs; those of equal names are numbered."""
+    labels: list[str] = []
+    for names in names_of_pairs([verdict])[0]:
+        name = label = " vs. ".join(names)
+        while label in labels:
+            label = f"{name} ({sum(each.startswith(name) for each in labels) + 1})"
+        labels.append(label)
+    return labels
 
 
 _MOST_KEPT = 256 << 20

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.cuda import module as cuda_module
-from polygraphy.adapters.cuda.device import CudaDevice
-from polygraphy.adapters.cuda.graph import Graph
+from polygraphy.adapters.cuda.device import CudaDevice, Graph
 from polygraphy.adapters.cuda.stream import Event
 from polygraphy.cuda import DeviceArray, DeviceView, MemcpyKind, Stream, use_device, wrapper
 from polygraphy.datatype import DataType

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.onnxruntime.calibration_cache import load_ranges, save_ranges
-from polygraphy.adapters.onnxruntime.quantizer import OnnxrtQuantizer
+from polygraphy.adapters.onnxruntime.quantizer import OnnxrtQuantizer, load_ranges, save_ranges
 from polygraphy.backend.onnx import convert_to_fp16
 from polygraphy.comparator import DataLoader
 from polygraphy.domain.errors import FileError, InputError, UsageError

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.tensorrt.plan.plan_header import HEADER_SIZE, check_plan
+from polygraphy.adapters.tensorrt.plan.engine import HEADER_SIZE, check_plan
 from polygraphy.backend.trt import (
     EngineFromBytes,
     EngineFromPath,

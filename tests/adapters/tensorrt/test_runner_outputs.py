@@ -71,7 +71,7 @@ def test_ctrl_c_while_memory_is_allocated_is_raised_afterwards(
         def reserve(self, nbytes: int) -> int:
             return interrupted() if nbytes > 10_000 else super().reserve(nbytes)
 
-    monkeypatch.setattr("polygraphy.adapters.tensorrt.runtime.allocator.DeviceBlock", Block)
+    monkeypatch.setattr("polygraphy.adapters.tensorrt.runtime.outputs.DeviceBlock", Block)
     with TrtRunner(nonzero(trt)) as runner:
         with pytest.raises(KeyboardInterrupt):
             runner.infer({"X": np.ones(4000, F32)})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.tensorrt.runtime.shape_cache import ShapeCache
+from polygraphy.adapters.tensorrt.runtime.contexts import ShapeCache
 
 KEYS = st.lists(st.integers(0, 12), max_size=300)
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.model.layering import rows_of
-from polygraphy.domain.model.layout import LONGEST_ROUTE, lay_out, spread
+from polygraphy.domain.model.drawing import LONGEST_ROUTE, lay_out, rows_of, spread
 
 sizes = st.integers(1, 25)
 acyclic = sizes.flatmap(

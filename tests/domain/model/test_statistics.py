@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from polygraphy.domain.model import Attribute, Graph, Model, Node, Tensor, Weight
-from polygraphy.domain.model.macs import multiply_accumulates
-from polygraphy.domain.model.statistics import statistics_of
+from polygraphy.domain.model.statistics import multiply_accumulates, statistics_of
 
 
 def node(op: str, inputs: str, output: str = "y", **attributes: Any) -> Node:

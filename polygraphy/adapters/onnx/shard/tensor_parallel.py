@@ -13,15 +13,17 @@ parallelism", arXiv:1909.08053, 2019.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.graph import clean, sort, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 from polygraphy.adapters.onnx.shard.collectives import ALL_REDUCE, collective
-from polygraphy.adapters.onnx.shard.split_block import Block, Cannot, Slice
 from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, put
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size
@@ -31,7 +33,301 @@ from polygraphy.domain.sharding import ShardHints
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+Place = tuple[int, int]
+"""A node, by its index, and one of its operands."""
+
+_UNARY = frozenset(
+    {
+        "Abs", "Cast", "Dropout", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish",
+        "Identity", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Selu", "Sigmoid",
+        "Softplus", "Softsign", "Sqrt", "Swish", "Tanh",
+    }
+)  # fmt: skip
+_BINARY = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Where"})
+
+
+class Cannot(Exception):
+    """Something cannot be split; the message says what, and why."""
+
+
+@frozen
+class Slice:
+    """A weight of which each device keeps a part.
+
+    Attributes:
+        name: the weight.
+        axis: the axis along which it is split; None for a bias that only the first device adds.
+        places: the operands of the block that it is.
+    """
+
+    name: str
+    axis: int | None
+    places: tuple[Place, ...]
+
+
+@frozen
+class NewShape:
+    """The shape that a Reshape makes, of one device's part."""
+
+    name: str
+    value: tuple[int, ...]
+    places: tuple[Place, ...]
+
+
+@frozen
+class Block:
+    """What lies between products whose weights are split by columns, and one by rows.
+
+    Attributes:
+        output: what the last product makes: a sum over what all devices have.
+        slices: the weights that are split.
+        shapes: the shapes that change.
+    """
+
+    output: str
+    slices: tuple[Slice, ...]
+    shapes: tuple[NewShape, ...]
+
+    @staticmethod
+    def ending_with(graph: OpenGraph, node: NodeProto, count: int) -> Block:
+        """Return the block that ends with a product.
+
+        Args:
+            graph: the graph, with shapes.
+            node: a node of type MatMul or Gemm.
+            count: how many devices there are.
+
+        Raises:
+            Cannot: there is none.
+        """
+        search = _Search(graph, count)
+        search.end(node)
+        search.check_inside()
+        return Block(str(node.output[0]), tuple(search.slices()), tuple(search.shapes.values()))
+
+
+@frozen(eq=False)
+class _Search:
+    """Asks backwards what would have to be split."""
+
+    graph: OpenGraph
+    count: int
+    shapes: dict[str, NewShape] = field(factory=dict)
+    _split: dict[str, int] = field(factory=dict)
+    _nodes: set[int] = field(factory=set)
+    _weights: dict[tuple[str, int | None], list[Place]] = field(factory=dict)
+
+    def end(self, node: NodeProto) -> None:
+        """Ask for what a product with a weight needs that is split by rows."""
+        index = self.graph.makers[node.output[0]]
+        weight = node.input[1]
+        attributes = _attributes(node)
+        if attributes.get("transA"):
+            raise Cannot("its first operand is transposed")
+        if weight not in self.graph.dense or len(self.graph.dense[weight].dims) != 2:
+            raise Cannot("it has no weight with two axes")
+        self._nodes.add(index)
+        self._slice(weight, 1 if attributes.get("transB") else 0, (index, 1))
+        if len(node.input) > 2 and node.input[2]:
+            if node.input[2] not in self.graph.dense:
+                raise Cannot("its bias is computed")
+            self._weights.setdefault((node.input[2], None), []).append((index, 2))
+        self._need(node.input[0], self._rank(node.input[0]) - 1)
+        if not any(axis is not None for _, axis in list(self._weights)[1:]):
+            raise Cannot("nothing before it has weights")
+
+    def slices(self) -> list[Slice]:
+        """Return the weights that are split."""
+        return [Slice(name, axis, tuple(places)) for (name, axis), places in self._weights.items()]
+
+    def check_inside(self) -> None:
+        """Make sure that only this block takes what is split, and no weight is split twice."""
+        for name in self.graph.outputs:
+            if name in self._split:
+                raise Cannot(f"{name!r}, an output of the model, would be split")
+        for name in self._split:
+            for consumer in self.graph.readers.get(name, ()):
+                if consumer not in self._nodes:
+                    other = self.graph.protos[consumer]
+                    raise Cannot(f"{other.op_type} {other.name!r} takes {name!r}, too")
+        names = [name for name, _ in self._weights]
+        if len(set(names)) < len(names):
+            raise Cannot("a weight would be split in two ways")
+
+    def _rank(self, name: str) -> int:
+        return len(self._shape(name))
+
+    def _shape(self, name: str) -> tuple[Any, ...]:
+        shape = self.graph.shape(name)
+        if shape is None:
+            raise Cannot(f"the shape of {name!r} is not known")
+        return shape
+
+    def _slice(self, name: str, axis: int, place: Place) -> None:
+        size = self.graph.dense[name].dims[axis]
+        if size % self.count:
+            raise Cannot(f"axis {axis} of weight {name!r} has {size} elements")
+        places = self._weights.setdefault((name, axis), [])
+        if place not in places:
+            places.append(place)
+
+    def _need(self, name: str, axis: int) -> None:
+        """Ask for one tensor to be split along an axis."""
+        if name in self._split:
+            if self._split[name] != axis:
+                raise Cannot(f"{name!r} would be split along two axes")
+            return
+        index = self.graph.makers.get(name)
+        if index is None:
+            raise Cannot(f"{name!r} is an input")
+        size = self._shape(name)[axis]
+        if not isinstance(size, int) or size % self.count:
+            raise Cannot(f"axis {axis} of {name!r} has {size} elements")
+        self._split[name] = axis
+        self._nodes.add(index)
+        node = self.graph.protos[index]
+        if node.domain not in ("", "ai.onnx") or name != node.output[0]:
+            raise Cannot(f"there is no rule for {node.op_type}")
+        if node.op_type in _UNARY:
+            self._need(node.input[0], axis)
+        elif node.op_type in _BINARY:
+            self._elementwise(index, node, axis)
+        elif node.op_type in _RULES:
+            _RULES[node.op_type](self, index, node, axis)
+        else:
+            raise Cannot(f"there is no rule for {node.op_type}")
+
+    def _elementwise(self, index: int, node: NodeProto, axis: int) -> None:
+        rank = self._rank(node.output[0])
+        for operand, name in enumerate(node.input):
+            shape = self._shape(name)
+            own = axis - rank + len(shape)
+            if own < 0 or shape[own] == 1:
+                continue  # It is the same along this axis.
+            if name in self.graph.dense:
+                self._slice(name, own, (index, operand))
+            else:
+                self._need(name, own)
+
+    def _matmul(self, index: int, node: NodeProto, axis: int) -> None:
+        rank = self._rank(node.output[0])
+        left, right = node.input[0], node.input[1]
+        if right in self.graph.dense and self._rank(right) == 2:
+            if axis != rank - 1:
+                raise Cannot(f"{node.op_type} {node.name!r} would be split by rows of its input")
+            self._slice(right, 1, (index, 1))
+            return
+        for name, is_summed in ((left, rank - 1), (right, rank - 2)):
+            own = axis - rank + self._rank(name)
+            if axis == is_summed or own < 0 or self._shape(name)[own] == 1:
+                continue  # It has no such axis: all of it is needed.
+            if name in self.graph.dense:
+                raise Cannot(f"weight {name!r} has more than two axes")
+            self._need(name, own)
+
+    def _gemm(self, index: int, node: NodeProto, axis: int) -> None:
+        attributes = _attributes(node)
+        if axis != 1 or attributes.get("transA") or node.input[1] not in self.graph.dense:
+            raise Cannot(f"{node.op_type} {node.name!r} would be split by rows of its input")
+        self._slice(node.input[1], 0 if attributes.get("transB") else 1, (index, 1))
+        if len(node.input) > 2 and node.input[2]:
+            bias = node.input[2]
+            if bias not in self.graph.dense:
+                raise Cannot("its bias is computed")
+            shape = self._shape(bias)
+            if shape and shape[-1] != 1:
+                self._slice(bias, len(shape) - 1, (index, 2))
+
+    def _softmax(self, index: int, node: NodeProto, axis: int) -> None:
+        rank = self._rank(node.output[0])
+        if _attributes(node).get("axis", -1) % rank == axis:
+            raise Cannot(f"{node.op_type} {node.name!r} sums along the axis")
+        self._need(node.input[0], axis)
+
+    def _concat(self, index: int, node: NodeProto, axis: int) -> None:
+        if _attributes(node).get("axis", 0) % self._rank(node.output[0]) == axis:
+            raise Cannot(f"{node.op_type} {node.name!r} joins along the axis")
+        for operand, name in enumerate(node.input):
+            if name in self.graph.dense:
+                self._slice(name, axis, (index, operand))
+            else:
+                self._need(name, axis)
+
+    def _transpose(self, index: int, node: NodeProto, axis: int) -> None:
+        rank = self._rank(node.input[0])
+        permutation = _attributes(node).get("perm", list(range(rank))[::-1])
+        self._need(node.input[0], permutation[axis])
+
+    def _reshape(self, index: int, node: NodeProto, axis: int) -> None:
+        """Follow an axis through a reshape: the part of a device has to be one whole piece."""
+        before, after = self._shape(node.input[0]), self._shape(node.output[0])
+        own = _matching_axis(before, after, axis)
+        if own is None:
+            raise Cannot(f"Reshape {node.name!r} mixes the axis with others")
+        target = self.graph.constant(node.input[1])
+        if target is None or len(target) != len(after):
+            raise Cannot(f"the shape that Reshape {node.name!r} makes is computed")
+        if target[axis] > 0:
+            value = list(target)
+            value[axis] //= self.count
+            place = (index, 1)
+            self.shapes[f"{index}"] = NewShape(node.input[1], tuple(value), (place,))
+        elif target[axis] == 0 and own != axis:
+            raise Cannot(f"the shape that Reshape {node.name!r} makes is copied")
+        self._need(node.input[0], own)
+
+
+_RULES: dict[str, Callable[[_Search, int, Any, int], None]] = {
+    "Concat": _Search._concat,
+    "Gemm": _Search._gemm,
+    "MatMul": _Search._matmul,
+    "Reshape": _Search._reshape,
+    "Softmax": _Search._softmax,
+    "Transpose": _Search._transpose,
+}
+
+
+def _matching_axis(before: tuple[Any, ...], after: tuple[Any, ...], axis: int) -> int | None:
+    """Return the axis of a tensor whose consecutive pieces are those of an axis after a reshape;
+    None where there is none.
+
+    The elements before the axis have to be as many, and the axis has to be the outermost of those
+    that it is split into or joined with: heads, and not what is inside a head.
+    """
+    for own in range(len(before)):
+        if _same_size(before[:own], after[:axis]) and isinstance(before[own], int):
+            rest_before, rest_after = before[own:], after[axis:]
+            if _same_size(rest_before, rest_after):
+                outermost_before = before[own]
+                is_multiple = (
+                    outermost_before % after[axis] == 0 or after[axis] % outermost_before == 0
+                )
+                if is_multiple and outermost_before > 1:
+                    return own
+    return None
+
+
+def _same_size(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+    """Return whether two lists of dimensions have the same product, dynamic ones in it by name."""
+    names_left = sorted(str(dim) for dim in left if not isinstance(dim, int))
+    names_right = sorted(str(dim) for dim in right if not isinstance(dim, int))
+    numbers_left = [dim for dim in left if isinstance(dim, int)]
+    numbers_right = [dim for dim in right if isinstance(dim, int)]
+    return (
+        names_left == names_right
+        and "None" not in names_left
+        and prod(numbers_left) == prod(numbers_right)
+    )
+
+
+def _attributes(node: NodeProto) -> dict[str, Any]:
+    """Return the numbers among the attributes of a node."""
+    values: dict[str, Any] = {}
+    for one in node.attribute:
+        values[one.name] = list(one.ints) if one.ints else one.i
+    return values
 
 
 numpy = mod.lazy_import("numpy")

@@ -8,22 +8,25 @@ change of its context, so shapes and addresses that come back have a context of 
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Mapping
 from typing import Any, Union
 
+import numpy as np
 from attrs import frozen
 
+from polygraphy.adapters.arrays.foreign import device_buffer, host_array
 from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
-from polygraphy.adapters.tensorrt.library.logger import Reasons, capture_log
+from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
+from polygraphy.adapters.tensorrt.library.logger import Reasons, capture_log, mute_log
+from polygraphy.adapters.tensorrt.library.module import tensorrt_module
 from polygraphy.adapters.tensorrt.library.plan_age import require_output_allocators
 from polygraphy.adapters.tensorrt.runtime.contexts import Contexts
-from polygraphy.adapters.tensorrt.runtime.debug_tensors import DebugTensors, listen
-from polygraphy.adapters.tensorrt.runtime.formatted_input import FormattedInput
-from polygraphy.adapters.tensorrt.runtime.input_errors import refused
+from polygraphy.adapters.tensorrt.runtime.input_errors import refused, wrong_dtype
 from polygraphy.adapters.tensorrt.runtime.inputs import DeviceInput, HostInput
 from polygraphy.adapters.tensorrt.runtime.layout import Layout, contiguous_strides
-from polygraphy.adapters.tensorrt.runtime.memory import ReusedArrays
+from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory, ReusedArrays
 from polygraphy.adapters.tensorrt.runtime.outputs import (
     DataDependentOutput,
     FixedOutput,
@@ -33,8 +36,193 @@ from polygraphy.adapters.tensorrt.runtime.scratch import Scratch
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import BackendError, InputError
 from polygraphy.domain.results.results import DeviceTimes
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.ports.machine import Device, DeviceStream
+
+__all__ = ["DeviceTimes", "Stopwatch"]
+
+Shape = tuple[int, ...]
+
+
+class FormattedInput:
+    """An input that is brought into the format of the engine on the host.
+
+    Attributes: see `inputs.DeviceInput`.
+    """
+
+    is_staged = True
+
+    def __init__(self, tensor: IoTensor, device: Device, stream: DeviceStream) -> None:
+        """Acquire nothing yet."""
+        self.tensor = tensor
+        self.shape: Shape | None = None
+        self.address = 0
+        self._device = device
+        self._stream = stream
+        self._block = DeviceBlock(device)
+        self._pinned = PinnedMemory(device)
+        self._layout: Layout | None = None
+        self._staged: Array | None = None
+        self._data: Array | FormattedArray | None = None
+
+    def feed(self, array: Any) -> bool:
+        """Take an array of the shape of the input, or a `FormattedArray` of the bytes as the engine
+        wants them; see `inputs.DeviceInput.feed`.
+        """
+        if isinstance(array, int):
+            raise InputError(
+                f"Input {self.tensor.name!r} has a format of its own: an address will not do.",
+                hint="Give an array, or a FormattedArray of what is in that format already.",
+            )
+        if isinstance(array, FormattedArray):
+            raw = np.ascontiguousarray(self._on_host(array.array)).reshape(-1).view(np.uint8)
+            self._data = FormattedArray(raw, array.shape)
+        else:
+            self._data = self._on_host(array)
+            if self._data.dtype != self.tensor.dtype:
+                raise wrong_dtype(self.tensor, self._data.dtype)
+        before, self.shape = self.shape, tuple(self._data.shape)
+        return before != self.shape
+
+    def _on_host(self, array: Any) -> Array:
+        where = device_buffer(array, self._stream)
+        if where is None:
+            return host_array(array)
+        address, shape, _ = where
+        made = np.empty(shape, _dtype(array, self.tensor))
+        self._stream.synchronize()
+        self._device.copy_to_host(made, address)
+        return made
+
+    def arrange(self, layout: Layout) -> None:
+        """Make room, now that the engine knows the shape and tells the places of elements."""
+        self._layout = layout
+        self.address = self._block.reserve(layout.nbytes)
+        self._staged = self._pinned.array((layout.nbytes,), np.dtype(np.uint8))
+
+    def pack(self) -> None:
+        """Bring the data at hand into the format; InputError for bytes that are too many or few."""
+        assert self._layout is not None
+        assert self._staged is not None
+        data, self._data = self._data, None
+        if isinstance(data, FormattedArray):
+            if data.array.nbytes != self._staged.nbytes:
+                raise InputError(
+                    f"Input {self.tensor.name!r} takes {self._staged.nbytes} bytes in its format,"
+                    f" but the data have {data.array.nbytes}."
+                )
+            self._staged[...] = data.array
+        elif data is not None:
+            self._staged[...] = self._layout.pack(np.ascontiguousarray(data).reshape(data.shape))
+
+    @property
+    def identity(self) -> object:
+        """What tells these data from others: their shape."""
+        return self.shape
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that `enqueue` and the engine use."""
+        return (self.address, self._pinned.address)
+
+    def enqueue(self, stream: DeviceStream) -> None:
+        """Copy what is staged to the device."""
+        if self._layout is not None and self._layout.nbytes:
+            stream.to_device(self.address, self._pinned.address, self._layout.nbytes)
+
+    def free(self) -> None:
+        self._data = self._staged = None
+        self._block.free()
+        self._pinned.free()
+
+
+def _dtype(array: Any, tensor: IoTensor) -> np.dtype[Any]:
+    """Return the data type of an array on the device, so that bytes are copied as they are."""
+    dtype = getattr(array, "dtype", None)
+    return dtype if isinstance(dtype, np.dtype) else tensor.dtype
+
+
+class DebugTensors:
+    """Keeps a copy of each debug tensor of an inference.
+
+    Attributes:
+        arrays: by name, in the order in which the engine made them.
+        error: what kept it from copying one; None if nothing did. Exceptions do not pass through
+            TensorRT.
+        native: the `IDebugListener` to give to TensorRT; it must live as long as the context.
+    """
+
+    def __init__(self, device: Device) -> None:
+        """Keep nothing yet."""
+        self._device = device
+        self.arrays: dict[str, Array] = {}
+        self.error: BaseException | None = None
+        self.native = _make_listener(tensorrt_module(), self)
+
+    def add(self, address: Any, on_host: bool, dtype: Any, shape: Any, name: str) -> bool:
+        """Copy one tensor; called by TensorRT."""
+        try:
+            entry = TensorrtDataTypes().from_native(dtype)
+            array = np.empty(tuple(shape), np.uint8 if entry is None else entry.numpy())
+            if on_host:
+                ctypes.memmove(array.ctypes.data, _pointer(address), array.nbytes)
+            else:
+                self._device.copy_to_host(array, _pointer(address))
+            self.arrays[name] = array
+        except BaseException as error:  # ctrl-C, too
+            self.error = error
+            return False
+        return True
+
+    def taken(self) -> dict[str, Array]:
+        """Return what was kept, and keep it no longer; raises what went wrong."""
+        arrays, self.arrays = self.arrays, {}
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return arrays
+
+
+def listen(context: Any, listener: Any) -> bool:
+    """Have the debug tensors of a context shown to an `IDebugListener`.
+
+    Returns:
+        False where this TensorRT, or this engine, has no debug tensors.
+    """
+    if not hasattr(context, "set_debug_listener"):
+        return False
+    with mute_log():
+        return bool(
+            context.set_all_tensors_debug_state(True) and context.set_debug_listener(listener)
+        )
+
+
+def _make_listener(module: Any, owner: DebugTensors) -> Any:
+    class DebugListener(module.IDebugListener):  # type: ignore[misc]
+        """Hands what TensorRT shows to a `DebugTensors`."""
+
+        def __init__(self) -> None:
+            module.IDebugListener.__init__(self)
+
+        def process_debug_tensor(
+            self, addr: Any, location: Any, type: Any, shape: Any, name: str, stream: int
+        ) -> bool:
+            """Take one tensor."""
+            on_host = location == module.TensorLocation.HOST
+            return owner.add(addr, on_host, type, shape, name)
+
+    return DebugListener()
+
+
+def _pointer(address: Any) -> int:
+    """Return an address that comes as a number, or in a capsule without a name."""
+    if isinstance(address, int):
+        return address
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(pointer(address, None) or 0)
+
 
 Input = Union[DeviceInput, FormattedInput, HostInput]
 Output = Union[FixedOutput, DataDependentOutput, HostOutput]
@@ -363,9 +551,6 @@ def _raw(output: Output, to_host: bool) -> FormattedArray:
 def _missing(name: str, feed_dict: Mapping[str, Any]) -> InputError:
     given = ", ".join(map(repr, feed_dict)) or "none"
     return InputError(f"There are no data for input {name!r}; there are data for: {given}.")
-
-
-__all__ = ["DeviceTimes", "Stopwatch"]
 
 
 class Stopwatch:

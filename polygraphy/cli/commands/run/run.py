@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from attrs import evolve
+from attrs import evolve, frozen
 
+from polygraphy.cli.backends.built_in import Chosen, RunnerModel
 from polygraphy.cli.backends.foreign import (
     PluggedBackend,
     all_backends,
     backends_in,
     warn_of_others,
 )
-from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.backends.registry import able_in_parts, built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.commands.run.layers import by_layers, check_worst, chosen_for_parts
-from polygraphy.cli.commands.run.run_backends import backends_of
-from polygraphy.cli.commands.run.run_checks import check_run, compares_runs
+from polygraphy.cli.commands.run.run_backends import Backends, backends_of
 from polygraphy.cli.commands.run.run_plugins import checked, titles_of, with_flags
 from polygraphy.cli.commands.run.whole import Run, as_a_whole, one_after_the_other
 from polygraphy.cli.declare.call import call_of, constants_of
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
+from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Option, Options, options_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
@@ -32,11 +33,12 @@ from polygraphy.cli.shared.compare import (
     SimpleOptions,
     TopKOptions,
     check_average,
+    check_saved_verdicts,
     compare_func_of,
     functions_of,
     postprocess_of,
 )
-from polygraphy.cli.shared.data import DataOptions, data_of
+from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.log_context import Log
@@ -49,10 +51,238 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
-from polygraphy.codegen.call import Call, Step
+from polygraphy.codegen.call import Call, FunctionOfModel, Step
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
 from polygraphy.domain.tensors.naming import enumerated
+
+Groups = tuple[type[Options], ...]
+
+_CHOOSE = f"Choose at least one of {', '.join(able_in_parts().values())}."
+
+
+def check_run(values: Values) -> None:
+    """Refuse what cannot be meant together, and name what has no effect.
+
+    Args:
+        values: the options.
+    """
+    for refusal in _REFUSALS:
+        if refusal.applies(values):
+            raise CommandLineError(refusal.message)
+    check_saved_verdicts(values, len(_runners(values)))
+    for idle in (*_idle_backends(_runners(values)), *_IDLE):
+        given = flags_given(values, idle.groups, besides=idle.besides)
+        if given and idle.applies(values):
+            warn_idle(given, f", because {idle.because}")
+
+
+@frozen
+class _Refusal:
+    """A combination that cannot be meant, and what is said about it."""
+
+    applies: Callable[[Values], object]
+    message: str
+
+
+@frozen
+class _Idle:
+    """When the options of some groups have no effect, why, and which have one nevertheless."""
+
+    applies: Callable[[Values], bool]
+    groups: Groups
+    because: str
+    besides: Sequence[str] = ()
+
+
+def _runners(values: Values) -> tuple[str, ...]:
+    return values[RunnerOptions].runners
+
+
+def _idle_backends(runners: Sequence[str]) -> list[_Idle]:
+    """Return what is said about the options of backends that are not chosen, if others are."""
+    chosen = named_in(runners)
+    return [
+        _Idle(lambda values: bool(runners), each.own_groups, each.idle)
+        for name, each in built_in().items()
+        if each.idle and name not in chosen
+    ]
+
+
+def _lacks_model(values: Values) -> bool:
+    """Return whether a runner runs the model, and none is given."""
+    runs_model = any(":" not in runner for runner in _runners(values))
+    return runs_model and values[ModelOptions].model_file is None
+
+
+def _saves_a_run(values: Values) -> bool:
+    saved = values[RunOptions]
+    return any((saved.save_inputs, saved.save_outputs, saved.save_input_blob))
+
+
+def compares_runs(values: Values) -> bool:
+    """Return whether there may be two runs: a saved file may hold several."""
+    loaded = len(values[CompareOptions].load_outputs)
+    runners = len(_runners(values))
+    return (runners + loaded > 1 or not runners) and not _runs_nothing(values)
+
+
+def _runs_nothing(values: Values) -> bool:
+    """Return whether models are made, and nothing is run: with --iterations 0."""
+    data = values[DataOptions]
+    given = data.load_inputs or data.data_loader_script or values[CompareOptions].load_outputs
+    return bool(_runners(values)) and data.iterations == 0 and not given
+
+
+_REFUSALS = (
+    _Refusal(
+        lambda values: values[OrderOptions].subprocess_timeout is not None
+        and not values[OrderOptions].use_subprocess,
+        "--subprocess-timeout needs --use-subprocess: the limit is that of a process of its own.",
+    ),
+    _Refusal(
+        lambda values: not _runners(values) and not values[CompareOptions].load_outputs,
+        f"nothing is selected to run. {_CHOOSE}",
+    ),
+    _Refusal(_lacks_model, "a runner is selected but no model is given. Name its path."),
+    _Refusal(
+        lambda values: not _runners(values) and _saves_a_run(values),
+        f"without a runner there is nothing to save. {_CHOOSE}",
+    ),
+)
+
+_GROUPS = tuple(group for each in built_in().values() if each.idle for group in each.own_groups)
+"""The options that are about one backend alone."""
+
+_IDLE = (
+    _Idle(
+        lambda values: not _runners(values),
+        (ModelOptions, *_GROUPS, DataOptions, OrderOptions),
+        "nothing is run",
+    ),
+    _Idle(
+        _runs_nothing,
+        (CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions),
+        "nothing is run: --iterations is 0",
+    ),
+    _Idle(
+        lambda values: not compares_runs(values) and not _runs_nothing(values),
+        (CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions),
+        "nothing is compared: a single runner is",
+        besides=(
+            "--fail-fast",  # Validation heeds it, too.
+            "--postprocess",
+            "--postprocess-func-script",
+            "--save-accuracy-results",
+            "--validate",
+        ),
+    ),
+)
+
+
+def chosen_for_parts(values: Values, backends: Backends) -> list[tuple[Chosen, str]] | None:
+    """Return the runners where the model is run layer by layer, each as it runs a part; None where
+    it is run as a whole.
+
+    Raises:
+        CommandLineError: running it by layers is asked for where it is not possible.
+    """
+    budget = values[LayerwiseOptions].memory_budget
+    obstacle = _obstacle(values, backends)
+    if obstacle is not None:
+        if budget is not None:
+            raise CommandLineError(f"--memory-budget: {obstacle}")
+        return None
+    if budget is None and any(each.builds for each in backends.chosen.values()):
+        return None
+    parts = [(backends.chosen[name].of_parts, text) for name, text in backends.runners]
+    return [(part, text) for part, text in parts if part is not None]
+
+
+def by_layers(
+    values: Values, backends: Backends, parts: Sequence[tuple[Chosen, str]], data: Call
+) -> Run:
+    """Return how a model is run layer by layer.
+
+    Args:
+        values: the options.
+        backends: what runs it.
+        parts: the runners, each as it runs a part.
+        data: what makes the data loader.
+    """
+    part = RunnerModel(Source("model"), is_path=False, is_part=True)
+    path, unmarked = RunnerModel.path, backends.onnx.without("modify_outputs")
+    return Run(
+        name=Source("make_runners"),
+        runners=[FunctionOfModel(chosen.runner(part)) for chosen, _ in parts],
+        after=data_step(data),
+        call=call_of(
+            "Comparator.run_layerwise",
+            values,
+            Source("make_runners"),
+            path if unmarked.is_as_saved else unmarked.loader(path),
+            *(() if data == USUAL else [Source("data_loader")]),
+            exclude_outputs=backends.onnx.outputs.get("exclude_outputs"),
+        ),
+        is_lazy=True,
+    )
+
+
+def _obstacle(values: Values, backends: Backends) -> str | None:
+    """Return why a model cannot be run layer by layer; None where it can."""
+    able = able_in_parts()
+    names = {name for name, _ in backends.runners}
+    for stands_in_the_way, text in (
+        (
+            not backends.onnx.is_marked,
+            "only matters where every tensor is compared. Add --mark-all or --onnx-outputs '*'.",
+        ),
+        (
+            len(backends.runners) < 2 or bool(values[CompareOptions].load_outputs),
+            "takes at least two runners, which are compared with each other and with no saved"
+            " outputs.",
+        ),
+        (
+            not able.keys() >= names,
+            f"takes runners of an ONNX model, which are {enumerated(list(able.values()))}.",
+        ),
+        (
+            values[RunOptions].save_outputs is not None,
+            "the outputs are let go, so that --save-outputs has nothing to save. See --save-worst.",
+        ),
+        (
+            one_after_the_other(values[OrderOptions]),
+            "the runners take turns, unlike with --sequential-runners, --warm-up and"
+            " --use-subprocess.",
+        ),
+        (
+            values[OnnxSaveOptions].save_onnx is not None,
+            "no model is run as a whole, so that --save-onnx has nothing to save.",
+        ),
+        (
+            any(backends.chosen[name].of_parts is None for name in names),
+            "each segment of layers becomes an engine of its own, which has no calibration,"
+            " profiles, edits of the network, nor a file to be saved to.",
+        ),
+    ):
+        if stands_in_the_way:
+            return text
+    return None
+
+
+def check_worst(values: Values, *, compares: bool) -> None:
+    """Refuse to save something about a comparison where there is none."""
+    options = values[LayerwiseOptions]
+    given = {
+        "--save-worst": options.save_worst is not None,
+        "--save-error-by-depth": options.save_error_by_depth is not None,
+    }
+    unusable = [flag for flag, is_given in given.items() if is_given]
+    if unusable and not compares:
+        raise CommandLineError(
+            f"{' and '.join(unusable)}: there is no comparison. Choose a second runner, or load"
+            " outputs with --load-outputs."
+        )
 
 
 def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> str:
