@@ -385,38 +385,39 @@ def _exact(value: Array, reference: Array, flips: float) -> Deviation:
 
 
 def in_order(value: Array, reference: Array, rounding: Rounding) -> Array:
-    """Return an output with its rows in the order of the reference, where they may have changed
-    places: a few of them, or any in a type so coarse that most scores are the same.
+    """Return an output with its rows, or the elements of each row, in the order of the reference,
+    where they may have changed places: a few of them, or any in a type so coarse that most scores
+    are the same.
     """
-    if not value.ndim or value.shape != reference.shape or not value.size:
+    if value.shape != reference.shape or not np.issubdtype(value.dtype, np.number):
         return value
-    width = value.shape[-1] if value.ndim > 1 else 1
-    rows, right = value.reshape(-1, width), reference.reshape(-1, width)
-    if len(rows) > _MOST_ROWS or not np.issubdtype(value.dtype, np.number):
-        return value
-    far = _distances(rows, right)
-    sizes = np.abs(right.astype(np.float64)).max(axis=1)
-    limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(reference) else 0.0
-    free = [int(at) for at in np.flatnonzero(~(np.diagonal(far) <= limit))]
-    if not rounding.flips and len(free) > max(_SWAPPED, FLIPS * len(rows)):
-        return value
-    order = np.arange(len(rows))
-    for at in list(free):
-        best = min(free, key=lambda place: far[at, place])
-        free.remove(best)
-        order[best] = at
-    made: Array = rows[order].reshape(value.shape)
-    return made
-
-
-def _distances(rows: Array, right: Array) -> Array:
-    """Return how far each row is from each, by its worst element."""
-    one, other = rows.astype(np.float64), right.astype(np.float64)
-    found = np.zeros((len(one), len(other)))
-    for column in range(one.shape[1]):
-        gap = np.abs(one[:, column, None] - other[None, :, column])
-        np.maximum(found, np.nan_to_num(gap, nan=np.inf), out=found)
+    found = value
+    for rows in (2, 1):  # Such as boxes, and such as scores.
+        if value.ndim >= rows and value.size:
+            shape = (-1, value.shape[-rows], value.shape[-1] if rows == 2 else 1)
+            pairs = zip(found.reshape(shape), reference.reshape(shape))
+            made = [_ordered(one, other, rounding) for one, other in pairs]
+            found = np.stack(made).reshape(value.shape)
     return found
+
+
+def _ordered(rows: Array, right: Array, rounding: Rounding) -> Array:
+    """Return some rows in the order of others."""
+    if len(rows) > _MOST_ROWS:
+        return rows
+    wide, other = rows.astype(np.float64), right.astype(np.float64)
+    sizes = np.abs(other).max(axis=1, initial=0)
+    limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(right) else 0.0
+    apart = np.abs(wide - other).max(axis=1, initial=0)
+    free = [int(at) for at in np.flatnonzero(~(apart <= limit))]
+    if not rounding.flips and len(free) > max(_SWAPPED, FLIPS * len(rows)):
+        return rows
+    order = np.arange(len(rows))
+    for place in list(free):
+        gaps = np.nan_to_num(np.abs(wide[free] - other[place]).max(axis=1, initial=0), nan=np.inf)
+        order[place] = free.pop(int(np.argmin(gaps)))
+    made: Array = rows[order]
+    return made
 
 
 def _of_collections(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:

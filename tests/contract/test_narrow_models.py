@@ -46,7 +46,9 @@ def models(request: pytest.FixtureRequest) -> NarrowModels:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["open", "narrow_nodes", "widened", "with_rounded_weights"])
+@pytest.mark.parametrize(
+    "name", ["open", "narrow_nodes", "computed", "roughly", "widened", "with_rounded_weights"]
+)
 def test_arguments_are_those_of_the_port(kind: str, name: str) -> None:
     wanted, found = getattr(NarrowModels, name), getattr(type(KINDS[kind]()), name)
     assert list(inspect.signature(found).parameters) == list(inspect.signature(wanted).parameters)
@@ -109,3 +111,23 @@ def test_models_that_are_narrow_already_are_known(
 ) -> None:
     assert models.narrow_nodes(model(np.float16)) == expected
     assert OnnxNarrowModels().narrow_nodes(models.widened(model())) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_moved_lies_apart_by_about_what_one_operator_explains(kind: str) -> None:
+    one, other = KINDS[kind]().roughly(model())(FEED)
+    apart = np.abs(one["y"] - other["y"]) / np.abs(FEED["x"])
+    assert 0 < apart.max() < 1e-5
+    assert (one["y"] != np.abs(FEED["x"])).any()
+
+
+@pytest.mark.parametrize(
+    "models", [FakeNarrowModels(NODES, ["square"], DataType.FLOAT16), OnnxNarrowModels()]
+)
+def test_a_narrow_model_is_computed_as_hardware_does(models: NarrowModels) -> None:
+    compute = models.computed(model(np.float16))
+    assert compute is not None
+    made = compute({"x": FEED["x"].astype(np.float16)})["y"]
+    assert np.isinf(made[0])
+    assert OnnxNarrowModels().computed(model()) is None
+    assert FakeNarrowModels(NODES).computed(model()) is None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
+from polygraphy.domain.rounding import GROWTH, moved
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.ports.diagnosing import Compute
 
 
 class FakeNarrowModel:
@@ -20,8 +22,6 @@ class FakeNarrowModel:
     Some of them lose everything in the narrower type. Each reads ``x`` or what the node before it
     makes, and makes ``NAME_out``, the last one ``y``.
     """
-
-    bounded: Collection[str] = ()
 
     def __init__(self, nodes: Sequence[str], losing: Collection[str], dtype: DataTypeEntry) -> None:
         """Name the nodes, and those that lose everything."""
@@ -84,6 +84,16 @@ class FakeNarrowModels:
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
         """Return what was said."""
         return None if self._dtype is None else (self._dtype, list(self._nodes))
+
+    def computed(self, model: Any) -> Compute | None:
+        """Return what hands on the input, as far as no node loses it; None where none is narrow."""
+        if self._dtype is None:
+            return None
+        return FakeNarrowModel(self._nodes, self._losing, self._dtype).run
+
+    def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+        """Return what hands on the input twice, moved."""
+        return lambda feed: [{"y": moved(np.float32(feed["x"]), seed, GROWTH)} for seed in (1, 2)]
 
     def widened(self, model: Any) -> Any:
         """Return the model itself."""

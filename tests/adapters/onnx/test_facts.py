@@ -313,7 +313,7 @@ def test_probabilities_are_bounded_and_what_was_sorted_is_ordered() -> None:
         helper.make_node("TopK", ["scores", "k"], ["best", "at"]),
         helper.make_node("GatherElements", ["sums", "at"], ["chosen"]),
     ]
-    outputs = {name: FLOAT for name in ("p", "scores", "sums", "best", "chosen")}
+    outputs = dict.fromkeys(("p", "scores", "sums", "best", "chosen"), FLOAT)
     made = model(nodes, {"x": FLOAT}, {**outputs, "at": INT}, {"k": np.array([2])})
     facts = OnnxFactFinder().find(made)
     assert set(facts.bounded) >= {"p", "scores", "best"}
