@@ -8,7 +8,7 @@ TEST_ALL_VENV := .venv-test-all
 PIP := -m pip --disable-pip-version-check --quiet
 OTHER_PYTHONS := python3.10 python3.13
 
-.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures bench models faults clean
+.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures bench size models faults clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -82,7 +82,11 @@ models:
 # What `diagnose` finds of bugs of released packages and of planted faults, with virtual environments of 18 releases of ONNX
 # Runtime (2 GB, into .faults), by hand and every night. Writes the page that says how often it is right.
 faults:
-	cd benchmarks && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/diagnosis.md
+	cd lab && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/diagnosis.md
+
+# Lines of code, files, functions and classes by feature, and how long functions are.
+size:
+	@$(PYTHON) benchmarks/size.py
 
 bench:
 	$(BIN)/python benchmarks/startup.py

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
         OutputCompareResult,
         PerceptualMetricsCompareFunc,
         SimpleCompareFunc,
-        detailed,
         metrics,
     )
-    from polygraphy.domain.compare.detailed import *  # noqa: F403
     from polygraphy.domain.compare.metrics import *  # noqa: F403
     from polygraphy.domain.data.loading import StreamingDataLoader
     from polygraphy.domain.data.synthesis import DataLoader
@@ -54,7 +52,6 @@ __all__ = [
     "WithUnmarked",
 ]
 if TYPE_CHECKING:
-    __all__ += detailed.__all__
     __all__ += metrics.__all__
 else:  # The same names, read where no NumPy is needed.
     __all__ += [name for metric in METRICS.values() for name in metric.published_names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
+from types import FunctionType
 from typing import Any, TypeVar
 
 from polygraphy.domain.errors import UsageError
@@ -33,6 +34,25 @@ def supporting(found: Any, protocol: type[P]) -> P | None:
 def name_of(function: object) -> str:
     """Return the name of a function, or of the class of an object that is called as one."""
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+def renamed(function: Callable[..., Any], argument: str, name: str) -> Callable[..., Any]:
+    """Return the same function, in which an argument is called `name`."""
+    code = function.__code__
+    names = tuple(name if each == argument else each for each in code.co_varnames)
+    made = FunctionType(
+        code.replace(co_varnames=names),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__doc__ = function.__doc__
+    made.__annotations__ = {
+        name if each == argument else each: kind for each, kind in function.__annotations__.items()
+    }
+    return made
 
 
 def check_signature(function: Callable[..., Any], what: str, *arguments: str) -> None:

@@ -44,10 +44,11 @@ where that is more, is all that is explained: beyond, its outputs are of no use.
 FLIPS = 0.01
 """The share of whole numbers that may change where a coarse type decides between nearly equal ones,
 such as classes or steps."""
+WIDE = ("float64", "float32")
+"""Types in which what adds up along a model is seen by moving its tensors."""
 NOISE = 64.0
 """How many times what moving the inputs of a node by an ulp does is still explained by rounding."""
 
-_WIDE = ("float64", "float32")
 _COARSE = 2.0**-11
 """From this epsilon on, a type decides otherwise between what is nearly equal."""
 _MOVED = 2.0
@@ -139,7 +140,7 @@ def seen_between(made: Sequence[Mapping[str, Any]], name: str, rounding: Roundin
     tensor of the model was moved, each in its own way. What computes in a narrow type is not looked
     at so: the evaluator rounds there anyway.
     """
-    if rounding is None or rounding.dtype not in _WIDE:
+    if rounding is None or rounding.dtype not in WIDE:
         return 0.0
     values = [outputs[name] for outputs in made if name in outputs]
     return deviation(values[0], values[1], rounding=rounding).excess if len(values) > 1 else 0.0

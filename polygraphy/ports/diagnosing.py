@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
     from polygraphy.domain.diagnosis.mending import Mending
-    from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph
     from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -206,76 +205,6 @@ class LoweringParty(SuspectedParty, Protocol):
 
     def remedy_keeping(self, path: str, model: Any, keep: Collection[str]) -> str:
         """Return the command line that runs a model so."""
-
-
-class DissectedModel(Protocol):
-    """A model whose parts can be run alone.
-
-    Attributes:
-        given: the ``onnx.ModelProto``, in an order in which nodes can be computed.
-        proto: the same with the bodies of its own functions in place of their calls, and branches
-            in that of If nodes, where `with_branches` made it.
-        nodes: its nodes, in order.
-        inputs: what it asks for.
-        outputs: the names of its outputs.
-        constants: the names of its weights.
-    """
-
-    given: Any
-    proto: Any
-    nodes: Sequence[GraphNode]
-    inputs: TensorMetadata
-    outputs: Sequence[str]
-    constants: Collection[str]
-
-    def facts(self) -> Facts:
-        """Return what the model tells without being run."""
-
-    def with_branches(self, conditions: Mapping[str, Any]) -> DissectedModel:
-        """Return the model with the branches that are taken in place of its If nodes, where their
-        conditions are weights or are given; the model itself where it has none of them.
-
-        Args:
-            conditions: by tensor, a boolean array of one element.
-        """
-
-    def marked(self) -> Any:
-        """Return the model with every tensor as an output that backends can hand out."""
-
-    def cut(
-        self, values: Mapping[str, Any], *, checked: bool = False
-    ) -> tuple[Any, dict[str, str]]:
-        """Return a model in which every node computes from given values alone, not from what other
-        nodes made of theirs.
-
-        Args:
-            values: by tensor, an array of its type. Each becomes an input of the model in place of
-                what its node makes, which becomes an output.
-            checked: whether a tensor of which the model states another shape stays as it is.
-
-        Returns:
-            The model, and by tensor the name of that output.
-        """
-
-    def part(self, nodes: Sequence[int], values: Mapping[str, Any]) -> Any:
-        """Return a model of some of the nodes.
-
-        Args:
-            nodes: their positions.
-            values: by tensor an array of its type.
-        """
-
-
-class DissectedModels(Protocol):
-    """Opens ONNX models to take them apart."""
-
-    def open(self, model: Any) -> DissectedModel:
-        """Read a model: a path, an ``onnx.ModelProto``, or a loader that makes one.
-
-        Raises:
-            FileError: there is no such file.
-            ModelError: it is no ONNX model.
-        """
 
 
 class DiagnosisReports(Protocol):

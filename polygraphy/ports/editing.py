@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy import ndarray
 
+    from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.results.lineage import Recomputed
-    from polygraphy.domain.search.layers import Layer, Segment
+    from polygraphy.domain.search.layers import Layer
     from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -91,6 +92,122 @@ class Quantizer(Protocol):
         """
 
 
+class OpenModel(Protocol):
+    """A model that was opened: its nodes, and parts of it as models of their own.
+
+    Attributes:
+        proto: the ``onnx.ModelProto``, with the bodies of its own functions in place of their
+            calls, and branches in that of If nodes, where `with_branches` made it.
+        given: the same before that, in an order in which nodes can be computed.
+    """
+
+    proto: Any
+    given: Any
+
+    @property
+    def nodes(self) -> Sequence[GraphNode]:
+        """Its nodes, in order."""
+
+    @property
+    def operators(self) -> Sequence[str]:
+        """The operator of each node."""
+
+    @property
+    def inputs(self) -> TensorMetadata:
+        """Names, data types and shapes of its inputs."""
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """The names of its outputs."""
+
+    @property
+    def constants(self) -> Collection[str]:
+        """The names of its weights."""
+
+    def facts(self) -> Facts:
+        """Return what the model tells without being run."""
+
+    def with_branches(self, conditions: Mapping[str, Any]) -> OpenModel:
+        """Return the model with the branches that are taken in place of its If nodes, where their
+        conditions are weights or are given; the model itself where it has none of them.
+
+        Args:
+            conditions: by tensor, a boolean array of one element.
+        """
+
+    def marked(self) -> Any:
+        """Return the model with every tensor as an output that backends can hand out."""
+
+    def apart(
+        self, values: Mapping[str, Any], *, checked: bool = False
+    ) -> tuple[Any, dict[str, str]]:
+        """Return a model in which every node computes from given values alone, not from what other
+        nodes made of theirs.
+
+        Args:
+            values: by tensor, an array of its type. Each becomes an input of the model in place of
+                what its node makes, which becomes an output.
+            checked: whether a tensor of which the model states another shape stays as it is.
+
+        Returns:
+            The model, and by tensor the name of that output.
+        """
+
+    def needed_of(self, nodes: Collection[int]) -> list[str]:
+        """Return what other nodes, or the outputs, need of what some nodes make; all where that is
+        nothing.
+        """
+
+    def part(
+        self,
+        nodes: Collection[int],
+        given: Mapping[str, Any] | None = None,
+        outputs: Collection[str] | None = None,
+        *,
+        keeps_types: bool = False,
+    ) -> Any:
+        """Return a model of some of the nodes, with their weights; what they read from others
+        becomes its inputs.
+
+        Args:
+            nodes: their positions.
+            given: by tensor an array of its type and shape (default: those that are known).
+            outputs: what becomes an output (default: what `needed_of` says, as far as backends can
+                hand it out).
+            keeps_types: whether what the model says about tensors in between is kept.
+        """
+
+    def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
+        """Describe the nodes of the graph, in order, for inputs of these shapes."""
+
+    def fixed(self) -> Collection[str]:
+        """Return the tensors that cannot be handed from one part to another: those of unknown type,
+        and what is no tensor.
+        """
+
+    def recompute(
+        self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
+    ) -> Recomputed | None:
+        """Compute a tensor from those before it; see `polygraphy.domain.results.lineage`."""
+
+
+class LayeredModel(OpenModel, Protocol):
+    """A model of which nothing but the structure needs to be in memory; its outputs are all that is
+    compared, in the order in which it is computed.
+
+    Attributes:
+        resident_weights: bytes of weights that it holds in memory.
+    """
+
+    resident_weights: int
+
+    def whole(self) -> Any:
+        """Return the model with all that is compared as its outputs, to be run in one piece."""
+
+    def unmarked(self) -> Any:
+        """Return the model with its own outputs alone."""
+
+
 class ReducibleModel(Protocol):
     """A model as a graph of nodes, which depend on nodes before them.
 
@@ -140,11 +257,37 @@ class ReducibleModel(Protocol):
         """
 
 
-class ModelReducer(Protocol):
-    """Takes models of one kind apart."""
+class OpenModels(Protocol):
+    """Opens models."""
 
-    def open(self, model: Any, data_loader: Any = None) -> ReducibleModel:
-        """Look into a model.
+    def open(self, model: Any, *, as_it_is: bool = False) -> OpenModel:
+        """Read a model: a path, an ``onnx.ModelProto``, or a loader that makes one.
+
+        Args:
+            model: it stays as it is.
+            as_it_is: whether calls of functions stay, and nodes where they are.
+
+        Raises:
+            FileError: there is no such file.
+            ModelError: it is no ONNX model.
+        """
+
+    def layered(self, model: Any, exclude_outputs: Sequence[str]) -> LayeredModel:
+        """Read the structure of a model.
+
+        Args:
+            model: its path, the model itself (an ``onnx.ModelProto``, which stays as it is), or a
+                loader, which makes a model that is changed.
+            exclude_outputs: names and patterns of tensors that are not compared.
+
+        Raises:
+            FileError: the file, or one with its weights, is missing.
+            ModelError: the file is no model.
+            UsageError: a name does not exist, or nothing is left to compare.
+        """
+
+    def reducible(self, model: Any, data_loader: Any = None) -> ReducibleModel:
+        """Look into a model to find the part that fails.
 
         Args:
             model: it stays as it is.
@@ -159,8 +302,20 @@ class ModelReducer(Protocol):
             InputError: there are none, or they lack an input.
         """
 
-    def save(self, model: Any, path: str) -> None:
-        """Write a model to a file, whole or not at all."""
+    def save(
+        self,
+        model: Any,
+        path: str,
+        *,
+        external_data_path: str | None = None,
+        size_threshold: int | None = None,
+        all_tensors_to_one_file: bool | None = None,
+    ) -> None:
+        """Write a model to a file, whole or not at all; see `polygraphy.backend.onnx.SaveOnnx`.
+
+        Raises:
+            FileError: it cannot be written.
+        """
 
     def load(self, path: str) -> Any:
         """Read a model that was written to a file.
@@ -180,65 +335,6 @@ class ShapeInference(Protocol):
         Raises:
             MissingDependencyError: a package that this takes is not installed.
             BackendError: the model holds something that is not understood.
-        """
-
-
-class LayeredModel(Protocol):
-    """A model of which nothing but the structure needs to be in memory.
-
-    Attributes:
-        inputs: names, data types and shapes of its inputs.
-        outputs: every tensor that is compared, in the order in which the model computes them.
-        resident_weights: bytes of weights that it holds in memory.
-    """
-
-    inputs: TensorMetadata
-    outputs: Sequence[str]
-    resident_weights: int
-
-    def facts(self) -> Facts:
-        """Return what the model tells without being run."""
-
-    def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
-        """Describe the nodes of the graph, in order, for inputs of these shapes."""
-
-    def fixed(self) -> Collection[str]:
-        """Return the tensors that cannot be handed from one segment to another: those of unknown
-        type, and what is no tensor.
-        """
-
-    def whole(self) -> Any:
-        """Return the model with all that is compared as its outputs, to be run in one piece."""
-
-    def unmarked(self) -> Any:
-        """Return the model with its own outputs alone."""
-
-    def recompute(
-        self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
-    ) -> Recomputed | None:
-        """Compute a tensor from those before it; see `polygraphy.domain.results.lineage`."""
-
-    def part(self, segment: Segment) -> Any:
-        """Return a model of some of its layers, with their weights: it takes inputs of the model
-        and `segment.inputs`, and makes what is compared or carried of what these layers compute.
-        """
-
-
-class LayeredModels(Protocol):
-    """Opens models."""
-
-    def open(self, model: Any, exclude_outputs: Sequence[str]) -> LayeredModel:
-        """Read the structure of a model.
-
-        Args:
-            model: its path, the model itself (an ``onnx.ModelProto``, which stays as it is), or a
-                loader, which makes a model that is changed.
-            exclude_outputs: names and patterns of tensors that are not compared.
-
-        Raises:
-            FileError: the file, or one with its weights, is missing.
-            ModelError: the file is no model.
-            UsageError: a name does not exist, or nothing is left to compare.
         """
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from polygraphy.domain.checks.capability import Compatibility, ModelNode, Problem
+    from polygraphy.domain.checks.capability import Compatibility, Problem
     from polygraphy.domain.checks.lint import Findings, LintReport
     from polygraphy.domain.model import Detail, ModelSource
     from polygraphy.domain.model.difference import Difference
@@ -59,7 +59,7 @@ class ModelReports(Protocol):
         """How large a model is, and what it costs to run."""
 
     def unbounded(self, names: Sequence[str]) -> None:
-        """Tensors whose shape depends on data without limit."""
+        """Tensors whose elements decide without limit how large others become."""
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
         """Which tensors there are, and where they come from."""
@@ -153,10 +153,13 @@ class TrialValue(Protocol):
     """A tensor, or a sequence of tensors, as the backend holds it.
 
     Attributes:
+        raw: what the backend takes again as an input; None if that was lost on the way from
+            another process.
         dtype: data type of the elements; None if it has no name here.
         shape: dimensions of a tensor; None of a sequence.
     """
 
+    raw: Any
     dtype: DataTypeEntry | None
     shape: tuple[int, ...] | None
 
@@ -230,31 +233,4 @@ class SupportChecker(Protocol):
     def groups(self, model: Any) -> list[tuple[list[int], bool]]:
         """Return groups of positions of nodes, and of each whether it is known to be supported; of
         the others parts may be. Nodes that are in no group are not supported.
-        """
-
-
-class ModelParts(Protocol):
-    """Takes ONNX models apart."""
-
-    def nodes(self, model: Any) -> list[ModelNode]:
-        """Return the nodes of a model's graph, in order."""
-
-    def extract(self, model: Any, nodes: Sequence[int]) -> Any:
-        """Return a model of some of the nodes, by position; what they read from others becomes its
-        inputs, and what others read from them its outputs.
-        """
-
-    def save(
-        self,
-        model: Any,
-        path: str,
-        *,
-        external_data_path: str | None = None,
-        size_threshold: int | None = None,
-        all_tensors_to_one_file: bool | None = None,
-    ) -> None:
-        """Write a model to a file; see `polygraphy.backend.onnx.SaveOnnx`.
-
-        Raises:
-            FileError: it cannot be written.
         """

@@ -1,6 +1,4 @@
-"""Verdict, counts, summary, saved file and exit code say the same, whatever was compared (findings 2
-and 3).
-"""
+"""Verdict, counts, summary, saved file and exit code say the same, whatever was compared."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ def is_pairing_by_name(runs: list[tuple[str, list[Outputs]]]) -> bool:
     average=st.booleans(),
     allow_missing=st.booleans(),
 )
-def test_findings_2_and_3_all_say_the_same(
+def test_verdict_counts_summary_file_and_exit_code_say_the_same(
     runs: list[tuple[str, list[Outputs]]], function: str, average: bool, allow_missing: bool
 ) -> None:
     kept: list[AccuracyResults] = []

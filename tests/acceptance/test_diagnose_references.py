@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+LAB = Path(__file__).resolve().parents[2] / "lab"
 SEEDS = {
     "element": 1,
     "scaled": 2,
@@ -30,13 +30,13 @@ WAYS = ("same", "renamed", "golden")
 
 @pytest.fixture(scope="module")
 def faults():
-    sys.path.insert(0, str(BENCHMARKS))
+    sys.path.insert(0, str(LAB))
     try:
         from faults import case, judge, planted_cases
 
         yield case, judge, planted_cases
     finally:
-        sys.path.remove(str(BENCHMARKS))
+        sys.path.remove(str(LAB))
 
 
 def _diagnosed(polygraphy, place, words):

@@ -1,4 +1,4 @@
-"""Finding 11: names in files control no terminal and forge no line, in any command."""
+"""Names in files control no terminal and forge no line, in any command."""
 
 from __future__ import annotations
 
@@ -94,9 +94,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("commands", COMMANDS)
-def test_finding_11_no_command_lets_a_name_through(
-    commands: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_no_command_lets_a_name_through(commands: str, capfd: pytest.CaptureFixture[str]) -> None:
     for command in commands.split(" && "):
         with pytest.raises(SystemExit), G_LOGGER.preserved():
             main([*shlex.split(command), "--log-file", "log.txt"])
@@ -111,7 +109,7 @@ def test_finding_11_no_command_lets_a_name_through(
 
 
 @given(st.text())
-def test_finding_11_what_is_logged_controls_nothing(text: str) -> None:
+def test_what_is_logged_controls_nothing(text: str) -> None:
     shown = plain(text)
     assert not CONTROLS.search(shown)
     assert plain(shown) == shown
@@ -119,7 +117,7 @@ def test_finding_11_what_is_logged_controls_nothing(text: str) -> None:
         assert shown == text
 
 
-def test_finding_11_reports_of_tensorrt_let_nothing_through() -> None:
+def test_reports_of_tensorrt_let_nothing_through() -> None:
     tensor = TensorMetadata().add(named("x"), np.float32, (1,))
     layer = Layer(named("conv"), named("Conv"), tensor, tensor, {named("mode"): named("same")})
     profile = EngineProfile((ProfileTensor(named("x"), True, (1,), None, False),))

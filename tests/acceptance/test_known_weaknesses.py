@@ -1,27 +1,6 @@
 """What tools of this kind get wrong, and what must not happen here.
 
-Small and direct: one test for each. The list that they are from has 62 entries, of which these are
-here: 1 - 8, 10 - 14, 17, 19, 20, 22, 22b, 22c, 24, 26 - 28, 33, 39, 43 - 50, 57 - 59. The others that
-concern this code are tested beside it:
-
-- 9 and 31 (pruning): `domain/test_pruning.py`, `domain/test_sparsity.py`
-- 15 (types that an engine shows): `adapters/tensorrt/test_descriptions.py`
-- 16 (fused attention): `adapters/onnx/test_sharding.py`
-- 18 (PyTorch): `adapters/torch/test_runner.py`
-- 21 and 34 (lint): `adapters/onnx/test_linting.py`, `domain/test_lint_rules.py`
-- 23 (defaults that documents state wrongly): `tests/published`, `adapters/tensorrt/test_calibrator.py`
-- 25 (what is computed for nobody): `test_what_nobody_reads_is_not_computed`
-- 29 and 30 (memory over iterations): `test_memory.py`
-- 35 and 55 (capability): `domain/test_capability.py`, `adapters/tensorrt/test_support.py`
-- 36 and 37 (folding, shape inference): `adapters/onnx/test_folding.py`, `test_shapes.py`
-- 38, 41 and 53 (the TensorRT runner and builder): `adapters/tensorrt/test_runner.py`, `test_builds.py`
-- 40 (imports): `tests/cli/test_main.py`
-- 42 (autotune): `application/test_plugin_tuning.py`
-- 51 and 52 (CUDA): `adapters/cuda/test_cuda.py`
-- 56 (the page of a graph): `adapters/web/test_server.py`
-- 60 and 61 are no faults: markers in the source, and features that were missing
-
-15b, 32 and 54 are about `debug precision`, `reduce` and `repeat`, and are tested with those.
+Small and direct: one test for each. What concerns one room alone is tested beside it.
 """
 
 from __future__ import annotations

@@ -37,9 +37,7 @@ def test_a_budget_changes_nothing_but_memory(
 
 
 @pytest.mark.parametrize("budget", ["", BUDGET, "--memory-budget 1"])
-def test_finding_9b_a_weight_that_is_an_output_is_compared(
-    g1_dir: Path, polygraphy: Run, budget: str
-) -> None:
+def test_a_weight_that_is_an_output_is_compared(g1_dir: Path, polygraphy: Run, budget: str) -> None:
     model = onnx.load("model.onnx")
     weight = next(each for each in model.graph.initializer if each.data_type == 1)
     kind = onnx.helper.make_tensor_value_info(weight.name, 1, list(weight.dims))
@@ -151,7 +149,7 @@ def test_the_worst_are_saved_of_any_comparison(g1_dir: Path, polygraphy: Run) ->
 
 
 @pytest.mark.parametrize("budget", [None, 100])
-def test_finding_33_layers_do_not_pass_where_the_outputs_fail(budget: int | None) -> None:
+def test_layers_do_not_pass_where_the_outputs_fail(budget: int | None) -> None:
     """ONNX Runtime takes one of two pairs of QuantizeLinear and DequantizeLinear away, unless what
     lies between them is an output.
     """

@@ -268,9 +268,7 @@ def test_a_model_that_makes_no_sense_is_reported_in_a_line(
     assert "shows the traceback" not in done.out + done.err
 
 
-def test_finding_19_an_interruption_that_becomes_another_error_is_one(
-    g2_dir: Path, polygraphy: Run
-) -> None:
+def test_an_interruption_that_becomes_another_error_is_one(g2_dir: Path, polygraphy: Run) -> None:
     # As extension modules do that are interrupted while they are imported.
     (g2_dir / "d.py").write_text(
         "import os, signal\n"

@@ -449,7 +449,7 @@ def test_text_has_no_statistics(tmp_path: Path, monkeypatch: Any, polygraphy: Ru
     assert "Histogram" not in done.out
 
 
-def test_finding_2_iterations_are_counted_per_run_not_per_name(polygraphy: Run) -> None:
+def test_iterations_are_counted_per_run_not_per_name(polygraphy: Run) -> None:
     runs = RunResults([("r", [IterationResult({"y": X})] * 2), ("r", [IterationResult({"z": X})])])
     runs.save("uneven.json")
     done = polygraphy("polygraphy data merge uneven.json -o merged.json")
@@ -457,7 +457,7 @@ def test_finding_2_iterations_are_counted_per_run_not_per_name(polygraphy: Run) 
     assert "uneven.json (r) has 2, uneven.json (r) has 1" in critical(done)
 
 
-def test_finding_2_a_tensor_of_two_runs_of_one_file_is_noted(polygraphy: Run) -> None:
+def test_a_tensor_of_two_runs_of_one_file_is_noted(polygraphy: Run) -> None:
     runs = RunResults([("r", [IterationResult({"y": X})]), ("s", [IterationResult({"y": X + 1})])])
     runs.save("two.json")
     done = polygraphy("polygraphy data merge two.json -o merged.json")
@@ -467,9 +467,7 @@ def test_finding_2_a_tensor_of_two_runs_of_one_file_is_noted(polygraphy: Run) ->
 
 
 @pytest.mark.parametrize("function", ["l2", "psnr", "cosine_similarity", "simple"])
-def test_findings_2_and_4_no_pair_and_no_iteration_hides_another(
-    polygraphy: Run, function: str
-) -> None:
+def test_no_pair_and_no_iteration_hides_another(polygraphy: Run, function: str) -> None:
     for name, value in (("a", 1.0), ("b", 1.0), ("c", 99.0)):
         made = RunResults()
         made.add([{"y": np.array([1.0, value])}] + [{"y": np.ones(2)}] * 2)

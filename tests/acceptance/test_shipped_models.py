@@ -1,7 +1,4 @@
-"""The checks of `make models`, on a small model with the traits of those that other people ship.
-
-Findings 30, 31, 37, 40, 41 and 42 were found on such models: each shows in one of the checks.
-"""
+"""The checks of `make models`, on a small model with the traits of those that other people ship."""
 
 from __future__ import annotations
 

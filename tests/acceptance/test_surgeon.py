@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
-from onnx import helper, parser
+from onnx import helper, numpy_helper, parser
 
 from tests.support import g1, models
 
@@ -201,3 +203,29 @@ def test_deep_nesting_and_many_nodes_end_well(folder: Path, polygraphy: Run) -> 
         "polygraphy surgeon sanitize deep.onnx --fold-constants --cleanup -o out.onnx"
     )
     assert done.code in (0, 3) and "recursion" not in done.out + done.err
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_what_diagnose_says_to_type_mends_a_model_of_more_than_8_mib(
+    folder: Path, polygraphy: Run, is_beside: bool
+) -> None:
+    """Weights of such a model stay where they are."""
+    wide = np.random.default_rng(0).standard_normal((1500, 1500), np.float32)
+    text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2, 1500] x) => (float[2, 1500] y) {
+        a = MatMul(x, wide) b = Mul(a, factor) y = Relu(b) }"""
+    for name, factor in (("right", 1.0), ("wrong", 1.5)):
+        made = parser.parse_model(text)
+        factors = np.full(1500, factor, np.float32)
+        weights = {"wide": wide * np.float32(factor), "factor": factors}
+        made.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in weights.items())
+        onnx.save(made, f"{name}.onnx", save_as_external_data=is_beside, location=f"{name}.w")
+        assert sum(path.stat().st_size for path in folder.glob(f"{name}.*")) > 8 << 20
+    done = polygraphy("polygraphy diagnose wrong.onnx --onnxrt --reference right.onnx")
+    assert done.code == 1
+    [fix] = {line[line.index("polygraphy ") :] for line in done.lines if "surgeon copy" in line}
+    assert polygraphy(fix).code == 0
+    arrays, right = (
+        [numpy_helper.to_array(each) for each in onnx.load(path).graph.initializer]
+        for path in (shlex.split(fix)[-1], "right.onnx")
+    )
+    assert all(map(np.array_equal, arrays, right)) and len(arrays) == 2

@@ -185,7 +185,7 @@ def test_a_function_of_ones_own_may_answer_with_what_has_a_truth_value() -> None
     ],
     ids=lambda value: re.sub(r" at 0x\w+", "", repr(value)),
 )
-def test_finding_22_what_is_true_whatever_was_found_is_no_verdict(answer: Any, found: str) -> None:
+def test_what_is_true_whatever_was_found_is_no_verdict(answer: Any, found: str) -> None:
     with pytest.raises(UsageError, match=f"about output 'y' with .*{re.escape(found)}") as refused:
         compared(results(a=[1.0], b=[1.0]), compare_func=lambda a, b: {"y": answer})
     assert "True or False" in refused.value.hint
@@ -542,7 +542,7 @@ def of_one_name(*runs: list[Any]) -> RunResults:
     return RunResults(("r", [iteration("r", y=value) for value in run]) for run in runs)
 
 
-def test_finding_2_pairs_of_one_name_are_judged_by_their_own_data() -> None:
+def test_pairs_of_one_name_are_judged_by_their_own_data() -> None:
     """The second pair was judged by the data of the first."""
     for function in (SimpleCompareFunc(check_error_stat="max"), L2CompareFunc(), PsnrCompareFunc()):
         for average in (False, True):
@@ -562,7 +562,7 @@ def test_finding_2_pairs_of_one_name_are_judged_by_their_own_data() -> None:
             assert "0, 1" in refused.value.hint
 
 
-def test_finding_2_what_one_side_lacks_is_noted_per_pair() -> None:
+def test_what_one_side_lacks_is_noted_per_pair() -> None:
     runs = of_one_name([1.0], [1.0], [1.0])
     runs[2][1][0]["more"] = np.zeros(1)
     found = compared(runs, allow_missing_outputs=True)
@@ -570,14 +570,14 @@ def test_finding_2_what_one_side_lacks_is_noted_per_pair() -> None:
     assert found.left_out == {("r", "r"): ["more"]}
 
 
-def test_finding_2_both_sides_of_the_worst_output_are_saved(store: MemoryResultStore) -> None:
+def test_both_sides_of_the_worst_output_are_saved(store: MemoryResultStore) -> None:
     """One of two runs of one name was lost."""
     compared(of_one_name([1.0], [5.0]), save_worst=1, save_worst_path="worst.json")
     saved = RunResults.load("worst.json")
     assert [(name, its[0]["y"].item()) for name, its in saved] == [("r", 1.0), ("r", 5.0)]
 
 
-def test_finding_2_details_of_pairs_of_one_name_are_kept_apart(store: MemoryResultStore) -> None:
+def test_details_of_pairs_of_one_name_are_kept_apart(store: MemoryResultStore) -> None:
     runs = of_one_name([1.0], [1.0], [3.0])
     runs.save("outputs.json")
     compared(runs, add_to_outputs_path="outputs.json")
@@ -586,7 +586,7 @@ def test_finding_2_details_of_pairs_of_one_name_are_kept_apart(store: MemoryResu
     assert [(one["passed"], one["max_error"]) for one in record["pairs"]] == [(True, 0), (False, 2)]
 
 
-def test_finding_2_the_record_of_an_average_is_that_of_the_verdict(
+def test_the_record_of_an_average_is_that_of_the_verdict(
     store: MemoryResultStore,
 ) -> None:
     runs = results(a=[1.0, 1.0], b=[1.0, 1.5])
@@ -598,7 +598,7 @@ def test_finding_2_the_record_of_an_average_is_that_of_the_verdict(
     assert store.comparisons["outputs.json"]["y"]["passed"]
 
 
-def test_finding_3_an_iteration_without_outputs_on_one_side_fails(
+def test_an_iteration_without_outputs_on_one_side_fails(
     console: RecordingConsole,
 ) -> None:
     """The summary said 50 % and the exit code 0."""
@@ -620,7 +620,7 @@ def test_finding_3_an_iteration_without_outputs_on_one_side_fails(
             assert found.percentage() == matched / 2
 
 
-def test_finding_3_stopping_early_stops_where_nothing_was_compared() -> None:
+def test_stopping_early_stops_where_nothing_was_compared() -> None:
     runs = RunResults(
         [("a", [iteration(), iteration(y=1.0)]), ("b", [iteration(), iteration(y=1.0)])]
     )
@@ -630,7 +630,7 @@ def test_finding_3_stopping_early_stops_where_nothing_was_compared() -> None:
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b", "c"], ["b", "a"], []])
 @pytest.mark.parametrize("joined", [False, True])
-def test_finding_17_a_stream_whose_iterations_have_other_runs_is_refused(
+def test_a_stream_whose_iterations_have_other_runs_is_refused(
     names: list[str], joined: bool
 ) -> None:
     """One run less was an IndexError, one run more was never compared."""
@@ -643,7 +643,7 @@ def test_finding_17_a_stream_whose_iterations_have_other_runs_is_refused(
         compared([runs(), results(c=[1.0, 1.0])] if joined else runs())
 
 
-def test_finding_17_runners_of_other_processes_may_go_on() -> None:
+def test_runners_of_other_processes_may_go_on() -> None:
     def runs() -> Iterator[RunResults]:
         for when in ("01/01/30-00:00:00", "01/01/30-00:00:07.000123"):
             names = [f"{kind}-runner-N0-{when}" for kind in ("onnxrt", "trt")]

@@ -11,11 +11,12 @@ import pytest
 from polygraphy.adapters.fake import MemoryTextFiles
 from polygraphy.application.models.capability import inspect_capability
 from polygraphy.application.tactics import compare_tactics, find_bad_tactics, inspect_tactics
-from polygraphy.domain.checks.capability import ModelNode, Problem, SupportReport
+from polygraphy.domain.checks.capability import Problem, SupportReport
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
 from polygraphy.ports.binding import bind
-from polygraphy.ports.models import ModelParts, SupportChecker
+from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.models import SupportChecker
 from polygraphy.ports.reporting import BuildReports
 from polygraphy.ports.storage import TextFiles
 from tests.support import replays
@@ -139,23 +140,40 @@ class Chain:
             return [([node], True) for node in range(len(model))]
         return found
 
-    def nodes(self, model: Any) -> list[ModelNode]:
-        return [ModelNode(op) for op in model]
-
-    def extract(self, model: Any, nodes: Sequence[int]) -> Any:
-        return [model[node] for node in nodes]
-
     def __init__(self) -> None:
         self.saved: dict[str, tuple[Any, dict[str, Any]]] = {}
 
+
+class Opener:
+    """Opens lists of operators."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+
+    def open(self, model: Any, *, as_it_is: bool) -> OpenedChain:
+        assert as_it_is
+        return OpenedChain(model)
+
     def save(self, model: Any, path: str, **options: Any) -> None:
-        self.saved[path] = (model, options)
+        self._chain.saved[path] = (model, options)
+
+
+class OpenedChain:
+    def __init__(self, operators: Sequence[str]) -> None:
+        self.operators = operators
+
+    def needed_of(self, nodes: Sequence[int]) -> list[str]:
+        return [f"t{max(nodes)}"]
+
+    def part(self, nodes: Sequence[int], *, outputs: Sequence[str], keeps_types: bool) -> Any:
+        assert (outputs, keeps_types) == (self.needed_of(nodes), True)
+        return [self.operators[node] for node in nodes]
 
 
 @pytest.fixture
 def chain(reports: Recorded) -> Iterator[tuple[Chain, MemoryTextFiles]]:
     made, files = Chain(), MemoryTextFiles()
-    with bind(SupportChecker, made), bind(ModelParts, made), bind(TextFiles, files):
+    with bind(SupportChecker, made), bind(OpenModels, Opener(made)), bind(TextFiles, files):
         yield made, files
 
 

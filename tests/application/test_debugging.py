@@ -373,7 +373,7 @@ def outcomes(check: CheckCommand, count: int) -> list[Outcome]:
     [("polygraphy run", 2), ("/usr/bin/polygraphy run", 2), ("python3 -m polygraphy run", 2)]
     + [(command, code) for command in ("sh -c x", "polygraphy run") for code in (126, 127)],
 )
-def test_finding_32_a_check_that_cannot_run_is_no_failure(command: str, code: int) -> None:
+def test_a_check_that_cannot_run_is_no_failure(command: str, code: int) -> None:
     broken = (code, "[I] RUNNING\n[!] Model m.onnx does not exist.\n[E] FAILED | ...")
     with pytest.raises(UsageError, match=r"Model m\.onnx does not exist"):
         outcomes(check_that_ends(broken, command=command), 1)
@@ -387,12 +387,12 @@ def test_finding_32_a_check_that_cannot_run_is_no_failure(command: str, code: in
     assert outcomes(ignored, 1) == [Outcome.GOOD]
 
 
-def test_finding_32_of_other_programs_2_is_a_failure_and_of_ours_3_is() -> None:
+def test_of_other_programs_2_is_a_failure_and_of_ours_3_is() -> None:
     assert outcomes(check_that_ends((2, ""), command="cmp a b"), 1) == [Outcome.BAD]
     assert outcomes(check_that_ends((3, "[!] no kernel")), 1) == [Outcome.BAD]
 
 
-def test_finding_32_what_a_working_check_does_not_understand_is_unresolved() -> None:
+def test_what_a_working_check_does_not_understand_is_unresolved() -> None:
     check = check_that_ends((1, ""), (2, "[!] Input 'x' does not exist."), (0, ""))
     expected = [Outcome.BAD, Outcome.UNRESOLVED, Outcome.GOOD]
     assert outcomes(check, 3) == expected
@@ -405,7 +405,7 @@ NO_KERNEL = (
 NO_ARRAY = "[!] ONNX Runtime could not run the model: No corresponding Numpy type for Tensor Type."
 
 
-def test_finding_32_a_reduction_does_not_slip_to_another_failure() -> None:
+def test_a_reduction_does_not_slip_to_another_failure() -> None:
     check = check_that_ends(
         (3, NO_KERNEL.format("/model/layers.0/cos")),
         (3, NO_ARRAY),
@@ -430,7 +430,7 @@ def test_finding_32_a_reduction_does_not_slip_to_another_failure() -> None:
 
 
 @given(name=st.text(min_size=1, max_size=20), number=st.integers())
-def test_finding_32_names_and_numbers_do_not_make_another_failure(name: str, number: int) -> None:
+def test_names_and_numbers_do_not_make_another_failure(name: str, number: int) -> None:
     name = repr(name.replace("'", "").replace("\n", ""))
 
     def failure(name: str, number: int) -> Failure:

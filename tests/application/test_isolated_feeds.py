@@ -1,11 +1,11 @@
-"""Nobody changes what another reads (findings 1 and 7): runners that write to their inputs, loaders
-and runners that reuse their arrays.
+"""Nobody changes what another reads: runners that write to their inputs, loaders and runners that
+reuse their arrays.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,14 @@ from polygraphy.adapters.fake import FakeRunner, MemoryResultStore
 from polygraphy.application.run.feeding import promises
 from polygraphy.application.run.inference import run_sequentially, stream
 from polygraphy.application.run.layerwise import stream_layerwise
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.search.layers import Layer, Segment
+from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.editing import LayeredModels
-from polygraphy.ports.storage import ResultStore
+from polygraphy.ports.editing import OpenModels
 from tests.application.runs import INPUTS, feed, values
 
 Feed = dict[str, Any]
@@ -83,7 +83,7 @@ WAYS = {"streaming": streamed, "in sequence": run_sequentially}
     warm_up=st.integers(0, 2),
     count=st.integers(1, 3),
 )
-def test_finding_1_no_runner_changes_the_data_of_another(
+def test_no_runner_changes_the_data_of_another(
     deeds: list[Callable[[Feed], None]], way: str, warm_up: int, count: int
 ) -> None:
     given = [feed(index + 1.0, -1.0) for index in range(count)]
@@ -127,7 +127,7 @@ def test_a_promise_is_that_of_the_class_that_infers() -> None:
 
 
 @pytest.mark.parametrize("way", sorted(WAYS))
-def test_finding_1_a_derived_runner_changes_nothing(way: str) -> None:
+def test_a_derived_runner_changes_nothing(way: str) -> None:
     made = WAYS[way](
         [Derived(lambda x: {"y": x["x"]}, INPUTS, "a"), Writer(zeroed, "b")], [feed(3)]
     )
@@ -156,10 +156,10 @@ class Layered:
     def unmarked(self) -> tuple[str, ...]:
         return self.outputs
 
-    def part(self, segment: Segment) -> tuple[str, ...]:
-        return self.outputs[segment.start : segment.stop]
+    def part(self, nodes: range, *, outputs: Sequence[str]) -> tuple[str, ...]:
+        return self.outputs[nodes.start : nodes.stop]
 
-    def open(self, model: Any, exclude_outputs: Any) -> Layered:
+    def layered(self, model: Any, exclude_outputs: Any) -> Layered:
         return self
 
 
@@ -179,9 +179,9 @@ class Identities(BaseRunner):
 
 
 @pytest.mark.parametrize("budget", [1, 1 << 30])
-def test_finding_1_nor_does_a_runner_of_layers(budget: int) -> None:
+def test_a_runner_of_layers_changes_nothing_of_its_data(budget: int) -> None:
     given = [feed(5.0)]
-    with bind(LayeredModels, Layered()):
+    with bind(OpenModels, Layered()):
         parts = list(
             stream_layerwise([Identities, Identities], "model.onnx", given, memory_budget=budget)
         )
@@ -269,14 +269,14 @@ class Reusing(BaseRunner):
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_finding_7_every_iteration_keeps_its_outputs(kind: str) -> None:
+def test_every_iteration_keeps_its_outputs(kind: str) -> None:
     """A runner that reuses its buffer gave as many times its last iteration."""
     made = run_sequentially([Reusing(kind)], [feed(1), feed(2), feed(3)])
     assert [np.asarray(one["y"]).tolist() for one in made[0][1]] == [[1.0], [2.0], [3.0]]
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_finding_7_every_iteration_keeps_its_data(kind: str) -> None:
+def test_every_iteration_keeps_its_data(kind: str) -> None:
     buffer = np.zeros(1, np.float32)
 
     def loader() -> Iterator[Feed]:

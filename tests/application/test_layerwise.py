@@ -17,11 +17,11 @@ from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.errors import CheckFailedError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.results.postprocess import TopKPostprocessFunc
 from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.search.layers import Layer, Segment
+from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.editing import LayeredModels
+from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.machine import Machine
 from tests.application.runs import INPUTS, counting_up
 
@@ -60,8 +60,9 @@ class Chain:
     def recompute(self, name: str, runs: Any, epsilon: float) -> None:
         """Know no way."""
 
-    def part(self, segment: Segment) -> tuple[str, ...]:
-        return NAMES[segment.start : segment.stop]
+    def part(self, nodes: range, *, outputs: Sequence[str]) -> tuple[str, ...]:
+        assert set(outputs) <= set(NAMES[nodes.start : nodes.stop])
+        return NAMES[nodes.start : nodes.stop]
 
 
 def reads_of(name: str) -> list[str]:
@@ -74,7 +75,7 @@ class Opened:
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
 
-    def open(self, model: Any, exclude_outputs: Sequence[str]) -> Chain:
+    def layered(self, model: Any, exclude_outputs: Sequence[str]) -> Chain:
         assert model == "model.onnx"
         return Chain(
             outputs=[name for name in NAMES if name not in exclude_outputs],
@@ -135,7 +136,7 @@ def machine() -> Iterator[SmallMachine]:
 
 @pytest.fixture(autouse=True)
 def _model() -> Iterator[None]:
-    with bind(LayeredModels, Opened(Chain())):
+    with bind(OpenModels, Opened(Chain())):
         yield
 
 
@@ -197,7 +198,7 @@ def test_segments_stay_loaded_for_further_iterations_where_their_weights_fit() -
     a = Workshop("a")
     list(run(a, budget=0, iterations=3))
     assert len(a.made) == 4, "these have no weights"
-    with bind(LayeredModels, Opened(Chain(weight=50))):
+    with bind(OpenModels, Opened(Chain(weight=50))):
         for budget, made in ((399, 12), (400, 4)):
             a = Workshop("a")
             assert len(list(run(a, budget=budget, iterations=3))) > 3
@@ -208,7 +209,7 @@ def test_segments_stay_loaded_for_further_iterations_where_their_weights_fit() -
 def test_weights_in_memory_count_against_the_budget() -> None:
     mebi = 1 << 20  # Six copies of 16 MiB in each of four layers, of which 64 - 32 are free.
     for resident, budget, parts in ((0, 353, 1), (0, 351, 2), (1, 385, 1), (1, 383, 2)):
-        with bind(LayeredModels, Opened(Chain(weight=16 * mebi, resident_weights=resident))):
+        with bind(OpenModels, Opened(Chain(weight=16 * mebi, resident_weights=resident))):
             assert len(list(run(Workshop("a"), budget=budget * mebi))) == parts
 
 
@@ -277,7 +278,7 @@ def test_mistakes() -> None:
         list(run())
     with pytest.raises(UsageError, match="no input data"):
         list(run(Workshop("a"), iterations=0))
-    with pytest.raises(InputError, match="no data for 'x'"):
+    with pytest.raises(InputError, match="not found in the data: 'x'"):
         list(Comparator.run_layerwise([Workshop("a")], "model.onnx", [{}], memory_budget=0))
 
 

@@ -1,6 +1,4 @@
-"""What a comparison found stays as it is, whatever becomes of the outputs and of the settings
-(finding 7).
-"""
+"""What a comparison found stays as it is, whatever becomes of the outputs and of the settings."""
 
 from __future__ import annotations
 
@@ -79,7 +77,7 @@ def every_number(result: Any) -> str:
     seed=st.integers(0, 99),
     strided=st.booleans(),
 )
-def test_finding_7_answers_are_settled_when_they_are_returned(
+def test_answers_are_settled_when_they_are_returned(
     function: str, size: int, seed: int, strided: bool
 ) -> None:
     random = np.random.RandomState(seed)
@@ -99,7 +97,7 @@ def test_finding_7_answers_are_settled_when_they_are_returned(
 
 @pytest.mark.parametrize("own_function", [False, True])
 @pytest.mark.parametrize("kept", [0, 1 << 20])
-def test_finding_7_so_are_those_of_results_in_memory(
+def test_answers_about_results_in_memory_are_settled_when_they_are_returned(
     monkeypatch: pytest.MonkeyPatch, own_function: bool, kept: int
 ) -> None:
     """Arrays of results are kept for a closer look, but only so many."""
@@ -119,7 +117,7 @@ def test_finding_7_so_are_those_of_results_in_memory(
         assert answer.mismatches.count == 1
 
 
-def test_finding_7_streams_may_reuse_their_arrays() -> None:
+def test_streams_may_reuse_their_arrays() -> None:
     buffer = np.zeros(3)
 
     def runs() -> Iterator[RunResults]:
@@ -134,7 +132,7 @@ def test_finding_7_streams_may_reuse_their_arrays() -> None:
     assert [answer["y"].max_absdiff for answer in answers] == [1.0, 2.0, 3.0]
 
 
-def test_finding_7_settings_are_those_that_were_given() -> None:
+def test_settings_are_those_that_were_given() -> None:
     one, other = IterationResult({"y": np.ones(9)}), IterationResult({"y": np.full(9, 2.0)})
     tolerances, stats, limits = {"": 1e-5}, ["max", "mean"], {"y": 0.5}
     functions = [
@@ -153,7 +151,7 @@ def test_finding_7_settings_are_those_that_were_given() -> None:
     assert [repr(function(one, other)["y"]) for function in functions] == before
 
 
-def test_finding_7_settings_of_data_and_postprocessing_too() -> None:
+def test_settings_of_data_and_postprocessing_are_those_that_were_given() -> None:
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
     ranges, asked = {"": (0.0, 1.0)}, TensorMetadata().add("x", np.float32, [2])
@@ -167,7 +165,7 @@ def test_finding_7_settings_of_data_and_postprocessing_too() -> None:
     assert postprocess(IterationResult({"y": np.arange(3.0)}))["y"].shape == (1,)
 
 
-def test_finding_20_answers_about_results_in_memory_go_to_other_processes() -> None:
+def test_answers_about_results_in_memory_go_to_other_processes() -> None:
     arrays = np.array([1.0, 2.0]), np.array([1.0, 2.5])
     for function in (
         SimpleCompareFunc(),

@@ -1,4 +1,4 @@
-"""Finding 33: marking tensors as outputs hides what a backend does to them otherwise. A run over
+"""Marking tensors as outputs hides what a backend does to them otherwise. A run over
 layers also runs the model as it is, and its verdict is never better than that of the outputs.
 """
 
@@ -18,7 +18,7 @@ from polygraphy.application.run.unmarked import WithUnmarked
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.ports.binding import bind
-from polygraphy.ports.editing import LayeredModels
+from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.machine import Machine
 from tests.application.runs import counting_up
 from tests.application.test_layerwise import INPUTS, SIZE, Chain, Opened, SmallMachine, Workshop
@@ -47,7 +47,7 @@ class Rewriter(Workshop):
 
 @pytest.fixture(autouse=True)
 def _model() -> Iterator[None]:
-    with bind(LayeredModels, Opened(Chain())), bind(Machine, SmallMachine()):
+    with bind(OpenModels, Opened(Chain())), bind(Machine, SmallMachine()):
         yield
 
 
@@ -63,7 +63,7 @@ def marking_notes(console: RecordingConsole) -> list[str]:
 
 @pytest.mark.parametrize("budget", [0, SIZE * 4, SIZE * 8])
 @pytest.mark.parametrize("iterations", [1, 3])
-def test_finding_33_the_outputs_are_those_of_the_model_as_it_is(
+def test_the_outputs_are_those_of_the_model_as_it_is(
     budget: int, iterations: int, console: RecordingConsole
 ) -> None:
     makers = Rewriter("a", error=0.5), Rewriter("b", error=0.0)
@@ -103,7 +103,7 @@ def test_a_model_that_cannot_be_run_as_it_is_is_not_passed() -> None:
     allows_missing=st.booleans(),
 )
 @settings(deadline=None)
-def test_finding_33_a_verdict_over_marked_tensors_is_never_better_than_that_of_the_outputs(
+def test_a_verdict_over_marked_tensors_is_never_better_than_that_of_the_outputs(
     marked: list[str], error: float, excluded: list[str], streaming: bool, allows_missing: bool
 ) -> None:
     def runner(error: float) -> WithUnmarked:
@@ -146,7 +146,7 @@ def test_a_joined_runner_is_a_runner() -> None:
 )
 @pytest.mark.parametrize(("error", "allows_missing"), [(0.5, True), (0.5, False), (0.0, True)])
 @pytest.mark.parametrize("is_first", [True, False])
-def test_finding_33_saved_outputs_judge_those_that_were_not_chosen(
+def test_saved_outputs_judge_those_that_were_not_chosen(
     saved: dict[str, float], error: float, allows_missing: bool, is_first: bool
 ) -> None:
     runner = WithUnmarked(

@@ -110,7 +110,7 @@ def test_settings_reach_every_iteration() -> None:
 
 
 @pytest.mark.parametrize("fail_fast", [False, True])
-def test_finding_35_the_first_output_that_fails_is_named(fail_fast: bool) -> None:
+def test_the_first_output_that_fails_is_named(fail_fast: bool) -> None:
     """Only the iterations were."""
     runner = "onnxrt-runner-N0-11/22/26-19:09:01.123456"
     steps = [

@@ -84,7 +84,7 @@ def test_only_backends_of_the_command_are_proposed() -> None:
 
 
 @pytest.mark.parametrize("extension", [".engine", ".plan", ".trt", ".TRT"])
-def test_finding_36_every_command_takes_an_engine_for_one(extension: str) -> None:
+def test_every_command_takes_an_engine_for_one(extension: str) -> None:
     assert "EngineFromPath" in rendered(f"run m{extension} --trt")
     assert "save_engine" in rendered(f"convert m.onnx -o m{extension}")
     debug = rendered(f"debug build m.onnx --until 1 --iter-artifact m{extension}")
@@ -95,7 +95,7 @@ def test_finding_36_every_command_takes_an_engine_for_one(extension: str) -> Non
             rendered(f"convert {words}")
 
 
-def test_finding_36_there_is_one_table_of_formats() -> None:
+def test_there_is_one_table_of_formats() -> None:
     """No other module of the package spells the extension of a format as a text of its own."""
     extensions = {end for each in FORMATS.values() for end in each.extensions}
     allowed = {"domain/catalog/formats.py"}

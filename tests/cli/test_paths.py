@@ -90,7 +90,7 @@ EVERYWHERE = [
         *EVERYWHERE,
     ],
 )
-def test_finding_32_what_is_not_there_is_reported_before_anything_is_built(
+def test_what_is_not_there_is_reported_before_anything_is_built(
     words: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

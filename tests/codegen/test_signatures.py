@@ -13,6 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 import pytest
+from black import Mode, format_str
 
 from polygraphy import backend, cli
 from polygraphy.adapters.tensorrt.build.config import CreateConfig
@@ -22,6 +23,10 @@ from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.codegen import signatures
 from polygraphy.codegen.render import LINE_LENGTH
 from polygraphy.codegen.signatures import SIGNATURES, Signature
+from polygraphy.domain.catalog.metrics import METRICS
+from polygraphy.domain.compare import metrics
+
+STUB = Path(metrics.__file__).with_suffix(".pyi")
 
 PUBLISHED = (
     *(f"polygraphy.backend.{each.name}" for each in iter_modules(backend.__path__)),
@@ -38,7 +43,7 @@ PUBLISHED = (
     "polygraphy.surgeon",
 )
 
-_CALLED = re.compile(r'\b(?:call_of|Call)\(\s*"([\w.]+)"')
+_CALLED = re.compile(r'\b(?:(?:call_of|Call)\(\s*|call = )"([\w.]+)"')
 
 TAKERS: dict[Any, Any] = {CreateConfigRTX: CreateConfig, CreateConfig: CommonSettings}
 """Whose arguments are taken as further ones by name."""
@@ -102,6 +107,47 @@ def test_the_table_is_written() -> None:
     path = Path(signatures.__file__)
     head = path.read_text(encoding="utf-8").partition("SIGNATURES = ")[0]
     path.write_text(f"{head}SIGNATURES = {{\n{''.join(map(entry, names()))}}}\n", encoding="utf-8")
+
+
+STUB_HEAD = '''"""What type checkers see of the classes made from the catalogue; written by `make signatures`."""
+
+from polygraphy.domain.compare.metric import (
+    DetailedResult,
+    MetricCompareFunc,
+    MetricResult,
+    MetricThreshold,
+)
+from polygraphy.domain.tensors.pairing import FindOutput
+from polygraphy.domain.tensors.per_output import PerOutput
+
+__all__ = [
+'''
+
+
+def stub() -> str:
+    """Return what type checkers are told of the classes of metrics."""
+    text = STUB_HEAD + "".join(f'    "{name}",\n' for name in metrics.__all__) + "]\n"
+    for row in METRICS.values():
+        function, result, threshold = (getattr(metrics, name) for name in row.published_names)
+        text += f"class {threshold.__name__}(MetricThreshold): ...\n"
+        text += f"class {result.__name__}({result.__base__.__name__}):"
+        if row.details:
+            text += " ...\n"
+        else:
+            text += f"\n def __init__{inspect.signature(result.__init__)}: ..."
+            text += f"\n @property\n def {row.field}(self) -> float | None: ...\n"
+        text += f"class {function.__name__}(MetricCompareFunc):\n"
+        text += f" def __init__{inspect.signature(function.__init__)}: ...\n"
+    return format_str(text.replace("'", ""), mode=Mode(line_length=LINE_LENGTH, is_pyi=True))
+
+
+@pytest.mark.skipif(os.environ.get("POLYGRAPHY_UPDATE_GOLDEN") != "1", reason="nothing is written")
+def test_the_stub_of_the_metrics_is_written() -> None:
+    STUB.write_text(stub(), encoding="utf-8")
+
+
+def test_type_checkers_see_the_classes_of_the_metrics() -> None:
+    assert STUB.read_text(encoding="utf-8") == stub()
 
 
 def entry(name: str) -> str:

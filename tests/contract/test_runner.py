@@ -204,7 +204,7 @@ def test_outputs_come_as_arrays_in_the_order_of_the_model(make: MakeRunner) -> N
     np.testing.assert_array_equal(outputs["z"], [8, 9])
 
 
-def test_finding_1_data_and_outputs_are_not_shared(make: MakeRunner) -> None:
+def test_data_and_outputs_are_not_shared(make: MakeRunner) -> None:
     """So callers that run several runners need not copy."""
     runner = make("identity")
     assert promises(runner, "leaves_inputs_alone")
@@ -381,9 +381,7 @@ def test_unchecked_data_never_raise_a_foreign_error(
 
 
 @pytest.mark.parametrize("data", [None, [X], X, "X", 7], ids=repr)
-def test_finding_26_data_that_are_no_dictionary_are_refused(
-    identity: BaseRunner, data: Any
-) -> None:
+def test_data_that_are_no_dictionary_are_refused(identity: BaseRunner, data: Any) -> None:
     with pytest.raises(
         InputError, match="a dictionary from input names to arrays, not a"
     ) as refused:

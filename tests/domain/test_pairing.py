@@ -100,7 +100,9 @@ def test_what_is_found_is_there(name: str, among: list[str], index: int | None) 
         ("x", [], 0, None),
     ],
 )
-def test_finding(name: str, among: list[str], index: int | None, expected: str | None) -> None:
+def test_the_partner_that_is_found(
+    name: str, among: list[str], index: int | None, expected: str | None
+) -> None:
     assert find_by_name(name, among, index) == expected
 
 

@@ -1,4 +1,4 @@
-"""Finding 34: tensors of a program and of a model exported from it are matched by what they are; an
+"""Tensors of a program and of a model exported from it are matched by what they are; an
 equal name says nothing.
 """
 
@@ -100,7 +100,7 @@ def test_what_the_exporter_recorded_is_read() -> None:
     assert facts_of(model).sources == {"view": "view_2", "relu": "relu_1"}
 
 
-def test_finding_34_names_that_were_recorded_of_a_program_with_other_numbers_do_not_count() -> None:
+def test_names_that_were_recorded_of_a_program_with_other_numbers_do_not_count() -> None:
     """The exporter makes views of `flatten` and `reshape`, so that `view` of the program is its
     `view_1`; both are of one shape where a model repeats itself.
     """
@@ -118,7 +118,7 @@ def test_finding_34_names_that_were_recorded_of_a_program_with_other_numbers_do_
     ]
 
 
-def test_finding_34_a_tensor_that_differs_is_compared_where_the_numbers_agree() -> None:
+def test_a_tensor_that_differs_is_compared_where_the_numbers_agree() -> None:
     program = {"view": np.ones(3), "view_1": np.full(3, 2.0), "out": np.full(3, 4.0)}
     exported = {"view": np.ones(3), "view_1": np.full(3, 3.0), "out": np.full(3, 4.0)}
     found = compared(program, exported, {name: name for name in exported})

@@ -6,7 +6,9 @@ import io
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from polygraphy import util
 from polygraphy.datatype import DataType
 from polygraphy.exception import PolygraphyException
+from polygraphy.json import load_json, save_json
 from polygraphy.util import array as arrays
 
 
@@ -116,6 +120,24 @@ def test_a_shape_is_matched_where_it_can_be(have: Any, want: Any, made: Any) -> 
     assert util.try_match_shape(np.zeros(have), want).shape == made
 
 
+@pytest.mark.parametrize("want", [(None, 2, 2, 3), (1, 2, 2, 3), (-1, 2, 2, 3)])
+def test_images_get_another_layout_not_other_pixels(want: Any) -> None:
+    image = np.arange(12).reshape(1, 3, 2, 2)
+    np.testing.assert_array_equal(util.try_match_shape(image, want), image.transpose(0, 2, 3, 1))
+    rows = util.try_match_shape(image, (1, 2, 3, 2))
+    np.testing.assert_array_equal(rows, image.transpose(0, 2, 1, 3))
+
+
+@given(hnp.arrays(np.int64, hnp.array_shapes(max_dims=4, max_side=3)), st.data())
+def test_an_order_of_dimensions_that_fits_is_chosen(array: Any, data: st.DataObject) -> None:
+    axes = data.draw(st.permutations(range(array.ndim)))
+    shape = [data.draw(st.sampled_from([array.shape[axis], None, -1])) for axis in axes]
+    made = util.try_match_shape(array, shape)
+    assert util.is_valid_shape_override(made.shape, shape)
+    orders = (array.transpose(order) for order in permutations(range(array.ndim)))
+    assert any(np.array_equal(made, order) for order in orders)
+
+
 @given(st.text())
 def test_a_sanitized_name_is_the_name_of_a_file(text: str) -> None:
     name = util.sanitize_filename(text)
@@ -153,6 +175,16 @@ def test_files_are_loaded_and_saved(tmp_path: Path) -> None:
     for wrong in (lambda: util.load_file(f"{path}x"), lambda: util.get_file_size(f"{path}x")):
         with pytest.raises(PolygraphyException, match="filex"):
             wrong()
+
+
+def test_a_temporary_file_is_read_by_who_made_it_and_an_empty_one_is_no_mistake() -> None:
+    with tempfile.NamedTemporaryFile() as made:
+        assert util.load_file(made.name) == b"" and util.load_file(made.name, "r") == ""
+        util.save_file(b"x", made.name)
+        made.seek(0)
+        assert made.read() == b"x"
+        save_json({"a": 1}, made.name)  # It holds something, so it is replaced.
+        assert load_json(made.name) == {"a": 1}
 
 
 def test_streams_are_loaded_and_saved() -> None:

@@ -25,7 +25,7 @@ PAGES = [
 ]
 _COMMAND = re.compile(r"(?:^ *(?:\$ )?|`)(polygraphy [a-z][^`\n]*)", re.M)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")
-_PATH = re.compile(r"`((?:docs|examples|tests|benchmarks|polygraphy)/[\w./-]+)`")
+_PATH = re.compile(r"`((?:docs|examples|tests|benchmarks|lab|polygraphy)/[\w./-]+)`")
 _FLAG = re.compile(r"(?<=`)--[a-z][\w-]*")
 _ELSEWHERE = {"--help", "--version", "--completion", "--man"}
 

@@ -35,8 +35,9 @@ class LogDiagnosisReports:
             if text:
                 G_LOGGER.info(text)
         shown = result.culprits[:_SHOWN]
+        word = "COULD BE" if result.verdict == INCONCLUSIVE else "CULPRIT "
         for number, culprit in enumerate(shown):
-            _show(culprit, shown[number + 1 :])
+            _show(word, culprit, shown[number + 1 :])
         if len(result.culprits) > _SHOWN:
             G_LOGGER.info(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
 
@@ -49,7 +50,7 @@ class LogDiagnosisReports:
         sys.stdout.write(text)
 
 
-def _show(culprit: Culprit, later: Sequence[Culprit]) -> None:
+def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
     """Show a culprit; what the next ones say as well is shown with the last of them."""
     said = {sentence for other in later for sentence in other.evidence}
     names = ", ".join(map(repr, culprit.nodes[:_NODES]))
@@ -57,14 +58,18 @@ def _show(culprit: Culprit, later: Sequence[Culprit]) -> None:
         names += f" and {len(culprit.nodes) - _NODES} more"
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
     what = f"{culprit.op} {names}".strip() or "Data"
-    G_LOGGER.warning(_short(f"CULPRIT  {what}: {culprit.cause}{by} ({culprit.party})"))
+    G_LOGGER.warning(_short(f"{word} {what}: {culprit.cause}{by} ({culprit.party})"))
     if culprit.origin is not None:
         G_LOGGER.info(f"    From {_short(culprit.origin)}.")
     for sentence in [one for one in culprit.evidence if one not in said]:
         G_LOGGER.info(f"    {_short(sentence)}")
-    if culprit.remedy.command and all(culprit.remedy != other.remedy for other in later):
+    if any(culprit.remedy == other.remedy for other in later):
+        return
+    if culprit.remedy.command:
         word = "FIX" if culprit.remedy.proven else "TRY"
         G_LOGGER.warning(f"{word}      {one_line(culprit.remedy.command)}")
+    if culprit.remedy.note:
+        G_LOGGER.warning(f"NOTE     {one_line(culprit.remedy.note)}")
 
 
 def _short(text: str) -> str:

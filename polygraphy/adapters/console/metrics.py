@@ -12,9 +12,8 @@ from polygraphy.adapters.console.numbers import (
     round_up,
 )
 from polygraphy.domain.arithmetic import Histogram
-from polygraphy.domain.compare.detailed import DetailedResult
 from polygraphy.domain.compare.indices import IndicesResult
-from polygraphy.domain.compare.metric import MetricResult
+from polygraphy.domain.compare.metric import DetailedResult, MetricResult
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.logger import G_LOGGER
 
@@ -36,7 +35,7 @@ def _log_details(result: DetailedResult) -> None:
     """Log the facts behind a metric; a distribution is drawn."""
     facts = [
         f"{name}={format_number(result.details[name])}"
-        for name in result.shown
+        for name in result.metric.details
         if name in result.details
     ]
     G_LOGGER.info(f"{result.metric.title} | {', '.join(facts)}")

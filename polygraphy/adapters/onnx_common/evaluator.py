@@ -66,6 +66,14 @@ def evaluator_of(
     return made
 
 
+def borrowed_operators(model: onnx.ModelProto) -> list[str]:
+    """Return the operators of a model that the onnx package computes in `Evaluator`, too."""
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    own = {(kind.op_domain, kind.__name__) for kind in _operators(model.graph.node, opsets)}
+    used = {(node.domain, node.op_type) for node in model.graph.node}
+    return sorted(op for domain, op in used - own)
+
+
 def formula_evaluator(model: onnx.ModelProto) -> Evaluator:
     """Return an evaluator that computes a model in float64, by formulas alone.
 

@@ -9,6 +9,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy import mod
+from polygraphy.adapters.onnx_common.inference import infer_shapes
 from polygraphy.adapters.onnxruntime.calibration import Ranges
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.domain.errors import BackendError, ModelError
@@ -183,6 +184,6 @@ def _float_types(model: ModelProto) -> dict[str, Any]:
     half = onnx.TensorProto.FLOAT16
     if not any(tensor.data_type == half for tensor in model.graph.initializer):
         return {}
-    graph = onnx.shape_inference.infer_shapes(model).graph
+    graph = infer_shapes(model).graph
     values = (*graph.input, *graph.value_info, *graph.output)
     return {value.name: np.float16 for value in values if value.type.tensor_type.elem_type == half}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
+from polygraphy.adapters.onnx_common.inference import hidden, restore
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.onnxruntime.calibration import METHODS, Ranges, measure
 from polygraphy.adapters.onnxruntime.calibration_cache import load_ranges, save_ranges
@@ -131,7 +132,7 @@ def _lifted(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
     if version >= scheme.opset:
         return model
     try:
-        lifted: ModelProto = onnx.version_converter.convert_version(model, scheme.opset)
+        lifted: ModelProto = onnx.version_converter.convert_version(hidden(model), scheme.opset)
     except Exception as error:  # of whichever class: it is C++ that gives up
         said = (
             f"the model (opset {version}) cannot be brought to opset {scheme.opset}:"
@@ -144,6 +145,7 @@ def _lifted(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
             ) from error
         G_LOGGER.warning(f"Weights are quantised per tensor: {said}")
         return model
+    restore(lifted)
     lifted.ir_version = max(lifted.ir_version, scheme.ir_version)
     return lifted
 

@@ -32,11 +32,18 @@ T = TypeVar("T")
 
 @frozen
 class OnnxrtValue:
-    """A value that ONNX Runtime holds."""
+    """A value that ONNX Runtime holds; in another process None is left of what is no array."""
 
     raw: Any
     dtype: DataTypeEntry | None
     shape: tuple[int, ...] | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        try:
+            raw = _array(self)
+        except Exception:  # A sequence, or a data type that NumPy does not have.
+            raw = None
+        return OnnxrtValue, (raw, self.dtype, self.shape)
 
 
 class OnnxrtTrial:

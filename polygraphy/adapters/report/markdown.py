@@ -65,6 +65,8 @@ def _culprit(culprit: object) -> Iterator[str]:
     if remedy.get("command"):
         yield ""
         yield _code(str(remedy["command"]))
+    if remedy.get("note"):
+        yield from ("", text_of(str(remedy["note"])))
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:

@@ -84,7 +84,7 @@ class HtmlNotebooks:
                 one.cause,
                 one.rewrite or one.party,
                 one.evidence[0] if one.evidence else "",
-                one.remedy.command or "",
+                one.remedy.command or one.remedy.note,
             )
             for one in result.culprits
         ]

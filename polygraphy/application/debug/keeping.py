@@ -18,7 +18,7 @@ from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.editing import ModelReducer, PrecisionCaster
+from polygraphy.ports.editing import OpenModels, PrecisionCaster
 from polygraphy.ports.reporting import Findings
 
 
@@ -73,7 +73,7 @@ def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -
     def make(path: str, kept: Sequence[str]) -> None:
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # What it says is the same each time.
             cast = resolve(PrecisionCaster).cast(loaded, entry, keep_nodes=kept)
-        resolve(ModelReducer).save(cast, path)
+        resolve(OpenModels).save(cast, path)
 
     return find_layers_to_raise(order, make, iterations, mode="minimal", is_ranked=True)
 

@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.side_by_side import Candidate
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.search import (
     GraphFound,
     Outcome,
@@ -21,8 +22,7 @@ from polygraphy.domain.search import (
 from polygraphy.domain.search.graph import members, reaches
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.editing import ModelReducer, ReducibleModel
-from polygraphy.ports.storage import ResultStore
+from polygraphy.ports.editing import OpenModels, ReducibleModel
 
 Found = TypeVar("Found")
 
@@ -44,7 +44,7 @@ class Parts:
     """Makes parts of a model and checks them, each once."""
 
     opened: ReducibleModel
-    reducer: ModelReducer
+    models: OpenModels
     iterations: Iterations
     save_inputs: str | None
     _known: dict[Part, Outcome] = field(factory=dict)
@@ -132,7 +132,7 @@ class Parts:
         return min(good, key=lambda part: len(part.nodes), default=None)
 
     def _write(self, model: Any, path: str) -> None:
-        self.reducer.save(model, path)
+        self.models.save(model, path)
         if self.save_inputs is not None:
             self.save_feed(self.opened.feed(model))
 

@@ -12,6 +12,7 @@ from zlib import crc32
 import numpy as np
 from attrs import evolve
 
+from polygraphy.application.diagnose.careful import alone
 from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     Attempt,
@@ -20,6 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
     TensorError,
 )
+from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.remedies import undoing
@@ -36,7 +38,8 @@ from polygraphy.domain.rounding import (
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import Compute, DiagnosisReports, DissectedModel, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, DiagnosisReports, SuspectedParty
+from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import Machine
 from polygraphy.ports.reporting import Findings
 
@@ -66,15 +69,17 @@ class Case:
         data_options: options of a command line that make the data on which something is wrong.
         feed: the data on which something is wrong, or else the first.
         expected: the outputs that are right on `feed`, where they were given.
-        unexplained: whether outputs are not what they should be, and the model is not why.
+        evidence: what was compared of what was asked.
         curves: the errors of tensors that were measured so far.
         budget: how many bytes all tensors may take at a time, where that is given.
         is_given: whether this is the model that was given, and not another form of it.
+        is_made_up: whether the data are.
+        are_shapes_open: whether they are, and no shape was given.
     """
 
     def __init__(
         self,
-        model: DissectedModel,
+        model: OpenModel,
         path: str,
         parties: Sequence[SuspectedParty],
         reports: DiagnosisReports,
@@ -86,32 +91,34 @@ class Case:
         self.attempts: list[Attempt] = []
         self.data_options: list[str] = []
         self.feed: Feed = {}
-        self._right: DissectedModel | Callable[[], DissectedModel] | None = None
+        self._right: OpenModel | Callable[[], OpenModel] | None = None
         self.expected: Values | None = None
-        self.unexplained = False
+        self.evidence = Evidence()
         self.is_given = True
+        self.is_made_up = self.are_shapes_open = False
         self.curves: list[Curve] = []
         self._reports = reports
         self.budget = memory
         self._memory = memory
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
-        self._facts: tuple[DissectedModel, Facts] | None = None
+        self._facts: tuple[OpenModel, Facts] | None = None
 
-    def of(self, model: DissectedModel) -> Case:
+    def of(self, model: OpenModel) -> Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
         made = Case(model, self.path, self.parties, self._reports, self.budget)
-        made.attempts, made.curves = self.attempts, self.curves
+        made.attempts, made.curves, made.evidence = self.attempts, self.curves, self.evidence
         made.is_given = False
+        made.is_made_up, made.are_shapes_open = self.is_made_up, self.are_shapes_open
         return made
 
     @property
-    def right(self) -> DissectedModel | None:
+    def right(self) -> OpenModel | None:
         """The model as it is right, where it is to blame itself and that is known."""
         if callable(self._right):
             self._right = self._right()
         return self._right
 
-    def mend(self, right: Callable[[], DissectedModel]) -> None:
+    def mend(self, right: Callable[[], OpenModel]) -> None:
         """Note what makes the model as it is right, if that is asked for."""
         self._right = right
 
@@ -139,14 +146,16 @@ class Case:
     def loaded(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
     ) -> Compute:
-        """Return the model as a party loads it, once.
+        """Return the model as a party loads it, once; first where a crash does no harm, if it may.
 
         Raises:
-            BackendError: it refuses it.
+            BackendError: it refuses it, or crashes.
         """
         key = (self.parties.index(party) if party in self.parties else -1, plain, tuple(without))
         if key not in self._loaded:
             model = self.model.proto if plain or without else self.model.given
+            if party.rewrites and self.feed and not plain and not without:
+                alone(lambda: party.load(model)(self.feed) and None, party.name)
             self._loaded[key] = party.load(model, plain=plain, without=without)
         return self._loaded[key]
 
@@ -154,10 +163,6 @@ class Case:
         """Let go of what parties have loaded, which is as large as the model."""
         self._loaded.clear()
         resolve(Machine).release_memory()
-
-    def has_loaded(self, party: SuspectedParty) -> bool:
-        """Return whether a party has loaded the model, with all its rewrites."""
-        return party in self.parties and (self.parties.index(party), False, ()) in self._loaded
 
     def command(
         self,
@@ -190,7 +195,7 @@ class Case:
         is_file = self.is_given and self.model.given is self.model.proto
         command = undoing(self.path, side, changed) if is_file else None
         said = "; ".join(one.what for one in changed)
-        return Remedy(command or f"Undo: {said}.", True)
+        return Remedy(command, True, "" if command else f"Undo that {said}.")
 
     def measured(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
         """Keep the errors of tensors; see `Curve`."""

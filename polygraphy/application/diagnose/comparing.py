@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
 
+from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.half_model import in_float, in_float32
@@ -28,6 +29,7 @@ from polygraphy.domain.diagnosis.culprit import (
     with_reasons,
 )
 from polygraphy.domain.diagnosis.fused import traced
+from polygraphy.domain.diagnosis.golden import said_of_untested, untested
 from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, paired
 from polygraphy.domain.diagnosis.remedies import copying, taking
@@ -38,12 +40,8 @@ from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import precision_of
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import (
-    DissectedModel,
-    DissectedModels,
-    ModelPairs,
-    SuspectedParty,
-)
+from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.editing import OpenModel, OpenModels
 from polygraphy.ports.machine import Machine
 
 _MANY = 8
@@ -60,7 +58,7 @@ _STEPS = 64
 
 def against_reference(
     case: Case,
-    reference: DissectedModel,
+    reference: OpenModel,
     feeds: Sequence[Feed],
     third: SuspectedParty,
     path: str = "REFERENCE.onnx",
@@ -82,7 +80,7 @@ class _Comparison:
     def __init__(
         self,
         case: Case,
-        reference: DissectedModel,
+        reference: OpenModel,
         feeds: Sequence[Feed],
         third: SuspectedParty,
         path: str,
@@ -102,15 +100,15 @@ class _Comparison:
         """Go through the steps."""
         case, party = self._case, self._party
         with case.attempt("outputs") as notes:
-            right = party.load(self._reference.proto)
-            expected = [self._named(right(self._fed(feed))) for feed in self._feeds]
-            del right  # A session takes as much memory as the model.
-            resolve(Machine).release_memory()
+            expected = self._expected()
             try:
                 compute = case.loaded(party)
                 values: list[Values] = [compute(feed) for feed in self._feeds]
-            except BackendError:
-                return None
+            except BackendError as error:
+                notes.append(f"{party.name} runs the reference, and refuses the model.")
+                return self._of_refusal(expected[0], error)
+            left_out = [*self._left_out(expected)]
+            case.evidence.compared("the reference", left_out)
             own = values
             worst, found = self._worst(values, expected)
             is_much = any(one.relative > 0.1 for one in found.values())
@@ -118,9 +116,13 @@ class _Comparison:
                 # Some backends compute in float32 what hardware would round.
                 values = self._simulated() or values
                 worst, found = self._worst(values, expected)
-            notes.append(said_of(found, len(case.model.outputs)))
+            compared = len(self._compared(expected))
+            notes.append(said_of(found, compared) if compared else "")
+            notes += [f"Not compared: {said}." for said in left_out]
         if not found:
-            return DiagnosisResult(AGREE) if len(case.parties) == 1 else None
+            if len(case.parties) > 1:
+                return None
+            return DiagnosisResult(AGREE, reason=self._without_effect(values))
         del compute
         case.unload()
         feed, goal = self._feeds[worst], expected[worst]
@@ -137,13 +139,73 @@ class _Comparison:
         if breaks(values[worst], goal):
             broken = first_non_finite(case, trace(case, party, feed))
         if broken is not None and self._is_cause(broken, culprits):
-            return DiagnosisResult(FAULT, [with_reasons(broken, culprits)])
+            culprits = [with_reasons(broken, culprits)]
         if culprits:
             return DiagnosisResult(FAULT, culprits)
         if most <= LARGE:
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
-        case.unexplained = True
+        case.evidence.unexplained = (
+            "No difference between the models explains that their outputs differ."
+        )
         return None
+
+    def _expected(self) -> list[Values]:
+        """Return what the reference makes of the data, computed by the first that runs it."""
+        model, first = self._reference.proto, self._fed(self._feeds[0])
+        try:
+            if self._party.rewrites:  # It may crash.
+                alone(lambda: self._party.load(model)(first) and None, self._party.name)
+            right = self._party.load(model)
+        except BackendError:
+            if self._third is self._party:
+                raise
+            right = self._third.load(model)
+        expected: list[Values] = [self._named(right(self._fed(feed))) for feed in self._feeds]
+        del right  # A session takes as much memory as the model.
+        resolve(Machine).release_memory()
+        return expected
+
+    def _compared(self, expected: Sequence[Values]) -> list[str]:
+        return [name for name in self._case.model.outputs if name in expected[0]]
+
+    def _left_out(self, expected: Sequence[Values]) -> Iterator[str]:
+        """Yield which outputs only one of the models has, in words."""
+        for names, who, other in (
+            (set(self._case.model.outputs) - expected[0].keys(), "model", "reference"),
+            (expected[0].keys() - set(self._case.model.outputs), "reference", "model"),
+        ):
+            if names:
+                said = ", ".join(map(repr, sorted(names)))
+                yield f"the {who} has {said}, which the {other} has not"
+
+    def _without_effect(self, values: Sequence[Values]) -> str:
+        """Return in what the models differ, though their outputs do not, and which outputs say
+        little; empty where there is nothing of it.
+        """
+        said = said_of_untested(untested(values, self._case.model.outputs))
+        found = suspects(self._pairing)
+        if not found or len(found) > _MANY:  # More are what optimising does.
+            return said
+        names = dict.fromkeys(name for one in found for name in named(self._pairing.model, one))
+        shown = f"{', '.join(map(repr, [*names][:4]))}{' and others' if len(names) > 4 else ''}"
+        differ = f"The models differ in {counted(len(found), 'place')} ({shown})" if names else ""
+        return f"{differ and differ + ', which changes no output of these data. '}{said}".strip()
+
+    def _of_refusal(self, goal: Values, error: BackendError) -> DiagnosisResult | None:
+        """Return which differences make a party refuse a model that runs its reference; None where
+        they do not.
+        """
+        case, feed = self._case, self._feeds[0]
+        case.feed, case.expected = feed, goal
+        pairing, found = self._pairing, suspects(self._pairing)
+        culprits = self._copied(
+            self._by_structure(case.model.proto, pairing, found, feed, goal), feed, goal
+        )
+        if not culprits:
+            case.evidence.unexplained = f"{self._party.name} refuses the model: {error}"
+            return None
+        said = f"{self._party.name} refuses the model for that: {error}"
+        return DiagnosisResult(FAULT, [evolve(c, evidence=[*c.evidence, said]) for c in culprits])
 
     def _measure(self, feed: Feed) -> None:
         """Measure how far each tensor is off, and what each node alone makes of what is right."""
@@ -271,7 +333,7 @@ class _Comparison:
             notes.append(f"{len(kept)} of {len(found)} explain that the outputs differ.")
         if pairing is self._pairing:
             chosen = list(kept)
-            case.mend(lambda: resolve(DissectedModels).open(self._mended(model, pairing, chosen)))
+            case.mend(lambda: resolve(OpenModels).open(self._mended(model, pairing, chosen)))
         else:
             kept = traced(kept, pairing, self._pairing.model, found)
         return [self._culprit(self._pairing.model, one, len(kept)) for one in kept]
@@ -333,7 +395,7 @@ class _Comparison:
         what = "that" if number == 1 else f"these {number} differences"
         evidence.append(f"With only {what} taken from the reference, all outputs match.")
         tensor = next(filter(None, last.outputs), None)
-        remedy = Remedy(taking(suspect), True)
+        remedy = Remedy(None, True, taking(suspect))
         op = suspect.op or last.op
         return Culprit(nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=op)
 
@@ -382,7 +444,7 @@ class _Comparison:
             if pair is None:
                 notes.append("Neither model computes in half precision.")
                 return None
-            wide, right = map(resolve(DissectedModels).open, pair)
+            wide, right = map(resolve(OpenModels).open, pair)
             alone = case.of(wide)
             alone.parties = [self._party]
             feeds = [{name: in_float(array) for name, array in feed.items()}]

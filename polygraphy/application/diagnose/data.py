@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
@@ -14,21 +12,28 @@ from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
+from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
-from polygraphy.ports.diagnosing import Compute, DissectedModel, NarrowModel, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
+from polygraphy.ports.editing import OpenModel
 
 _SECONDS = 20.0
 """How long other lengths are tried."""
 _MOST = 4
-"""Sets of data that are used of those given."""
+"""Sets of data on which half precision is tried, of those given."""
+_SHARE = 8
+"""One part in so many of the memory is taken by the data on which backends are compared."""
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 
 
 def feeds_of(
-    model: DissectedModel | NarrowModel, data_loader: Any, inputs: TensorMetadata | None = None
+    model: OpenModel | NarrowModel,
+    data_loader: Any,
+    inputs: TensorMetadata | None = None,
+    fits: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda feeds: len(feeds) <= _MOST,
 ) -> list[dict[str, Any]]:
     """Return the data that a model is run on.
 
@@ -36,6 +41,8 @@ def feeds_of(
         model: the model.
         data_loader: where they come from (default: they are made up).
         inputs: what made-up data are like instead of the inputs of the model.
+        fits: whether so many of those that were given may be used, the last of which is left
+            out otherwise.
 
     Raises:
         UsageError: there are none.
@@ -47,9 +54,9 @@ def feeds_of(
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
         for feed in loader:
             fitted, _ = fit_feed(feed, model.inputs)
+            if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
+                return feeds
             feeds.append(dict(fitted))
-            if len(feeds) == _MOST:
-                break
     if not feeds:
         raise UsageError("There are no input data: the data loader is empty.")
     return feeds
@@ -64,24 +71,25 @@ def in_type(value: Any, asked: MetadataTuple | None) -> Any:
 
 
 def feeds_that_run(
-    model: DissectedModel | NarrowModel,
+    model: OpenModel | NarrowModel,
     data_loader: Any,
     runs: Callable[[dict[str, Any]], bool],
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Return the data that a model is run on: where dynamic dimensions are made up, the first
-    lengths with which it runs, or else 1.
+    lengths with which it runs, or else 1; options are those of `feeds_of`.
 
     Raises:
         UsageError: there are none.
         InputError: they do not fit the model.
     """
-    first = feeds_of(model, data_loader)
+    first = feeds_of(model, data_loader, **options)
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     tried = [_shapes(first[0])]
     stop = time.perf_counter() + _SECONDS
     for inputs in longer(model.inputs) if is_made_up else ():
         try:
-            feeds = feeds_of(model, data_loader, inputs)
+            feeds = feeds_of(model, data_loader, inputs, **options)
         except InputError:  # Shapes that were given do not go with these.
             continue
         if _shapes(feeds[0]) in tried:
@@ -97,8 +105,18 @@ def feeds_that_run(
 def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     """Return the data on which backends are compared; see `feeds_that_run`: those that a backend
     refuses when it runs are not what the model is made for, nor are integers of which it makes NaN,
-    such as a mask that leaves nothing.
+    such as a mask that leaves nothing. All sets that were given are used, as far as memory goes.
     """
+
+    def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:
+        size = sum(getattr(array, "nbytes", 0) for feed in feeds for array in feed.values())
+        if size <= case.memory // _SHARE:
+            return True
+        case.evidence.left_out.append(
+            f"of the sets of data only the first {len(feeds) - 1} were used, for lack of memory"
+            " (--memory-budget)"
+        )
+        return False
 
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
         try:
@@ -121,7 +139,11 @@ def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     def runs(feed: dict[str, Any]) -> bool:
         return all(takes(party, feed) for party in case.parties)
 
-    return feeds_that_run(case.model, data_loader, runs)
+    case.is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
+    case.are_shapes_open = data_loader is None or (
+        isinstance(data_loader, DataLoader) and not data_loader.has_shapes
+    )
+    return feeds_that_run(case.model, data_loader, runs, fits=fits)
 
 
 def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
@@ -141,17 +163,12 @@ def _is_of_nothing(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:
     return not all(map(is_float, feed.values())) and any(map(has_nan, outputs))
 
 
-def has_nan(value: Any) -> bool:
-    """Return whether a tensor has elements that are no numbers."""
-    return is_float(value) and bool(np.isnan(value).any())
-
-
 def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(array, "shape", None) for name, array in feed.items()}
 
 
 def data_options(
-    model: DissectedModel, data_loader: Any, number: int, feed: Mapping[str, Any]
+    model: OpenModel, data_loader: Any, number: int, feed: Mapping[str, Any]
 ) -> list[str]:
     """Return the options of a command line that makes the same data as those of a number that
     `feeds_of` returned; none where they come from elsewhere.

@@ -9,7 +9,6 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.blaming import blamed, proven
-from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -19,7 +18,7 @@ from polygraphy.application.diagnose.case import (
     with_origins,
 )
 from polygraphy.application.diagnose.comparing import against_reference
-from polygraphy.application.diagnose.data import data_options, feeds_of_parties, has_nan
+from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.golden.results import against_results
 from polygraphy.application.diagnose.golden.saved import saved_results
 from polygraphy.application.diagnose.half_model import (
@@ -41,8 +40,9 @@ from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.rounding import adds_up, of_rounding, relative, unsteady
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
-from polygraphy.application.diagnose.versions import tried_elsewhere
-from polygraphy.application.diagnose.voting import Vote, vote, wrong_reference
+from polygraphy.application.diagnose.versions import Elsewhere
+from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
+from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -50,6 +50,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
+from polygraphy.domain.diagnosis.golden import said_of_untested, untested
 from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
@@ -57,12 +58,8 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import (
-    REFERENCE,
-    DiagnosisReports,
-    DissectedModels,
-    SuspectedParty,
-)
+from polygraphy.ports.diagnosing import REFERENCE, DiagnosisReports, SuspectedParty
+from polygraphy.ports.editing import OpenModels
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -92,7 +89,8 @@ def diagnose(
             outputs as onnx's backend tests have them, and a program that shows the failure.
         issue: where the text of a bug report is written; ``-`` is standard output.
         environments: interpreters, or folders of virtual environments, with other versions of the
-            backend at fault, in which the model is run to find out which are right.
+            backend at fault, in which the model is run to find out which are right; of a backend
+            alone, the versions that it is compared with.
         memory_budget: bytes of memory that tensors may take at any one time where all of them are
             computed, and every node alone; what does not fit is kept in a file (default: a quarter
             of the free memory).
@@ -110,18 +108,19 @@ def diagnose(
     if reference is not None and golden is not None:
         raise UsageError("There are a reference and saved results.", hint="Give one of them.")
     reports = resolve(DiagnosisReports)
-    dissected = resolve(DissectedModels).open(model)
+    dissected = resolve(OpenModels).open(model)
     path = model if isinstance(model, str) else "MODEL"
     case = Case(dissected, path, parties, reports, memory_budget)
     paths = [golden] if isinstance(golden, str) else golden
+    others = [environments] if isinstance(environments, str) else environments
+    elsewhere = Elsewhere(case, others) if others else None
     lowering = lowering_party(parties)
     if lowering is None or reference is not None or paths:
-        found = _Diagnosis(case, data_loader, reference, paths).result()
+        found = _Diagnosis(case, data_loader, reference, paths, elsewhere).result()
     else:
         found = of_lowering(case, lowering, data_loader)
-    if environments:
-        elsewhere = [environments] if isinstance(environments, str) else environments
-        found = tried_elsewhere(case, found, elsewhere)
+    if elsewhere is not None:
+        found = elsewhere.tried(found)
     if save_culprit is not None or issue is not None:
         hand_over(case, found, save_culprit, issue)
     elif isinstance(model, str) and reference is None and not paths:
@@ -139,8 +138,10 @@ class _Diagnosis:
         data_loader: Any,
         reference: Any = None,
         golden: Sequence[str] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._case = case
+        self._elsewhere = elsewhere
         self._reference = reference
         self._golden = golden
         self._data_loader = data_loader
@@ -150,33 +151,38 @@ class _Diagnosis:
         self._outputs: dict[int, list[Values]] = {}
         third = resolve(SuspectedParty, REFERENCE)
         self._third = next((party for party in case.parties if party.name == third.name), third)
+        self._given = len(case.parties)
 
     def result(self) -> DiagnosisResult:
         """Go through all steps."""
-        compared = self._compared()
-        if compared is not None:
-            return compared
-        if self._case.unexplained and len(self._case.parties) == 1:
-            self._case.parties.append(self._third)
-        found = self.of_parties()
-        if found.verdict == AGREE and self._case.unexplained:
-            reason = "No difference between the models explains that their outputs differ."
-            return DiagnosisResult(INCONCLUSIVE, reason=reason)
-        return found
+        case = self._case
+        found = self._compared()
+        if found is None:
+            if case.evidence.unexplained and self._third not in case.parties:
+                case.parties.append(self._third)
+            found = self.of_parties()
+        names = [party.name for party in case.parties]
+        return case.evidence.allowed(found, names[0] if len(names) == 1 else "")
 
     def of_parties(self) -> DiagnosisResult:
         """Compare the backends with each other."""
         self._case.feed = self._feeds[0]  # A reference may have been compared on others.
         self._run()
+        given, last = self._given, len(self._case.parties) - 1
+        if given == last and last in self._refusals:  # It was only asked besides.
+            reason = f"{self._case.evidence.unexplained} {self._refusals[last]}"
+            return DiagnosisResult(INCONCLUSIVE, reason=reason)
         if self._refusals:
             case = self._case
             case.data_options = data_options(case.model, self._data_loader, 0, self._feeds[0])
             return of_refusals(self._case, self._third, self._refusals, self._feeds[0])
         if (found := unsteady(self._case, self._outputs, self._third.name)) is not None:
             return found
+        if len(self._outputs) > 1:
+            self._case.evidence.compared("each other")
         worst = self._worst()
         if worst is None and not self._has_nan():
-            return DiagnosisResult(AGREE)
+            return DiagnosisResult(AGREE, reason=self._untested())
         if not self._has_nan() and adds_up(self._case, self._feeds, self._outputs):
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
         half = half_model(self._case, self._feeds)
@@ -197,7 +203,7 @@ class _Diagnosis:
         """
         case = self._case
         if is_wrong_in_float32(case, half, self._third):
-            opened = resolve(DissectedModels).open(half.wide)
+            opened = resolve(OpenModels).open(half.wide)
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
         return of_half_model(case, half, list(self._outputs.values()), self._third)
 
@@ -209,18 +215,23 @@ class _Diagnosis:
         if worst is not None:
             return self._of_difference(worst)
         numbers = self._of_numbers()
-        return DiagnosisResult(AGREE) if numbers is None else numbers
+        if numbers is not None:
+            return numbers
+        reason = "Outputs have elements that are no numbers, and no node makes them of numbers."
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
     def _compared(self) -> DiagnosisResult | None:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
         if self._reference is not None:
-            opened = resolve(DissectedModels).open(self._reference)
+            opened = resolve(OpenModels).open(self._reference)
             named = {"path": self._reference} if isinstance(self._reference, str) else {}
             return against_reference(self._case, opened, self._feeds, self._third, **named)
         if self._golden is not None:
             self._case.model = with_branches(self._case, self._feeds)
-            saved = saved_results(self._golden, len(self._feeds), self._case.budget)
-            return against_results(self._case, saved, self._feeds, self._third)
+            runs = saved_results(self._golden, len(self._feeds), self._case.budget)
+            return against_results(self._case, runs, self._feeds, self._third)
+        if self._elsewhere is not None and len(self._case.parties) == 1:
+            self._elsewhere.compare(self._feeds)
         return None
 
     def _run(self) -> None:
@@ -234,10 +245,8 @@ class _Diagnosis:
 
     def _runs(self, index: int) -> bool:
         """Return whether a backend runs the model, and keep its outputs, or why it does not."""
-        party, first = self._case.parties[index], self._feeds[0]
+        party = self._case.parties[index]
         try:
-            if party.rewrites and not self._case.has_loaded(party):  # It may crash.
-                alone(lambda: party.load(self._case.model.given)(first), party.name)
             compute = self._case.loaded(party)
             self._outputs[index] = [compute(feed) for feed in self._feeds]
         except REFUSALS as error:
@@ -302,10 +311,19 @@ class _Diagnosis:
         return None
 
     def _is_nan(self, values: Values) -> bool:
-        return any(has_nan(values.get(name)) for name in self._case.model.outputs)
+        """Return whether outputs are no numbers: where only one backend runs, nor infinite."""
+        held = [values.get(name) for name in self._case.model.outputs]
+        return any(map(has_nan if len(self._outputs) > 1 else is_broken, held))
 
     def _has_nan(self) -> bool:
         return any(self._is_nan(each) for made in self._outputs.values() for each in made)
+
+    def _untested(self) -> str:
+        """Return which outputs are one number everywhere, so that it says little that they match;
+        empty where there are none.
+        """
+        made = next(iter(self._outputs.values()))
+        return said_of_untested(untested(made, self._case.model.outputs))
 
     def _of_difference(
         self, worst: tuple[int, dict[str, Deviation], tuple[int, int]]
@@ -320,22 +338,30 @@ class _Diagnosis:
             return DiagnosisResult(INCONCLUSIVE, reason="Nobody could compute all tensors.")
         culprits: list[Culprit] = []
         mistaken: list[Culprit] = []
+        unclear: list[Culprit] = []
         for party in case.parties:
             if party is known.party:
                 continue
-            places, wrong = self._places(party, known, found)
+            places, votes = self._places(party, known, found)
             culprits += [blamed(case, party, place, known) for place in places]
+            wrong = [(place, said) for place, said in votes if said.reference]
             if wrong and known.party in case.parties:
                 mistaken += wrong_reference(case, wrong, party, known)
+            untold = [place for place, said in votes if not said.juror]
+            unclear += undecided(case, untold, party, known)
         if culprits or mistaken:
             culprits = proven(case, culprits, case.loaded(self._third)(feed), feed)
             return DiagnosisResult(FAULT, [*mistaken, *culprits])
+        if unclear:
+            return _unclear(unclear)
         return of_rounding(case, found, known)
 
     def _places(
         self, party: SuspectedParty, known: Trace, found: Mapping[str, Deviation]
     ) -> tuple[list[Place], list[tuple[Place, Vote]]]:
-        """Return where a party computes something else, and where the reference does."""
+        """Return where a party computes something else, and what a third says of the nodes that it
+        and the reference compute otherwise.
+        """
         case = self._case
         is_hidden = any(relative(case, name, each) > SMALL for name, each in found.items())
         with case.attempt(f"marked, {party.name}") as result:
@@ -357,11 +383,10 @@ class _Diagnosis:
             except REFUSALS as error:
                 result.append(f"It cannot run them alone: {error}")
         wrong = {index for place in single for index in place.region}
-        votes = self._votes(single, party, known)
-        mistaken = [(place, said) for place, said in zip(single, votes) if said.reference]
-        single = [place for place, said in zip(single, votes) if said.party]
+        votes = [*zip(single, self._votes(single, party, known))]
+        single = [place for place, said in votes if said.party]
         if not party.rewrites:
-            return single, mistaken
+            return single, votes
         with case.attempt(f"rewritten graph, {party.name}") as result:
             try:
                 fused = wrong_regions(case, party, known)
@@ -369,7 +394,7 @@ class _Diagnosis:
             except REFUSALS as error:
                 fused = []
                 result.append(f"It cannot run its own graph in parts: {error}")
-        return [*single, *(place for place in fused if not wrong & {*place.region})], mistaken
+        return [*single, *(place for place in fused if not wrong & {*place.region})], votes
 
     def _votes(self, places: Sequence[Place], party: SuspectedParty, known: Trace) -> list[Vote]:
         """Ask a third about the nodes that two compute otherwise."""
@@ -381,18 +406,36 @@ class _Diagnosis:
             said_of: dict[str, list[Vote]] = {}
             for place in places:
                 known_votes = said_of.setdefault(case.model.nodes[place.region[-1]].op, [])
-                if place.fused:
-                    said = Vote()
-                elif len(known_votes) >= _MOST_VOTES and _agree(known_votes):
+                if len(known_votes) >= _MOST_VOTES and _agree(known_votes):
                     said = known_votes[-1]
                 else:
                     said = vote(case, place, party, known)
                     known_votes.append(said)
                 made.append(said)
-            for name, wrong in ((party.name, "party"), (known.party.name, "reference")):
-                count = sum(bool(said.juror) and getattr(said, wrong) for said in made)
-                result.append(f"{name} is wrong in {counted(count, 'node')}.")
+            for juror in dict.fromkeys(said.juror for said in made if said.juror):
+                told = [said for said in made if said.juror == juror]
+                wrong = {
+                    party.name: sum(said.party for said in told),
+                    known.party.name: sum(said.reference for said in told),
+                }
+                counts = ", ".join(f"{name} in {count}" for name, count in wrong.items())
+                result.append(f"By {juror}, of {counted(len(told), 'node')} wrong: {counts}.")
+            if untold := sum(not said.juror for said in made):
+                result.append(f"Nobody can tell of {counted(untold, 'node')}.")
         return made
+
+
+def _unclear(candidates: Sequence[Culprit]) -> DiagnosisResult:
+    """Return that nobody can tell who is right about some nodes."""
+    first = candidates[0]
+    names = ", ".join(dict.fromkeys(repr(one.nodes[-1]) for one in candidates[:4]))
+    ops = " and ".join(dict.fromkeys(one.op for one in candidates[:4]))
+    reason = (
+        f"{first.party} is wrong about {ops} {names}, and nobody here can tell which of them."
+        " Compare with another backend, with other versions (--environments), or with results that"
+        " are right (--golden)."
+    )
+    return DiagnosisResult(INCONCLUSIVE, candidates, reason=reason)
 
 
 def _agree(votes: Sequence[Vote]) -> bool:

@@ -40,12 +40,8 @@ from polygraphy.domain.diagnosis.headroom import Range
 from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import (
-    DiagnosisReports,
-    DissectedModel,
-    DissectedModels,
-    NarrowModels,
-)
+from polygraphy.ports.diagnosing import DiagnosisReports, NarrowModels
+from polygraphy.ports.editing import OpenModel, OpenModels
 
 _NAMED = 4
 """How many nodes are named that stay in float32 beside a culprit."""
@@ -85,7 +81,7 @@ def diagnose_half(
         attempts.append(attempt)
         reports.attempted(attempt)
 
-    opened = resolve(DissectedModels).open(model)
+    opened = resolve(OpenModels).open(model)
     proto = opened.proto
     found = try_half_precision(
         proto, dtype, data_loader=data_loader, rtol=rtol, atol=atol, report=report
@@ -127,7 +123,7 @@ def culprits_of(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit
 
 
 def of_narrowing(
-    case: Case, reference: DissectedModel, pairing: Pairing, feed: Feed, path: str
+    case: Case, reference: OpenModel, pairing: Pairing, feed: Feed, path: str
 ) -> tuple[DiagnosisResult, Tolerance]:
     """Find out what half precision loses of a reference, and what it leaves to be tolerated.
 

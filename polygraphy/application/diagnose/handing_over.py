@@ -15,7 +15,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.tracing import trace
-from polygraphy.domain.diagnosis.culprit import NO_FAULT, Culprit, DiagnosisResult, Remedy
+from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing, usual_tolerances
 from polygraphy.domain.diagnosis.issue import issue_of
 from polygraphy.domain.diagnosis.regions import around
@@ -26,12 +26,11 @@ from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     DiagnosisReports,
-    DissectedModel,
-    DissectedModels,
     FailureFolders,
     FailurePrograms,
     SuspectedParty,
 )
+from polygraphy.ports.editing import OpenModel, OpenModels
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.running import Commands
 from polygraphy.ports.storage import TextFiles
@@ -62,7 +61,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
         FileError: something cannot be written.
     """
     culprit = next((one for one in result.culprits if one.cause not in NO_FAULT), None)
-    if culprit is None:
+    if culprit is None or result.verdict != FAULT:
         return
     failure, program = None, ""
     with case.attempt("culprit alone") as said:
@@ -95,7 +94,9 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     fault for it and nothing is known to help.
     """
     first = next(iter(result.culprits), None)
-    if first is None or first.cause not in _OF_PARTIES or first.remedy.command is not None:
+    if first is None or result.verdict != FAULT:
+        return result
+    if first.cause not in _OF_PARTIES or first.remedy.command is not None:
         return result
     if not first.nodes:  # It is too new, or too old, for that party, which says so.
         return result
@@ -167,7 +168,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
         yield made
 
 
-def _same_part(right: DissectedModel, case: Case, chosen: Sequence[int], held: Values) -> Any:
+def _same_part(right: OpenModel, case: Case, chosen: Sequence[int], held: Values) -> Any:
     """Return the same part of the model that is right."""
     names = {case.model.nodes[index].name for index in chosen}
     return right.part([i for i, node in enumerate(right.nodes) if node.name in names], held)
@@ -189,12 +190,12 @@ def _failure(
         BackendError: what is right cannot be computed.
         KeyError: a value is missing.
     """
-    opened = resolve(DissectedModels).open(part)
+    opened = resolve(OpenModels).open(part)
     feed = {name: held[name] for name in opened.inputs}
     if not all(isinstance(value, np.ndarray) for value in feed.values()):
         return None
     if expected is None:
-        asked = resolve(DissectedModels).open(right).inputs
+        asked = resolve(OpenModels).open(right).inputs
         expected = third.load(right, plain=True)({name: held[name] for name in asked})
     expected = {name: expected[name] for name in opened.outputs}
     if not all(isinstance(value, np.ndarray) for value in expected.values()):

@@ -124,7 +124,7 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
 
     end = _first(len(nodes), lambda count: refuses(range(count)))
     if end is None:
-        return None
+        return _only_whole(case, party, known, message)
     firsts = {node.op: index for index, node in reversed([*enumerate(nodes)])}
     if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
         evidence = [
@@ -171,6 +171,25 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
         Remedy(command, bool(healed)),
         nodes[chosen[-1]].op,
     )
+
+
+def _only_whole(case: Case, party: SuspectedParty, known: Trace, message: str) -> Culprit | None:
+    """Return what makes a party refuse a model of which it refuses no part alone; None where
+    nothing that can be switched off does.
+    """
+    passes = refusal_passes(party, case.model.given, known.feed) if party.passes else []
+    if not passes and not (party.rewrites and _runs(case, party, known.feed, plain=True)):
+        return None
+    command = case.command(party, plain=not passes, without=passes)
+    able = " and ".join(passes) or "all rewrites"
+    evidence = [
+        f"{party.name} refuses the model: {message}",
+        f"{known.party.name} runs it. No part of the model is refused alone.",
+        f"Without {able}, {party.name} runs the whole model.",
+    ]
+    rewrite = "+".join(passes) or None
+    remedy = Remedy(command, True)
+    return Culprit([], None, party.name, "refusal", rewrite, evidence, remedy, "Model")
 
 
 def _wrong_before(
@@ -227,6 +246,7 @@ def _of_open_shapes(case: Case) -> str:
     names = [
         name
         for name, meta in case.model.inputs.items()
+        if case.are_shapes_open
         if meta.shape is None or is_shape_dynamic(meta.shape)
     ]
     if not names:

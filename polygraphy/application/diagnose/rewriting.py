@@ -16,7 +16,8 @@ from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search.subsets import healing_alone, healing_passes
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModels, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.editing import OpenModels
 
 _HOPS = (1, 2, 4, 8)
 """How many nodes around a region are taken with it: what is rewritten may depend on them."""
@@ -85,7 +86,7 @@ def _executed(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[
         return set()
     if executed is None:
         return set()
-    nodes = resolve(DissectedModels).open(executed).nodes
+    nodes = resolve(OpenModels).open(executed).nodes
     return {(node.op, *node.makes) for node in nodes}
 
 
@@ -116,7 +117,7 @@ def _experiment(
 ) -> Experiment | None:
     constants = {tensor.name for tensor in part.graph.initializer}
     feed = {v.name: held[v.name] for v in part.graph.input if v.name not in constants}
-    known = resolve(DissectedModels).open(part)
+    known = resolve(OpenModels).open(part)
     noise: dict[str, Any] = {}
     try:
         plain = party.load(part, plain=True)(feed)

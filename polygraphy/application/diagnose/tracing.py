@@ -21,8 +21,8 @@ from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.search.layers import Layer, plan_windows
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
-from polygraphy.ports.editing import LayeredModels
+from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.editing import OpenModel, OpenModels
 from polygraphy.ports.machine import Machine
 from polygraphy.ports.storage import Spools
 
@@ -112,7 +112,7 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
         values = _tensors(party.load(case.model.marked(), plain=True)(feed))
         resolve(Machine).release_memory()
         return Trace(values, feed, party)
-    opened = resolve(DissectedModels).open(case.model.marked())
+    opened = resolve(OpenModels).open(case.model.marked())
     known = Trace(kept(case), feed, party)
     for window in windows:
         for name, value in _tensors(_run(opened, window, party, known.held)).items():
@@ -120,7 +120,7 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     return known
 
 
-def with_branches(case: Case, feeds: Sequence[Feed]) -> DissectedModel:
+def with_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
     """Return the model with the branches of its If nodes in their place that it takes on all of
     some data; those whose conditions no party can tell stay as they are.
     """
@@ -137,7 +137,7 @@ def with_branches(case: Case, feeds: Sequence[Feed]) -> DissectedModel:
         model = made
 
 
-def _condition(case: Case, model: DissectedModel, name: str, feed: Feed) -> Any:
+def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
     """Return a tensor of one element; None where nobody can tell."""
     if name in feed:
         return feed[name]
@@ -166,7 +166,7 @@ def repeated(case: Case, party: SuspectedParty, feed: Feed, times: int) -> list[
 
 
 def isolated(
-    case: Case, model: DissectedModel, party: SuspectedParty, known: Trace
+    case: Case, model: OpenModel, party: SuspectedParty, known: Trace
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Run every node alone on the values of a trace, as many at a time as memory allows.
 
@@ -176,7 +176,7 @@ def isolated(
     Raises:
         BackendError: the party cannot run a model that is cut so.
     """
-    cut, names = model.cut(known.held, checked=model is not case.model)
+    cut, names = model.apart(known.held, checked=model is not case.model)
     held = known.held
     for part in _isolated_parts(case, cut, names, known):
         compute = party.load(part, plain=True)
@@ -206,16 +206,15 @@ def kept(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
 
 
 def _traced_windows(case: Case, feed: Feed) -> list[range]:
-    layered = resolve(LayeredModels).open(case.model.proto, ())
-    layers = layered.layers({name: np.shape(array) for name, array in feed.items()})
+    layers = case.model.layers({name: np.shape(array) for name, array in feed.items()})
     total = sum(size or 0 for layer in layers for size in layer.makes.values())
     if 2 * _ISOLATED * total <= case.memory:
         return [range(len(layers))]
-    return plan_windows(layers, case.memory // _TRACED, _sizes(feed), layered.fixed())
+    return plan_windows(layers, case.memory // _TRACED, _sizes(feed), case.model.fixed())
 
 
 def _run(
-    model: DissectedModel, window: range, party: SuspectedParty, held: Mapping[str, Any]
+    model: OpenModel, window: range, party: SuspectedParty, held: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     part = model.part(window, held)
     made: Mapping[str, Any] = party.load(part, plain=True)(
@@ -232,7 +231,7 @@ def _isolated_parts(case: Case, cut: Any, names: Mapping[str, str], known: Trace
     if 2 * sum(sizes.values()) <= most:
         yield cut
         return
-    opened = resolve(DissectedModels).open(cut)
+    opened = resolve(OpenModels).open(cut)
     sizes.update({made: sizes[name] for name, made in names.items()})
     layers = [
         Layer(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.case import REFUSALS, Case, Values
-from polygraphy.domain.diagnosis.culprit import NO_FAULT, DiagnosisResult, Remedy
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.versions import wrong_span
 from polygraphy.domain.errors import FileError, PolygraphyException
 from polygraphy.domain.rounding import LARGE
@@ -23,46 +23,119 @@ from polygraphy.ports.diagnosing import (
 )
 
 
-def tried_elsewhere(case: Case, result: DiagnosisResult, paths: Sequence[str]) -> DiagnosisResult:
-    """Run the whole model in other environments, and say which versions of the party at fault are
-    right; where nothing else was proven to help, that version is the remedy.
+class Elsewhere:
+    """Environments with other versions of the backends of a case."""
 
-    Args:
-        case: what was diagnosed.
-        result: what was found out.
-        paths: interpreters, or folders of virtual environments.
-    """
-    blamed = {one.party for one in result.culprits if one.cause not in NO_FAULT}
-    for party in case.parties:
-        if party.name in blamed:
-            result = _tried(case, result, party, paths)
-            blamed.discard(party.name)
-    if result.culprits and blamed:
-        with case.attempt("environments") as said:
-            said.append(f"Of no use: {' and '.join(sorted(blamed))} is to blame.")
-    return result
+    def __init__(self, case: Case, paths: Sequence[str]) -> None:
+        """Open them; one that is broken is left out, which is said.
+
+        Args:
+            case: what is diagnosed.
+            paths: interpreters, or folders of virtual environments.
+
+        Raises:
+            FileError: none of them is there.
+            BackendError: none of them has the backend.
+        """
+        self._case = case
+        self._known: dict[str, dict[str, OtherEnvironment]] = {}
+        errors: list[PolygraphyException] = []
+        for party in case.parties:
+            with suppress(Unbound):
+                environments = resolve(OtherEnvironments, party.name)
+                opened = [_opened(case, environments, path, errors) for path in paths]
+                known = {one.version: one for one in reversed(opened) if one is not None}
+                self._known[party.name] = known
+        if errors and not any(self._known.values()):
+            raise errors[0]
+
+    def compare(self, feeds: Sequence[Feed]) -> None:
+        """Compare the only backend of a case with its other versions."""
+        case, [party] = self._case, self._case.parties
+        known = self._known.get(party.name, {})
+        here = _version_here(party) if known else ""
+        others = {version: known[version] for version in known if version != here}
+        if not others:
+            return
+        with case.attempt("other versions") as said:
+            try:
+                own = [case.loaded(party)(feed) for feed in feeds]
+            except REFUSALS:
+                return
+            alike: list[str] = []
+            differing: list[str] = []
+            for version, environment in others.items():
+                try:
+                    made = [environment.run(case.model.proto, f, party.settings) for f in feeds]
+                except (*REFUSALS, PolygraphyException) as error:
+                    refused = f"{party.name} {version} does not run the model ({error})"
+                    case.evidence.compared("other versions", [refused])
+                    continue
+                case.evidence.compared("other versions")
+                differs = any(case.differing(one, other) for one, other in zip(own, made))
+                (differing if differs else alike).append(version)
+            if alike:
+                said.append(f"{here} gives what {' and '.join(alike)} gives.")
+            if differing:
+                names = " and ".join(differing)
+                case.evidence.unexplained = f"{party.name} {here} does not give what {names} gives."
+                said.append(case.evidence.unexplained)
+
+    def tried(self, result: DiagnosisResult) -> DiagnosisResult:
+        """Run the whole model in other environments, and say which versions of the party at fault
+        are right; where nothing else was proven to help, that version is the remedy.
+
+        Args:
+            result: what was found out.
+        """
+        if result.verdict != FAULT:
+            return result
+        blamed = {one.party for one in result.culprits if one.cause not in NO_FAULT}
+        for party in self._case.parties:
+            if party.name in blamed:
+                result = _tried(self._case, result, party, self._known.get(party.name))
+                blamed.discard(party.name)
+        if result.culprits and blamed:
+            with self._case.attempt("environments") as said:
+                said.append(f"Of no use: {' and '.join(sorted(blamed))} is to blame.")
+        return result
+
+
+def _opened(
+    case: Case, environments: OtherEnvironments, path: str, errors: list[PolygraphyException]
+) -> OtherEnvironment | None:
+    """Return an environment; None, which is said and kept, where it is broken."""
+    try:
+        return environments.open(path)
+    except (*REFUSALS, FileError) as error:
+        errors.append(error)
+        with case.attempt("environment left out") as said:
+            said.append(str(error))
+        return None
+
+
+def _version_here(party: SuspectedParty) -> str:
+    return resolve(OtherEnvironments, party.name).open(sys.executable).version
 
 
 def _tried(
-    case: Case, result: DiagnosisResult, party: SuspectedParty, paths: Sequence[str]
+    case: Case,
+    result: DiagnosisResult,
+    party: SuspectedParty,
+    known: Mapping[str, OtherEnvironment] | None,
 ) -> DiagnosisResult:
-    try:
-        environments = resolve(OtherEnvironments, party.name)
-    except Unbound:
-        with case.attempt(f"environments, {party.name}") as said:
-            said.append("It cannot be run in other environments.")
-        return result
-    known: dict[str, OtherEnvironment] = {}
-    for path in paths:
-        opened = _opened(case, environments, path)
-        if opened is not None:
-            known.setdefault(opened.version, opened)
     with case.attempt(f"environments, {party.name}") as said:
+        if known is None:
+            said.append("It cannot be run in other environments.")
+            return result
         expected = case.expected if case.expected is not None else _right(case)
         if not known or expected is None:
             said.append("None can be tried.")
             return result
-        here = environments.open(sys.executable).version
+        here = _version_here(party)
+        if known.keys() <= {here}:
+            said.append(f"No other version than {here} is there.")
+            return result
         refusals: dict[str, str] = {}
         tried: dict[str, bool] = {}
 
@@ -92,16 +165,6 @@ def _tried(
                 remedy = Remedy(known[best].install, True)
             made.append(evolve(one, evidence=[*one.evidence, *evidence], remedy=remedy))
         return evolve(result, culprits=made)
-
-
-def _opened(case: Case, environments: OtherEnvironments, path: str) -> OtherEnvironment | None:
-    """Return an environment; None, which is said, where it is broken."""
-    try:
-        return environments.open(path)
-    except (*REFUSALS, FileError) as error:
-        with case.attempt("environment left out") as said:
-            said.append(str(error))
-        return None
 
 
 def _right(case: Case) -> Values | None:

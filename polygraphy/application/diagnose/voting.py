@@ -1,27 +1,28 @@
-"""Who is wrong where two compute a node otherwise: a third decides.
+"""Who is wrong where two compute a node otherwise: a third decides, who computes it in another way.
 
-Formulas in float64 are asked first, then the onnx package as it is, whose evaluator is another
-implementation where the reference mends it. Where neither can tell, the reference is believed.
+Formulas in float64 are asked first, then the other backends of the diagnosis, then the onnx package
+as it is, where the reference is another implementation. Where none of them can tell, nobody is
+blamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.locating import SMALL, Place
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 
 _FORMULAS = "formulas"
-_JURORS = {_FORMULAS: "formulas in float64", "package": "the evaluator of the onnx package alone"}
-"""Who is asked, and what they are called."""
+_WORDS = {_FORMULAS: "formulas in float64", "package": "the evaluator of the onnx package alone"}
+"""What those are called who are only asked."""
 _FAR = 10.0
 """How many times as far off a party has to be as the other to be wrong alone."""
 
@@ -37,7 +38,7 @@ class Vote:
         off: how far the reference is off.
     """
 
-    party: bool = True
+    party: bool = False
     reference: bool = False
     juror: str = ""
     off: Deviation | None = None
@@ -52,21 +53,57 @@ def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
         made = party.load(part, plain=True)(given)[place.tensor]
     except (PolygraphyException, KeyError):
         return Vote()
-    for name, words in _JURORS.items():
+    for juror in _jurors(case, party, known):
         try:
-            right = resolve(SuspectedParty, name).load(part)(given)[place.tensor]
+            right = juror.load(part, plain=True)(given)[place.tensor]
         except (PolygraphyException, KeyError):
             continue
+        words = _WORDS.get(juror.name, juror.name)
         ours, theirs = (
             deviation(value, right, rtol=SMALL) for value in (known.values[place.tensor], made)
         )
-        if name == _FORMULAS:
+        if juror.name == _FORMULAS:
             is_reference = bool(ours) and ours.excess > theirs.excess / _FAR
             return Vote(bool(theirs), is_reference, words, ours)
         if theirs and ours:
             continue  # It is a third opinion, which need not be right.
         return Vote(bool(theirs), bool(ours), words, ours)
     return Vote()
+
+
+def _jurors(case: Case, party: SuspectedParty, known: Trace) -> Iterator[SuspectedParty]:
+    """Yield who else can compute nodes, each in its own way."""
+    asked = {party.name, known.party.name}
+    yield resolve(SuspectedParty, _FORMULAS)
+    for other in case.parties:
+        if other.name not in asked:
+            asked.add(other.name)
+            yield other
+    reference = resolve(SuspectedParty, REFERENCE)
+    if reference.name not in asked:
+        yield reference
+    yield resolve(SuspectedParty, "package")
+
+
+def undecided(
+    case: Case, places: Sequence[Place], party: SuspectedParty, known: Trace
+) -> list[Culprit]:
+    """Return the nodes that a party and the reference compute otherwise, where nobody can tell who
+    is right.
+    """
+    culprits = []
+    for place in places:
+        nodes = [case.model.nodes[index] for index in place.region]
+        evidence = [
+            f"Alone, on the same inputs, {known.party.name} and {party.name} compute it otherwise:"
+            f" in {party.name} {place.tensor!r} {place.deviation.in_words()}.",
+            "Nobody else here computes it in another way, to say who is right.",
+        ]
+        who = f"{party.name} or {known.party.name}"
+        names = [node.name for node in nodes]
+        one = Culprit(names, place.tensor, who, "kernel", evidence=evidence, op=nodes[-1].op)
+        culprits.append(one)
+    return culprits
 
 
 def wrong_reference(
@@ -89,9 +126,10 @@ def wrong_reference(
         if proven:
             evidence.append(f"With only that from {party.name}, the outputs of {name} match.")
         remedy = Remedy(
+            None,
+            proven,
             f"Compare with another backend, or with another version of what computes {op} for"
             f" --{name}.",
-            proven,
         )
         nodes_named = [node.name for node in nodes]
         culprits.append(
@@ -111,8 +149,11 @@ def _explained(case: Case, tensors: Sequence[str], party: SuspectedParty, known:
         others = [
             i for i, node in enumerate(case.model.nodes) if not taken.intersection(node.makes)
         ]
-        rest = case.model.part(others, held)
-        made = known.party.load(rest)({value.name: held[value.name] for value in rest.graph.input})
+        made: Values = {}
+        if others:
+            rest = case.model.part(others, held)
+            given = {value.name: held[value.name] for value in rest.graph.input}
+            made = known.party.load(rest)(given)
         expected = case.loaded(party)(known.feed)
     except (PolygraphyException, KeyError):
         return False

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from posixpath import basename, join, splitext
 from typing import Any
 
 from attrs import evolve
 
-from polygraphy.domain.checks.capability import ModelPart, Problem, SupportReport, parts_of
+from polygraphy.domain.checks.capability import (
+    ModelNode,
+    ModelPart,
+    Problem,
+    SupportReport,
+    parts_of,
+)
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelParts, SupportChecker
+from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.models import SupportChecker
 from polygraphy.ports.reporting import BuildReports
 from polygraphy.ports.storage import TextFiles
 
@@ -60,8 +67,8 @@ def inspect_capability(
 
     def save(part: ModelPart) -> None:
         name = part.file_name
-        resolve(ModelParts).save(
-            resolve(ModelParts).extract(loaded, part.nodes),
+        resolve(OpenModels).save(
+            _part(loaded, part.nodes),
             join(folder, name),
             external_data_path=_external(name, external_data_suffix),
             size_threshold=size_threshold,
@@ -89,8 +96,14 @@ def _external(name: str, suffix: str | None) -> str | None:
 def _whole(model: Any) -> SupportReport:
     """Ask about the model as a whole."""
     problems = resolve(SupportChecker).problems(model)
-    nodes = resolve(ModelParts).nodes(model)
-    return SupportReport(not problems, tuple(nodes), tuple(problems))
+    operators = resolve(OpenModels).open(model, as_it_is=True).operators
+    return SupportReport(not problems, tuple(map(ModelNode, operators)), tuple(problems))
+
+
+def _part(model: Any, nodes: Sequence[int]) -> Any:
+    """Return a model of some of the nodes."""
+    opened = resolve(OpenModels).open(model, as_it_is=True)
+    return opened.part(nodes, outputs=opened.needed_of(nodes), keeps_types=True)
 
 
 def _partitioned(model: Any) -> SupportReport:
@@ -115,8 +128,7 @@ def _supported(model: Any, positions: list[int]) -> list[list[int]]:
         if is_supported:
             found.append([positions[node] for node in group])
         elif 0 < len(group) < len(positions):
-            part = resolve(ModelParts).extract(model, group)
-            found += _supported(part, [positions[node] for node in sorted(group)])
+            found += _supported(_part(model, group), [positions[node] for node in sorted(group)])
     return found
 
 
@@ -128,7 +140,7 @@ def _explained(model: Any, part: ModelPart, known: tuple[Problem, ...]) -> Model
         return part
     problems = [problem for problem in known if problem.node in part.nodes]
     if not problems:
-        alone = resolve(SupportChecker).problems(resolve(ModelParts).extract(model, part.nodes))
+        alone = resolve(SupportChecker).problems(_part(model, part.nodes))
         problems = [
             evolve(one, node=None if one.node is None else one.node + part.start) for one in alone
         ]

@@ -10,6 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy import config
+from polygraphy.application.diagnose.careful import alone
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
     INFO,
@@ -23,13 +24,25 @@ from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
-from polygraphy.domain.errors import MissingDependencyError, ModelError, PolygraphyException
+from polygraphy.domain.errors import (
+    BackendError,
+    MissingDependencyError,
+    ModelError,
+    PolygraphyException,
+)
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import LintedModel, ModelLinter, ModelReader, ModelReports, ModelTrial
+from polygraphy.ports.models import (
+    LintedModel,
+    ModelLinter,
+    ModelReader,
+    ModelReports,
+    ModelTrial,
+    TrialValue,
+)
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import FactFinder
 from polygraphy.ports.storage import TextFiles
@@ -94,13 +107,47 @@ def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> Lin
     if not source.ignore_external_data:
         feed = _feed(facts, _inputs(model.graph), data_loader, more)
     try:
-        findings = linted.lint(feed, trial)
+        findings = _contained(linted, feed, trial)
         if data_loader is None and feed is not None:
             findings = _with_other_lengths(linted, facts, model.graph, trial, findings)
     except MissingDependencyError as error:
         more.append(LintEntry(INFO, Source.RUNTIME, str(error)))
         findings = linted.lint(None, None)
     return LintReport.of(findings, more)
+
+
+class _CarefulTrial:
+    """Runs each model in a process of its own; implements the port `ModelTrial`. What cannot be
+    handed over by that process is not among the results.
+    """
+
+    def __init__(self, trial: ModelTrial) -> None:
+        self._trial = trial
+
+    def configured(
+        self, providers: Sequence[Any] | None, graph_optimization_level: str | None
+    ) -> ModelTrial:
+        return _CarefulTrial(self._trial.configured(providers, graph_optimization_level))
+
+    def run(
+        self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
+    ) -> Mapping[str, TrialValue]:
+        made = alone(lambda: self._trial.run(model, feed, outputs), "The backend", is_silent=True)
+        return {name: value for name, value in made.items() if value.raw is not None}
+
+
+def _contained(linted: LintedModel, feed: Mapping[str, Any] | None, trial: ModelTrial) -> Findings:
+    """Return what is wrong with a model which may crash the backend that tries it: then each node
+    is tried in a process of its own, to find out which.
+    """
+    if feed is None:
+        return linted.lint(None, None)
+    try:
+        return alone(lambda: linted.lint(feed, trial), "The backend", is_silent=True)
+    except MissingDependencyError:
+        raise
+    except BackendError:
+        return linted.lint(feed, _CarefulTrial(trial))
 
 
 _DRAWN = 8  # Bytes of a number that is drawn.
@@ -119,7 +166,7 @@ def _with_other_lengths(
         feed = _feed(facts, inputs, None, [], notes=False)
         if feed is None:
             continue
-        found = linted.lint(feed, trial)
+        found = _contained(linted, feed, trial)
         if _failures(found) < failures:
             shapes = ", ".join(
                 f"{name}:{format_shape(meta.shape)}"

@@ -18,6 +18,7 @@ from polygraphy.application.run.feeding import (
     promises,
 )
 from polygraphy.application.run.steps import was_interrupted
+from polygraphy.domain.asked import BlobFiles, ResultStore, ResultWriter
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.results.results import DeviceTimes, IterationResult, RunResults
@@ -28,7 +29,6 @@ from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Isolation, Runner
-from polygraphy.ports.storage import BlobFiles, ResultStore, ResultWriter
 
 Feed = Mapping[str, Any]
 
@@ -131,7 +131,10 @@ def stream(
             states = [_activated(active, runner, console) for runner in runners]
             for state in states:
                 state.is_streaming = True
-            feeds.describe_model_inputs(runners)
+            feeds.describe_model_inputs(runners, may_be_none=True)
+            if feeds.none_wanted:
+                feeds.tell_none()
+                return
             step = active.enter_context(resolve(Progress).follow("Running", feeds.total))
             index = 0
             while True:
@@ -213,6 +216,8 @@ def run_sequentially(
                 continue
             results.append((runner.name, made.iterations))
             cached = made.feeds or cached
+        if feeds.none_wanted:
+            feeds.tell_none()
         if failed and not results:  # What was saved by an earlier run stays where it is.
             raise _of_runners(failed, len(runners))
         for feed in cached:
@@ -285,10 +290,10 @@ def _one_turn(
     with ExitStack() as active:
         state = _activated(active, runner, console)
         if not cached:
-            feeds.describe_model_inputs([runner])
+            feeds.describe_model_inputs([runner], may_be_none=True)
             fresh = feeds.all_copied()
         data = cached or fresh
-        for _ in range(warm_up):
+        for _ in range(warm_up if data else 0):
             state.infer(data[0])
         state.warmed_up()
         done = active.enter_context(resolve(Progress).follow(runner.name, len(data)))
@@ -297,7 +302,8 @@ def _one_turn(
             step = _one_iteration([state], feed, console, is_first=index == 0)
             iterations += step[0][1]
             done()
-    state.completed(console)
+    if data:
+        state.completed(console)
     return _Turn(iterations, fresh)
 
 

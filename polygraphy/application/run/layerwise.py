@@ -15,12 +15,12 @@ from polygraphy.application.run.unmarked import MarkingEffect
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.results.results import IterationResult, Part, RunResults
-from polygraphy.domain.search.layers import Budget, Segment, plan_segments
+from polygraphy.domain.search.layers import Budget, Layer, Segment, plan_segments
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.editing import LayeredModel, LayeredModels
+from polygraphy.ports.editing import LayeredModel, OpenModels
 from polygraphy.ports.machine import Machine
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Runner
@@ -85,10 +85,16 @@ def stream_layerwise(
     feeds = Feeds(data_loader, console)
     if not make_runners:
         raise UsageError("There is no runner to run the model.")
-    layered = resolve(LayeredModels).open(model, exclude_outputs)
+    layered = resolve(OpenModels).layered(model, exclude_outputs)
     with ExitStack() as saving:
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
-        feeds.describe_model(layered.inputs, layered.facts)
+        feeds.describe_model(layered.inputs, layered.facts, may_be_none=True)
+        if feeds.none_wanted:
+            for make in make_runners:
+                with make(layered.whole()):
+                    pass  # It is made, and that is what was asked for.
+            feeds.tell_none()
+            return
         run = _Run(layered, make_runners, memory_budget, console, unmarked=unmarked)
         with ExitStack() as active:
             for step in _steps(run, feeds, save_feed, active):
@@ -155,6 +161,7 @@ class _Run:
         self._machine = resolve(Machine)
         self._compared = set(layered.outputs)
         self._fit = InputAdapter(_Inputs(layered.inputs), console)
+        self._layers: list[Layer] = []
         self._segments: list[Segment] = []
         self._keeps_loaded = False
         self._index = 0
@@ -200,7 +207,7 @@ class _Run:
 
     def _plan(self, feed: Feed) -> None:
         shapes = {name: tuple(array.shape) for name, array in feed.items()}
-        layers = self._layered.layers(shapes)
+        self._layers = layers = self._layered.layers(shapes)
         weights = {name: size for layer in layers for name, size in layer.weights.items()}
         total = sum(weights.values())
         nbytes = self._memory
@@ -212,7 +219,8 @@ class _Run:
             weight_copies=_WEIGHT_COPIES,
             free_weights=0 if self._layered.resident_weights else max(total - _SCRATCH, 0),
         )
-        self._segments = plan_segments(layers, self._layered.outputs, budget, self._layered.fixed())
+        segments = plan_segments(layers, self._layered.outputs, budget, self._layered.fixed())
+        self._segments = list(filter(self._outputs_of, segments))  # Constants are in other parts.
         if not self._segments:
             raise ModelError(
                 "No node of the model makes a tensor that could be compared.",
@@ -264,7 +272,15 @@ class _Run:
 
     def _model(self, segment: Segment) -> Any:
         is_all = len(self._segments) == 1
-        return self._layered.whole() if is_all else self._layered.part(segment)
+        if is_all:
+            return self._layered.whole()
+        nodes = range(segment.start, segment.stop)
+        return self._layered.part(nodes, outputs=self._outputs_of(segment))
+
+    def _outputs_of(self, segment: Segment) -> list[str]:
+        made = {n for layer in self._layers[segment.start : segment.stop] for n in layer.makes}
+        carried = [name for name in segment.carried if name in made]
+        return list(dict.fromkeys([*segment.outputs, *carried]))
 
     def _load(
         self, state: _RunnerState, model: Any, stack: ExitStack

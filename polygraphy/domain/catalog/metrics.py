@@ -27,6 +27,9 @@ class Metric(NamedTuple):
         argument: the argument of the function's class that sets the threshold.
         threshold_name: name of the class of thresholds; empty where verdicts are not of a number.
         flags: the options that set the threshold, the preferred one first.
+        threshold_doc, result_doc, function_doc: what the classes of thresholds, verdicts and
+            functions say of themselves; empty where their classes are written by hand.
+        details: the further facts of a verdict that a log line shows.
         minimum: the smallest threshold.
         maximum: the largest one.
         is_whole: whether a threshold is a whole number.
@@ -47,6 +50,10 @@ class Metric(NamedTuple):
     maximum: float = math.inf
     is_whole: bool = False
     group: str = ""
+    threshold_doc: str = ""
+    result_doc: str = ""
+    function_doc: str = ""
+    details: tuple[str, ...] = ()
 
     @property
     def class_name(self) -> str:
@@ -123,6 +130,11 @@ THRESHOLDS = {
             flags=("--l2-threshold", "--l2-tolerance"),
             minimum=0,
             group="distance_metrics",
+            threshold_doc="The largest tolerable length of the difference, in the output's own"
+            " unit.",
+            result_doc="The Euclidean length of the difference; it grows with the number of"
+            " elements.",
+            function_doc="Holds the Euclidean length of the difference to a largest value.",
         ),
         _row(
             function="normalized_l2",
@@ -132,6 +144,12 @@ THRESHOLDS = {
             limit="the same, relative to the length of the second run's output",
             default=1e-5,
             minimum=0,
+            threshold_doc="The largest tolerable length of the difference, by that of the"
+            " second run's output.",
+            result_doc="The Euclidean length of the difference by that of the second run's"
+            " output: no scale and no size matters.",
+            function_doc="Holds the length of the difference, relative to that of the second"
+            " run's output, to a largest value.",
         ),
         _row(
             function="cosine_similarity",
@@ -143,6 +161,11 @@ THRESHOLDS = {
             minimum=-1,
             maximum=1,
             group="distance_metrics",
+            threshold_doc="The smallest tolerable cosine, from -1 to 1.",
+            result_doc="The cosine of the angle between the outputs, from -1 to 1: blind to a"
+            " factor between them.",
+            function_doc="Holds the cosine of the angle between the outputs to a smallest"
+            " value.",
         ),
         _row(
             function="psnr",
@@ -153,6 +176,10 @@ THRESHOLDS = {
             default=30.0,
             flags=("--psnr-threshold", "--psnr-tolerance"),
             group="quality_metrics",
+            threshold_doc="The smallest tolerable peak signal to noise ratio, in dB.",
+            result_doc="The peak signal to noise ratio in dB, the peak being the first run's"
+            " greatest element.",
+            function_doc="Holds the peak signal to noise ratio to a smallest value; for images.",
         ),
         _row(
             function="snr",
@@ -163,6 +190,10 @@ THRESHOLDS = {
             default=20.0,
             flags=("--snr-threshold", "--snr-tolerance"),
             group="quality_metrics",
+            threshold_doc="The smallest tolerable signal to noise ratio, in dB.",
+            result_doc="The signal to noise ratio in dB, the first run being the signal.",
+            function_doc="Holds the signal to noise ratio to a smallest value; the first run is"
+            " the signal.",
         ),
         _row(
             function="sqnr",
@@ -171,6 +202,11 @@ THRESHOLDS = {
             scale="decibels",
             limit="smallest ratio of the second run's output to the difference in dB",
             default=20.0,
+            threshold_doc="The smallest tolerable signal to quantisation noise ratio, in dB.",
+            result_doc="The signal to quantisation noise ratio in dB, the second run being the"
+            " signal; some 6 dB for each bit that is right.",
+            function_doc="Holds the signal to quantisation noise ratio to a smallest value; the"
+            " second run is the signal.",
         ),
         _row(
             function="perceptual_metrics",
@@ -184,6 +220,12 @@ THRESHOLDS = {
             threshold_name="LpipsThreshold",
             flags=("--lpips-threshold", "--lpips-tolerance"),
             minimum=0,
+            threshold_doc="The largest tolerable perceptual distance.",
+            result_doc="How different two images look: LPIPS (Zhang et al., 2018), 0 for the"
+            " same image.",
+            function_doc="Holds how different two images look to a largest value.\n\nWhere"
+            " nothing is bound to the port `PerceptualDistance` it cannot be made"
+            " (BackendError): what was not compared has not passed.",
         ),
         _row(
             function="ulp",
@@ -195,6 +237,14 @@ THRESHOLDS = {
             " output was computed",
             default=16.0,
             minimum=0,
+            threshold_doc="The largest tolerable distance, in units in the last place.",
+            result_doc="The largest distance in units in the last place of the data type in"
+            " which the output was computed.\n\nDetails: ``p99_ulp``, ``mean_ulp``, and the"
+            " data type as ``computed_in``.",
+            function_doc="Holds the largest distance in units in the last place to a limit: of"
+            " the data type in which the output was computed, or where that is not known of its"
+            " own.\n\nOf integers the unit is 1.",
+            details=("p99_ulp", "mean_ulp", "computed_in"),
         ),
         _row(
             function="top_k",
@@ -207,6 +257,14 @@ THRESHOLDS = {
             argument="agreement_threshold",
             minimum=0,
             maximum=1,
+            threshold_doc="The smallest tolerable share of lists that agree, from 0 to 1.",
+            result_doc="The share of lists of scores whose highest entries are the same, or as"
+            " good.\n\nDetails: ``k``, the ``margin`` that was allowed, the ``needed_margin``"
+            " with which all would agree, ``lists``, and ``first_disagreement``, the position"
+            " of a list.",
+            function_doc="Holds the share of lists (the last dimension) whose highest entries"
+            " agree to a smallest value.",
+            details=("k", "margin", "needed_margin", "lists", "first_disagreement"),
         ),
         _row(
             function="bias",
@@ -217,6 +275,13 @@ THRESHOLDS = {
             " second run's values",
             default=1e-5,
             minimum=0,
+            threshold_doc="The largest tolerable bias in either direction.",
+            result_doc="The mean signed error by the root of the mean square of the second"
+            " run's output.\n\nDetails: ``mean_signed_error`` in the output's own unit.",
+            function_doc="Holds the mean signed error, by the root of the mean square of the"
+            " second run's output, to a largest value in either direction: errors that cancel"
+            " do not count, a drift does.",
+            details=("mean_signed_error",),
         ),
         _row(
             function="non_finite",
@@ -228,6 +293,13 @@ THRESHOLDS = {
             default=0.0,
             minimum=0,
             is_whole=True,
+            threshold_doc="How many elements may be NaN or infinite on one side only.",
+            result_doc="How many elements are NaN, +inf or -inf on one side and something else"
+            " on the other.\n\nDetails: how many of each kind (``nan``, ``posinf``,"
+            " ``neginf``), and the index of the ``first``.",
+            function_doc="Holds the number of elements that are NaN, +inf or -inf on one side"
+            " only to a largest value; finite elements are not compared.",
+            details=("nan", "posinf", "neginf", "first"),
         ),
         _row(
             function="error_distribution",
@@ -238,6 +310,15 @@ THRESHOLDS = {
             limit="largest 99th percentile of the absolute error",
             default=1e-5,
             minimum=0,
+            threshold_doc="The largest tolerable 99th percentile of the absolute error, in the"
+            " output's own unit.",
+            result_doc="The 99th percentile of the absolute error.\n\nDetails: ``min``,"
+            " ``max``, ``mean``, ``std``, ``median``, ``p90`` and ``p95`` of the absolute"
+            " error, how many errors are ``nan``, and their ``histogram`` (``bin_edges`` and"
+            " ``counts``).",
+            function_doc="Describes how the absolute error is distributed, and holds its 99th"
+            " percentile to a largest value.",
+            details=("min", "max", "mean", "std", "median", "p90", "p95", "nan"),
         ),
     )
 }

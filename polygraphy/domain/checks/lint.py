@@ -148,9 +148,16 @@ def _most_serious(entries: Sequence[LintEntry], order: Sequence[str]) -> list[Li
         kept,
         key=lambda entry: (
             -_SEVERITY[entry.level],
-            positions.get(entry.nodes[0], len(order)) if entry.nodes else -1,
+            positions.get(entry.nodes[0], len(order)) if entry.nodes else _place(entry, order),
         ),
     )
+
+
+def _place(entry: LintEntry, order: Sequence[str]) -> int:
+    """Return where a finding about the whole model stands: a backend's words about it, which
+    mostly say again what was found, after all others.
+    """
+    return len(order) + 1 if entry.source == Source.RUNTIME else -1
 
 
 def _rank(entry: LintEntry) -> tuple[int, int]:

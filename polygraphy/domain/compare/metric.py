@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen, validators
 
+from polygraphy.domain.calling import renamed
 from polygraphy.domain.catalog.metrics import Metric
 from polygraphy.domain.compare.function import PairwiseCompareFunc
 from polygraphy.domain.compare.pairwise import Side
@@ -16,6 +17,10 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits.tolerance import Threshold
 from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+
+Base = TypeVar("Base")
+Measured = float | tuple[float, Mapping[str, Any]]
+"""A metric; where there are further facts about the difference, with these."""
 
 _MOST_DECIBELS = 6000.0
 """So many more decibels are a factor of 1e300: more would not fit a float."""
@@ -150,6 +155,26 @@ class MetricResult(CompareResult):
         )
 
 
+class DetailedResult(MetricResult):
+    """A metric that is held to a threshold, and facts that are only shown and saved.
+
+    Attributes:
+        details: the facts by name: numbers, lists and dictionaries, as they are saved.
+    """
+
+    def __init__(
+        self,
+        value: float | None = None,
+        thresholds: MetricThreshold | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(value, thresholds)
+        self.details: Mapping[str, Any] = dict(details or {})
+
+    def as_fields(self) -> dict[str, Any]:
+        return {**self.metric_values(), **self.details, "thresholds": self.thresholds}
+
+
 class MetricCompareFunc(PairwiseCompareFunc):
     """Holds one metric of each output to a threshold, which may differ from output to output.
 
@@ -187,8 +212,8 @@ class MetricCompareFunc(PairwiseCompareFunc):
             return self.threshold_type(self.result_type.metric.default)
         return self.threshold_type(given, reason=self.given_by)
 
-    def measure(self, value: Side, reference: Side) -> float:
-        """Return the metric of two arrays of one shape.
+    def measure(self, value: Side, reference: Side, setting: str) -> Measured:
+        """Return the metric of two arrays of one shape, which have the settings of `setting`.
 
         Raises:
             TypeError: they do not hold numbers.
@@ -211,7 +236,46 @@ class MetricCompareFunc(PairwiseCompareFunc):
         Raises:
             TypeError: they do not hold numbers.
         """
-        return self.result_type(self.measure(value, reference), self.thresholds_for(setting))
+        found, *details = _parts(self.measure(value, reference, setting))
+        return self.result_type(found, self.thresholds_for(setting), *details)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.threshold!r})"
+
+
+def _parts(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def classes_of(
+    row: Metric, measure: Callable[..., Measured] | type[MetricCompareFunc]
+) -> tuple[type[MetricThreshold], type[MetricResult], type[MetricCompareFunc]]:
+    """Make the classes of a metric: of its thresholds, of its verdicts, and its function.
+
+    Args:
+        row: what they are called, what they say of themselves, and what their arguments are called.
+        measure: the method `measure`, or a class that has one, and takes a threshold first.
+    """
+    metric: dict[str, Any] = {"metric": row}
+    threshold = frozen(_derived(row.threshold_name, MetricThreshold, row.threshold_doc, metric))
+    base: type[MetricResult] = DetailedResult
+    if not row.details:
+        base = MetricResult
+        metric[row.field] = property(
+            lambda self: self.value, doc="The metric; None when it was not computed."
+        )
+        metric["__init__"] = renamed(MetricResult.__init__, "value", row.field)
+    result = _derived(row.result_name, base, row.result_doc, metric)
+    compare: Any = measure if isinstance(measure, type) else MetricCompareFunc
+    members: dict[str, Any] = {} if isinstance(measure, type) else {"measure": measure}
+    init = renamed(compare.__init__, "threshold", row.argument)
+    limit = row.threshold_doc[0].lower() + row.threshold_doc[1:].rstrip(".")
+    init.__doc__ = init.__doc__ or f"Set {limit} (default: {row.default_text})."
+    members |= {"result_type": result, "threshold_type": threshold, "__init__": init}
+    return threshold, result, _derived(row.class_name, compare, row.function_doc, members)
+
+
+def _derived(name: str, base: type[Base], doc: str, members: dict[str, Any]) -> type[Base]:
+    if "__init__" in members:
+        members["__init__"].__qualname__ = f"{name}.__init__"
+    return type(name, (base,), {"__doc__": doc, **members})

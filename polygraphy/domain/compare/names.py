@@ -1,12 +1,10 @@
 """Every comparison function, and what it answers, by name: importing them all takes a while."""
 
-from polygraphy.domain.compare import detailed, metrics
-from polygraphy.domain.compare.detailed import *  # noqa: F403
-from polygraphy.domain.compare.detailed import DetailedResult
+from polygraphy.domain.compare import metrics
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.function import BaseCompareFunc, PairwiseCompareFunc
 from polygraphy.domain.compare.indices import IndicesCompareFunc, IndicesResult
-from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
+from polygraphy.domain.compare.metric import DetailedResult, MetricResult, MetricThreshold
 from polygraphy.domain.compare.metrics import *  # noqa: F403
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.compare.simple import SimpleCompareFunc
@@ -27,7 +25,6 @@ __all__ = [
     "SimpleCompareFunc",
     "UncomparedResult",
 ]
-__all__ += detailed.__all__
 __all__ += metrics.__all__
 
 for _each in tuple(globals().values()):

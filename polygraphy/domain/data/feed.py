@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from itertools import permutations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -70,13 +71,11 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
         wanted = DataType.from_dtype(dtype)
         if wanted is not None and found != wanted:
             raise InputError(
-                f"Input {name!r} must have data type {wanted}, but the data have {found}."
+                f"Input {name!r} must have data type {wanted}, but the data have the unexpected"
+                f" dtype {found}."
             )
         if not fits(array.shape, shape):
-            raise InputError(
-                f"Shape mismatch: input {name!r} must have shape {format_shape(shape)}, "
-                f"but the data have {format_shape(array.shape)}."
-            )
+            raise _wrong_shape(name, array, shape)
 
 
 def _check_array(name: str, array: Any) -> None:
@@ -100,16 +99,18 @@ def _check_names(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None
         return
     facts = []
     if missing:
-        facts.append(f"no data for {', '.join(map(repr, missing))}")
+        facts.append(
+            f"The following inputs were not found in the data: {', '.join(map(repr, missing))}."
+        )
     if extra:
-        facts.append(f"data for {', '.join(map(repr, extra))}, which the model does not have")
+        facts.append(f"Extra inputs in the data: {', '.join(map(repr, extra))}.")
     hints = [
         f"Is {name!r} meant to be {matches[0]!r}?"
         for name in extra
         if (matches := close_matches(name, missing))
     ]
     raise InputError(
-        f"The data do not fit the model's inputs {list(metadata)}: {'; '.join(facts)}.",
+        f"The data do not fit the model, which takes {list(metadata)}. {' '.join(facts)}",
         hint=" ".join(hints),
     )
 
@@ -186,37 +187,50 @@ def _fit_dtype(name: str, array: Any, dtype: Any, notes: list[str]) -> Any:
 
 
 def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> Any:
-    if fits(array.shape, shape) or shape is None:
+    if shape is None:
+        return array
+    fitted = in_shape(array, shape)
+    if fitted is None:
+        raise _wrong_shape(name, array, shape)
+    if fitted is not array:
+        notes.append(f"Input {name!r} was brought from shape {array.shape} to {fitted.shape}.")
+    return fitted
+
+
+def _wrong_shape(name: str, array: Any, shape: Shape | None) -> InputError:
+    return InputError(
+        f"Shape mismatch: input {name!r} must have shape {format_shape(shape or ())}, but the data"
+        f" have the incompatible shape {format_shape(array.shape)}."
+    )
+
+
+def in_shape(array: Any, shape: Shape) -> Any:
+    """Return an array in another shape, with its dimensions in another order where that makes it,
+    else reshaped; the array itself where it fits, None where it cannot.
+    """
+    if fits(array.shape, shape):
         return array
     fitted = _transposed(array, shape)
-    if fitted is None:
-        fitted = _reshaped(array, shape)
-    if fitted is None:
-        raise InputError(
-            f"Shape mismatch: input {name!r} must have shape {format_shape(shape)}, "
-            f"but the data have {format_shape(array.shape)}."
-        )
-    notes.append(f"Input {name!r} was brought from shape {array.shape} to {fitted.shape}.")
-    return fitted
+    return _reshaped(array, shape) if fitted is None else fitted
 
 
 def _transposed(array: Any, shape: Sequence[Any]) -> Any:
     if array.ndim != len(shape) or array.ndim > _MAX_RANK_TO_PERMUTE:
         return None
-    fitting = [
-        axes
-        for axes in permutations(range(array.ndim))
-        if fits([array.shape[axis] for axis in axes], shape)
-    ]
-    return array.transpose(fitting[0]) if fitting else None
+    for axes in permutations(range(array.ndim)):
+        if fits([array.shape[axis] for axis in axes], shape):
+            # PyTorch's `transpose` swaps two dimensions.
+            return getattr(array, "permute", array.transpose)(axes)
+    return None
 
 
 def _reshaped(array: Any, shape: Sequence[Any]) -> Any:
     dynamic = [index for index, dim in enumerate(shape) if is_dynamic_dim(dim)]
     if len(dynamic) > 1:
         return None
-    target = [-1 if index in dynamic else dim for index, dim in enumerate(shape)]
-    try:
-        return array.reshape(target)
-    except ValueError:
+    size, count = prod(array.shape), prod(dim for dim in shape if not is_dynamic_dim(dim))
+    if (dynamic and (not count or size % count)) or (not dynamic and size != count):
         return None
+    return array.reshape(
+        [size // count if index in dynamic else dim for index, dim in enumerate(shape)]
+    )

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import Factory, evolve, frozen
 
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.reporting import Notebooks
+from polygraphy.binding import resolve
+from polygraphy.domain.asked import Notebooks
 
 AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
@@ -23,12 +23,14 @@ class Remedy:
     """What helps.
 
     Attributes:
-        command: a command line, or what else to do; None where nothing is known.
+        command: a command line as it can be typed; None where there is none.
         proven: whether it was tried on the whole model, and all outputs matched.
+        note: what to do instead, in words; empty where there is a command, or nothing is known.
     """
 
     command: str | None = None
     proven: bool = False
+    note: str = ""
 
 
 @frozen
@@ -142,7 +144,11 @@ class DiagnosisResult:
                 "cause": one.cause,
                 "rewrite": one.rewrite,
                 "evidence": list(one.evidence),
-                "remedy": {"command": one.remedy.command, "proven": one.remedy.proven},
+                "remedy": {
+                    "command": one.remedy.command,
+                    "proven": one.remedy.proven,
+                    "note": one.remedy.note,
+                },
             }
             for one in self.culprits
         ]

@@ -44,8 +44,8 @@ def numbers_of(saved: Values, outputs: Values) -> tuple[dict[str, Any], str]:
 
 
 def untested(saved: Sequence[Values], names: Collection[str]) -> list[str]:
-    """Return which results are one and the same number everywhere: they are right whatever the
-    nodes before them compute. A single number is none of them.
+    """Return which results are one and the same number everywhere, or empty: they are right
+    whatever the nodes before them compute. A single number is none of them.
     """
     return [
         name
@@ -54,10 +54,20 @@ def untested(saved: Sequence[Values], names: Collection[str]) -> list[str]:
     ]
 
 
+def said_of_untested(names: Sequence[str]) -> str:
+    """Say which outputs are one number everywhere, whatever the nodes before them compute."""
+    if not names:
+        return ""
+    named = ", ".join(map(repr, names[:4])) + (" and more" if len(names) > 4 else "")
+    are = "are" if len(names) > 1 else "is"
+    return f"Of these data {named} {are} empty, or one number everywhere, which says little."
+
+
 def _is_constant(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
     if any(array.dtype.kind in "OSU" for array in arrays):
         return False
-    if sum(array.size for array in arrays) < 2:
-        return False
+    size = sum(array.size for array in arrays)
+    if size < 2:
+        return bool(arrays) and not size
     first = next(array for array in arrays if array.size).reshape(-1)[0]
     return all(bool((array == first).all()) for array in arrays)

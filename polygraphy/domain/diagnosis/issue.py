@@ -94,6 +94,8 @@ def _reproduction(
 
 
 def _workaround(culprit: Culprit) -> Iterator[str]:
+    if culprit.remedy.note:
+        yield from ("## What helps", "", culprit.remedy.note)
     if culprit.remedy.command is None:
         return
     proof = (

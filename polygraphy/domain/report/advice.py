@@ -42,6 +42,8 @@ def _remedies(document: Document) -> Iterator[Advice]:
             if " --issue " in remedy["command"]:
                 proof = "Nothing that helps is known. Save the culprit and a bug report about it."
             yield Advice(proof, str(remedy["command"]))
+        if remedy.get("note"):
+            yield Advice(str(remedy["note"]))
 
 
 def _of_outputs(document: Document) -> Iterator[Advice]:

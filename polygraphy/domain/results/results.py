@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from polygraphy.binding import resolve
+from polygraphy.domain.asked import Notebooks, ResultStore
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.keyed_list import KeyedList
 from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.reporting import Notebooks
-from polygraphy.ports.storage import ResultStore
 
 
 @frozen

@@ -27,7 +27,7 @@ def ended(inside: str, after: str = "") -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
-def test_finding_38_a_crash_leaves_one_line(number: signal.Signals) -> None:
+def test_a_crash_leaves_one_line(number: signal.Signals) -> None:
     code, said = ended(f"os.kill(os.getpid(), {int(number)})")
     assert code == -number
     assert said == "parsing a\\x1b[2J.onnx\n"

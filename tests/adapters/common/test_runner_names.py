@@ -10,7 +10,7 @@ from polygraphy.backend.base import BaseRunner
 from polygraphy.domain.results.runner_names import kind_of_runner, label_of_runner
 
 
-def test_finding_2_runners_of_processes_started_together_have_names_of_their_own() -> None:
+def test_runners_of_processes_started_together_have_names_of_their_own() -> None:
     code = "from polygraphy.backend.base import BaseRunner; print(BaseRunner(prefix='x').name)"
     started = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""What is said of a comparison is true (finding 35)."""
+"""What is said of a comparison is true."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def compared(runs: Runs, **how: Any) -> AccuracyResult:
     atol=TOLERANCES,
     rtol=TOLERANCES,
 )
-def test_finding_35_sentences_are_true(
+def test_what_is_said_of_a_comparison_is_true(
     runs: Runs, statistics: list[str], atol: float, rtol: float
 ) -> None:
     how: dict[str, Any] = {"check_error_stat": statistics}
@@ -101,13 +101,13 @@ def test_finding_35_sentences_are_true(
         (([2000.0, 0.001], [2001.0, 0.0]), "(as given), by one or the other everywhere."),
     ],
 )
-def test_finding_35_the_tolerance_that_was_kept_is_named(kept: Any, words: str) -> None:
+def test_the_tolerance_that_was_kept_is_named(kept: Any, words: str) -> None:
     verdict = compared([({"y": kept[0]}, {"y": kept[1]})], atol=0.5, rtol=0.5)
     assert verdict
     assert conclusion_of(verdict).endswith(words)
 
 
-def test_finding_35_what_passed_is_reported_of_all_iterations() -> None:
+def test_what_passed_is_reported_of_all_iterations() -> None:
     """Iteration 0 was reported to differ by at most 1.049e-05, and iteration 2 by more."""
     runs: Runs = [
         ({"y": [1.00001049]}, {"y": [1.0]}),
@@ -119,19 +119,19 @@ def test_finding_35_what_passed_is_reported_of_all_iterations() -> None:
     assert words.endswith("(abs the default, rel as given), by the relative one.")
 
 
-def test_finding_35_a_large_tolerance_is_no_equality() -> None:
+def test_a_large_tolerance_is_no_equality() -> None:
     words = conclusion_of(compared([({"y": [1.0]}, {"y": [2.0]})], atol=np.inf))
     assert "differs by at most 1 (relative 0.5)" in words
 
 
-def test_finding_35_nan_has_no_size() -> None:
+def test_nan_has_no_size() -> None:
     words = conclusion_of(compared([({"y": [1.0, np.nan]}, {"y": [1.0, 2.0]})]))
     assert words.startswith("Worst output: 'y' has differences that are NaN; that exceeds")
     assert "differs by" not in words
     assert words.endswith("No tolerance would pass: find where the NaN is born.")
 
 
-def test_finding_35_advice_is_for_all_that_failed() -> None:
+def test_advice_is_for_all_that_failed() -> None:
     runs: Runs = [({"y": [1.1], "z": [5000.0]}, {"y": [1.0], "z": [4900.0]})]
     words = conclusion_of(compared(runs))
     assert "An absolute tolerance of 1e+02 or a relative one of 0.11 would pass." in words
@@ -151,7 +151,7 @@ def test_finding_35_advice_is_for_all_that_failed() -> None:
         ({"rtol": {"z": 1.0, "": 2.0}}, "abs the default, rel as given"),
     ],
 )
-def test_finding_35_who_gave_a_tolerance(settings: Any, reason: str) -> None:
+def test_the_reason_says_who_gave_a_tolerance(settings: Any, reason: str) -> None:
     assert SimpleCompareFunc(**settings).tolerance_for("y").reason == reason
 
 

@@ -167,7 +167,7 @@ def _read(descriptor: int) -> str:
     return data.decode()
 
 
-def test_finding_38_the_log_says_what_is_done_where_nobody_watches(
+def test_the_log_says_what_is_done_where_nobody_watches(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_REPORTS", (0.02, 600.0))

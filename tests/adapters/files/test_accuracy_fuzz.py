@@ -65,7 +65,7 @@ def ways(tree: Any, before: Way = ()) -> Iterator[Way]:
 
 
 @given(data=st.data())
-def test_finding_15_damaged_verdicts_are_refused(
+def test_damaged_verdicts_are_refused(
     tree: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     damaged = deepcopy(tree)
@@ -88,7 +88,9 @@ def test_finding_15_damaged_verdicts_are_refused(
 
 @pytest.mark.parametrize("junk", ["False", 1, [], {}, "no"])
 @pytest.mark.parametrize("field", ["passed", "max_absdiff", "median_reldiff"])
-def test_finding_15_what_is_wrong_is_said(tree: Any, tmp_path: Path, field: str, junk: Any) -> None:
+def test_what_is_wrong_in_a_damaged_verdict_is_said(
+    tree: Any, tmp_path: Path, field: str, junk: Any
+) -> None:
     if field != "passed" and junk == 1:
         return
     damaged = deepcopy(tree)

@@ -156,7 +156,7 @@ def test_objects_are_refused(folder: Path, array: Array) -> None:
 
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0), (3, 2)])
-def test_finding_16_texts_that_are_python_objects_are_saved(
+def test_texts_that_are_python_objects_are_saved(
     folder: Path, suffix: str, shape: tuple[int, ...]
 ) -> None:
     texts = np.array(["a", "\u00e9" * 40, ""] * 2, dtype=object)[: int(np.prod(shape))]
@@ -312,7 +312,7 @@ TEXTS = st.text(st.sampled_from("a\u00e9\0"), max_size=4)
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
 @settings(max_examples=scaled(60))
 @given(texts=st.lists(TEXTS, max_size=4), as_bytes=st.booleans())
-def test_finding_8_nuls_at_the_end_of_texts_are_saved(
+def test_nuls_at_the_end_of_texts_are_saved(
     folder: Path, suffix: str, texts: list[str], as_bytes: bool
 ) -> None:
     """NumPy's own texts end before them."""
@@ -329,7 +329,7 @@ def test_finding_8_nuls_at_the_end_of_texts_are_saved(
 @pytest.mark.parametrize(
     "nuls", [[[9, 1]], [[-1, 1]], [[0, 0]], [[0, 10**9]], [[0]], 3, [["0", 1]]]
 )
-def test_finding_8_a_wrong_number_of_nuls_is_damage(nuls: Any) -> None:
+def test_a_wrong_number_of_nuls_is_damage(nuls: Any) -> None:
     with pytest.raises(ContentError, match="an array of texts is damaged"):
         with_trailing_nuls(np.array(["ab", "c"]), nuls)
     with pytest.raises(ContentError, match="its data type is float64"):

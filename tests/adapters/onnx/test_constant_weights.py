@@ -1,4 +1,4 @@
-"""Findings 31 and 41: a model is the same to every edit and every look at it, whether its weights
+"""A model is the same to every edit and every look at it, whether its weights
 are initialisers or Constant nodes.
 """
 
@@ -126,7 +126,9 @@ def same(one: onnx.ModelProto, other: onnx.ModelProto) -> bool:
 
 
 @given(networks(), FORMS, st.data())
-def test_finding_31_casts_are_alike(model: onnx.ModelProto, form: str, data: Any) -> None:
+def test_casts_are_alike_wherever_weights_stand(
+    model: onnx.ModelProto, form: str, data: Any
+) -> None:
     names = [node.name for node in model.graph.node] + ["then_n", "else_m"]
     some = st.lists(st.sampled_from(names), max_size=3)
     ops = st.lists(st.sampled_from(sorted({n.op_type for n in model.graph.node})), max_size=2)
@@ -173,7 +175,7 @@ def stored(model: onnx.ModelProto) -> dict[str, tuple[int, bytes]]:
 
 
 @given(networks(), FORMS)
-def test_finding_41_stripping_is_alike(model: onnx.ModelProto, form: str) -> None:
+def test_stripping_is_alike_wherever_weights_stand(model: onnx.ModelProto, form: str) -> None:
     other = with_constants(model, form)
     assert strippable(model) == strippable(other)
     assert prunable_axes(model) == prunable_axes(other)
@@ -190,7 +192,9 @@ def stripped(model: onnx.ModelProto) -> dict[str, str]:
 
 
 @given(networks(), FORMS)
-def test_finding_41_statistics_and_page_are_alike(model: onnx.ModelProto, form: str) -> None:
+def test_statistics_and_page_are_alike_wherever_weights_stand(
+    model: onnx.ModelProto, form: str
+) -> None:
     one, other = (
         described(onnx.shape_inference.infer_shapes(each), "", Detail(layers=True, attrs=True))
         for each in (model, with_constants(model, form))
@@ -227,7 +231,7 @@ Shift (x) => (y)
 
 
 @pytest.mark.parametrize("options", [{"keep_nodes": ["a"]}, {"keep_ops": ["Div"]}])
-def test_finding_31_a_kept_node_of_a_function_keeps_its_constant(options: dict[str, Any]) -> None:
+def test_a_kept_node_of_a_function_keeps_its_constant(options: dict[str, Any]) -> None:
     model = onnx.parser.parse_model(MODEL)
     x = np.array([8, 16], np.float32)
     assert run(convert_to_fp16(copied(model), **options), x=x)["y"].tolist() == [18, 36]
@@ -235,7 +239,7 @@ def test_finding_31_a_kept_node_of_a_function_keeps_its_constant(options: dict[s
     assert run(convert_to_fp16(copied(model)), x=x)["y"].tolist() == [9, 17]
 
 
-def test_finding_31_only_what_is_narrowed_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_what_is_narrowed_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     weights = {"huge": 9.8e7, "also": -1e6, "tiny": 1e-9, "kept": 1e8}
     nodes = [helper.make_node("Constant", [], [name], value_float=v) for name, v in weights.items()]
     nodes += [
@@ -255,7 +259,7 @@ def test_finding_31_only_what_is_narrowed_is_warned_of(capsys: pytest.CaptureFix
     assert kinds["kept"].f == np.float32(1e8) and kinds["huge"].t.data_type == TensorProto.FLOAT16
 
 
-def test_finding_31_a_branch_that_gives_a_constant_is_clipped_alike() -> None:
+def test_a_branch_that_gives_a_constant_is_clipped_alike() -> None:
     text = """
     <ir_version: 8, opset_import: ["" : 17]>
     m (float[2] x, bool c) => (float[2] y)
@@ -272,7 +276,7 @@ def test_finding_31_a_branch_that_gives_a_constant_is_clipped_alike() -> None:
     assert got.tolist() == [-65504, 2]
 
 
-def test_finding_41_sparsity_of_constants_is_checked(
+def test_sparsity_of_constants_is_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     array = np.ones((8, 8), np.float32)
@@ -292,7 +296,7 @@ def test_finding_41_sparsity_of_constants_is_checked(
 
 @pytest.mark.parametrize("in_constants", [False, True])
 @pytest.mark.parametrize("depth", [0, 1, 2])
-def test_finding_41_branches_use_the_weights_around_them(depth: int, in_constants: bool) -> None:
+def test_branches_use_the_weights_around_them(depth: int, in_constants: bool) -> None:
     """A branch may read a weight of any graph around it, sliced or transposed on the way."""
     random = np.random.default_rng(0)
     value = helper.make_tensor_value_info

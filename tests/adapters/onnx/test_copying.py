@@ -136,3 +136,15 @@ def test_operators_of_a_backend_and_of_other_versions_are_named(
     monkeypatch.setattr(G_LOGGER, "warning", warned.append)
     copy_nodes(PLAIN, reference)
     assert len(warned) == 1 and said in warned[0]
+
+
+def test_in_old_versions_of_the_format_copied_weights_are_inputs_too() -> None:
+    wrong, right = model(3.0), model(2.0)
+    for each in (wrong, right):
+        each.ir_version = 3
+        each.graph.input.append(
+            onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [2])
+        )
+    made = copy_nodes(wrong, right)
+    onnx.checker.check_model(made)
+    np.testing.assert_array_equal(run(made, **X)["y"], run(RIGHT, **X)["y"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,7 +13,7 @@ from onnx import TensorProto, helper, parser
 from polygraphy.adapters.onnx.edit.extracting import extract
 from polygraphy.adapters.onnx.edit.extraction import extract_subgraph
 from polygraphy.adapters.onnx.graph.graphsurgeon import gs_from_onnx
-from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.adapters.onnx.running import alike, run
@@ -77,7 +78,32 @@ def test_what_is_not_known_is_an_error_or_found_out_by_running() -> None:
     text = "m (float[2,3] x, int64[n] s) => (float y) { r = Reshape(x, s)  y = ReduceSum(r) }"
     data = {"x": np.zeros((2, 3), np.float32), "s": np.array([3, 2])}
     made = extract(parsed(text), named("r"), None, data_loader=[data])
-    assert shape_of(made.graph.input[0]) == [3, 2]
+    assert shape_of(made.graph.input[0]) == [0, 0]  # Of other data it has another shape.
+    fixed = """m (float[6] x) => (float y) {
+    i = NonZero(x)  s = Squeeze(i)  r = Reshape(x, s)  y = ReduceSum(r) }"""
+    data = {"x": np.array([0, 1, 1, 1, 0, 0], np.float32)}
+    made = extract(parsed(fixed), named("r"), None, data_loader=[data])
+    assert shape_of(made.graph.input[0]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("part", [extract, extract_subgraph])
+def test_an_output_without_a_shape_gets_the_inferred_one(part: Any) -> None:
+    text = "m (float[N,3] x) => (float y) { h = Relu(x)  y = Relu(h) }"
+    model = parsed(text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    made = part(model, named("h"), None)
+    assert shape_of(made.graph.output[0]) == ["N", 3]
+    for batch in (2, 5):
+        assert run(made, h=np.ones((batch, 3), np.float32))["y"].shape == (batch, 3)
+
+
+def test_an_output_whose_shape_nothing_tells_is_saved_without() -> None:
+    text = """m (float[n,3] x, int64[k] s) => (float y) {
+    r = Reshape(x, s)  p = Pad <mode = "reflect"> (x, s)  y = ReduceSum(p) }"""
+    made = extract(parsed(text), None, named("r"))
+    assert not made.graph.output[0].type.tensor_type.HasField("shape")
+    with pytest.raises(PolygraphyException, match=r"'r', as in name:.*--input-shapes"):
+        extract(parsed(text.replace("ReduceSum(p)", "ReduceSum(r)")), named("r"), None)
 
 
 def test_dimensions_that_inference_makes_up_are_any() -> None:

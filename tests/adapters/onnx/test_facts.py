@@ -171,7 +171,7 @@ INNER = helper.make_graph(
 )
 
 
-def test_finding_37_what_is_only_compared_with_constants_takes_their_values() -> None:
+def test_what_is_only_compared_with_constants_takes_their_values() -> None:
     assert compared([[list(range(257))]], "N 1") == (0, 256)  # An one-hot encoding.
     assert compared([3, 2, 4], "N 1") == (2, 4)
     assert compared(16000, "") == (16000, 16000)  # It chooses a branch.
@@ -191,7 +191,7 @@ def test_finding_37_what_is_only_compared_with_constants_takes_their_values() ->
         helper.make_node("If", ["e"], ["a"], then_branch=INNER, else_branch=INNER),
     ],
 )
-def test_finding_37_what_has_another_use_takes_any_value(other: Any) -> None:
+def test_what_has_another_use_takes_any_value(other: Any) -> None:
     assert compared(16000, "", other) is None
     assert compared([[list(range(257))]], "N 1", other) is None
 

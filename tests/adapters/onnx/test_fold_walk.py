@@ -42,7 +42,7 @@ def blocks(count: int) -> onnx.ModelProto:
     return parsed("\n".join(bodies).replace("t0", "x"))
 
 
-def test_finding_39_a_chain_is_folded_however_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_is_folded_however_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     whole = folding.inferred_value_infos
     monkeypatch.setattr(

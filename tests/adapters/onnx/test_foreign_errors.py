@@ -1,4 +1,4 @@
-"""Finding 18: what the onnx package raises for models that it does not expect is an error of this
+"""What the onnx package raises for models that it does not expect is an error of this
 package, in bounded time, whatever was done to the file.
 """
 
@@ -99,7 +99,7 @@ def mutated(draw: Any) -> onnx.ModelProto:
 
 
 @given(mutated())
-def test_finding_18_mutated_models_fail_with_errors_of_ours(model: onnx.ModelProto) -> None:
+def test_mutated_models_fail_with_errors_of_ours(model: onnx.ModelProto) -> None:
     started = time.monotonic()
     for edit in EDITS:
         with translated():
@@ -108,7 +108,7 @@ def test_finding_18_mutated_models_fail_with_errors_of_ours(model: onnx.ModelPro
 
 
 @given(mutated())
-def test_finding_18_mutated_files_fail_with_errors_of_ours(
+def test_mutated_files_fail_with_errors_of_ours(
     tmp_path_factory: pytest.TempPathFactory, model: onnx.ModelProto
 ) -> None:
     path = tmp_path_factory.mktemp("mutated") / "m.onnx"
@@ -135,7 +135,9 @@ def branch(name: str) -> onnx.GraphProto:
     return helper.make_graph([node], name, [], [onnx.ValueInfoProto(name=name)])
 
 
-def test_finding_18_each_model_that_raised_something_else(tmp_path: Path) -> None:
+def test_each_model_that_raised_an_error_of_the_onnx_package_raises_one_of_ours(
+    tmp_path: Path,
+) -> None:
     wrong = [
         small("y = Add(x, z)", "float[2] x, float[3] z"),
         small("y = Add(x, z)", "float[2] x, int64[2] z"),
@@ -163,7 +165,7 @@ def test_finding_18_each_model_that_raised_something_else(tmp_path: Path) -> Non
     )
 
 
-def test_finding_18_only_what_is_foreign_is_translated() -> None:
+def test_only_errors_of_the_onnx_package_are_translated() -> None:
     with pytest.raises(ModelError, match="It failed: shapes differ"), onnx_errors("It failed"):
         raise onnx.shape_inference.InferenceError("shapes\n differ")
     with pytest.raises(AssertionError), onnx_errors("It failed"):
@@ -172,7 +174,7 @@ def test_finding_18_only_what_is_foreign_is_translated() -> None:
         raise BackendError("as it is")
 
 
-def test_finding_24_models_that_are_quantised_otherwise_differ(
+def test_models_that_are_quantised_otherwise_differ(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = []
@@ -188,7 +190,7 @@ def test_finding_24_models_that_are_quantised_otherwise_differ(
     assert "SCALE_TENSOR=s" in said and "SCALE_TENSOR=t" in said
 
 
-def test_finding_18_models_that_symbolic_inference_does_not_take_are_inferred() -> None:
+def test_models_that_symbolic_inference_does_not_take_are_inferred() -> None:
     text = '<ir_version: 3, opset_import: ["" : 6]> m (float[2] x) => (float[M] y) {'
     model = parser.parse_model(text + " a = Neg(x) y = Own.Op(a) }")
     infer_shapes(model)

@@ -1,4 +1,4 @@
-"""Loaders leave a model alone that somebody else has (finding 5), and copy no other."""
+"""Loaders leave a model alone that somebody else has, and copy no other."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ IN_PLACE: dict[str, Loader] = {
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_finding_5_a_given_model_stays_as_it_is(name: str) -> None:
+def test_a_given_model_stays_as_it_is(name: str) -> None:
     given_model = model_with_a_bit_of_everything()
     before = given_model.SerializeToString(deterministic=True)
     made = LEAVES[name](given_model)()
@@ -83,7 +83,7 @@ def test_finding_5_a_given_model_stays_as_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations((False, True))))
-def test_finding_5_original_against_changed_fails_in_either_order(order: tuple[bool, ...]) -> None:
+def test_original_against_changed_fails_in_either_order(order: tuple[bool, ...]) -> None:
     given_model = models.mlp()
     source: dict[bool, Any] = {True: ConvertToFp16(given_model), False: given_model}
     runners = [OnnxrtRunner(SessionFromOnnx(source[changed])) for changed in order]
@@ -96,7 +96,7 @@ def test_finding_5_original_against_changed_fails_in_either_order(order: tuple[b
     st.lists(st.sampled_from([*LEAVES, *IN_PLACE]), min_size=1, max_size=4),
     st.sampled_from(["model", "lambda", "subclass"]),
 )
-def test_finding_5_chains_of_any_loaders_leave_it(names: list[str], source: str) -> None:
+def test_chains_of_any_loaders_leave_a_given_model_as_it_is(names: list[str], source: str) -> None:
     kept = model_with_a_bit_of_everything()
 
     class Keeping(OnnxFromBytes):

@@ -1,4 +1,4 @@
-"""Findings 10 and 23: a model and its weights are replaced together, whenever the process is killed
+"""A model and its weights are replaced together, whenever the process is killed
 or a step fails; what killed processes leave is removed by the next one.
 """
 
@@ -96,7 +96,7 @@ def is_killed() -> None:
 @pytest.mark.parametrize("links", [True, False])
 @pytest.mark.parametrize("one_file", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_finding_10_killed_at_any_step_the_old_pair_or_the_new_one_is_there(
+def test_killed_at_any_step_the_old_pair_or_the_new_one_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_file: bool, dtype: Any, links: bool
 ) -> None:
     if links:  # There is no room for a copy, and readers other than ours refuse links.
@@ -125,7 +125,7 @@ def test_finding_10_killed_at_any_step_the_old_pair_or_the_new_one_is_there(
 
 
 @pytest.mark.parametrize("act", [fails, interrupts])
-def test_finding_10_after_an_error_the_old_pair_or_the_new_one_is_there(
+def test_after_an_error_the_old_pair_or_the_new_one_is_there(
     tmp_path: Path, act: Callable[[], None]
 ) -> None:
     step, ended = 0, False
@@ -184,7 +184,7 @@ with atomic_file(sys.argv[1]) as stream:
 
 
 @pytest.mark.skipif(not parts.STAYS_OPEN, reason="takes locks")
-def test_finding_23_parts_of_dead_processes_go_and_those_of_living_ones_stay(
+def test_parts_of_dead_processes_go_and_those_of_living_ones_stay(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "out.json"
@@ -209,7 +209,7 @@ def test_finding_23_parts_of_dead_processes_go_and_those_of_living_ones_stay(
 
 
 @pytest.mark.skipif(not parts.STAYS_OPEN, reason="takes locks")
-def test_finding_23_folders_of_results_under_way_go_too(tmp_path: Path) -> None:
+def test_folders_of_results_under_way_of_dead_processes_go(tmp_path: Path) -> None:
     results = RunResults()
     results.add([{"y": np.ones(2)}])
     descriptor, folder = parts.make_part_folder(tmp_path / "r.safetensors")

@@ -1,4 +1,4 @@
-"""Finding 40: what an edit states about shapes holds for every input that the model takes."""
+"""What an edit states about shapes holds for every input that the model takes."""
 
 from __future__ import annotations
 
@@ -129,9 +129,7 @@ SIZES = [(1, 2, 1, 1), (1, 2, 2, 3), (1, 2, 7, 5), (1, 2, 8, 16), (1, 2, 1, 9), 
 
 
 @given(bodies(), NAMES)
-def test_finding_40_what_is_stated_holds_for_every_input(
-    drawn: tuple[str, list[str]], names: str
-) -> None:
+def test_what_is_stated_holds_for_every_input(drawn: tuple[str, list[str]], names: str) -> None:
     body, _ = drawn
     text = f"{HEAD} m (float[N,2,H,W] x) => (float[] y) {{ {body} }}"
     model = parser.parse_model(text)
@@ -146,7 +144,7 @@ def test_finding_40_what_is_stated_holds_for_every_input(
     check(model, sizes)
 
 
-def test_finding_40_broadcast_dimensions_are_not_taken_for_equal() -> None:
+def test_broadcast_dimensions_are_not_taken_for_equal() -> None:
     # Of one row, the pooled tensor is as long as the other; symbolic inference takes them for equal
     # wherever they are added.
     body = BLOCKS["half"].format(x="x", y="a") + BLOCKS["twice"].format(x="a", y="b")

@@ -19,21 +19,29 @@ from polygraphy.adapters.onnx.storage.stored import is_stored, load_stored
 from polygraphy.adapters.onnx.storage.weights import all_tensors
 from polygraphy.backend.onnx import (
     convert_opset,
+    convert_to_bf16,
     convert_to_fp16,
     fold_constants,
     infer_shapes,
+    modify_outputs,
     onnx_from_path,
     save_onnx,
+    set_upper_bound,
 )
 from polygraphy.common import TensorMetadata
 from polygraphy.domain.errors import FileError, ModelError
 from polygraphy.surgeon import (
     check_model,
     clean_up,
+    copy_nodes,
     extract,
     insert_node,
+    override_input_shapes,
     prune_weights,
     reconstruct_weights,
+    remove_nodes,
+    simplify,
+    sort_nodes,
     strip_weights,
     verify,
 )
@@ -98,6 +106,15 @@ def weighty(layers: int = 3) -> onnx.ModelProto:
     return model
 
 
+def _other_weight(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy in which one weight is another, and one is transposed."""
+    made = onnx.ModelProto.FromString(model.SerializeToString())
+    made.graph.initializer[1].CopyFrom(model.graph.initializer[2])
+    made.graph.initializer[1].name = "w1"
+    made.graph.node[0].op_type = "Gemm"
+    return made
+
+
 EDITS: dict[str, Edit] = {
     "save": lambda model: model,
     "fold": fold_constants,
@@ -107,9 +124,18 @@ EDITS: dict[str, Edit] = {
     "extract": lambda model: extract(
         model, TensorMetadata().add("h0", None, None), TensorMetadata().add("h1", None, None)
     ),
+    "copy": lambda model: copy_nodes(model, _other_weight(model)),
+    "copy one": lambda model: copy_nodes(model, _other_weight(model), ["mm1"]),
     "insert": lambda model: insert_node(model, op="Identity", inputs=["h0"], outputs=["h0"]),
     "fp16": convert_to_fp16,
     "fp16 of a copy": lambda model: convert_to_fp16(model, copy=True),
+    "bf16": convert_to_bf16,
+    "simplify": simplify,
+    "remove": lambda model: remove_nodes(model, ["Relu"]),
+    "override": lambda model: override_input_shapes(model, {"x": [2, _SIDE], "chosen": []}),
+    "bound": lambda model: set_upper_bound(model, {"": 10}),
+    "sort": sort_nodes,
+    "mark": lambda model: modify_outputs(model, outputs=["h0", "y"]),
     "prune": prune_weights,
     "strip": strip_weights,
     "strip, reconstruct": lambda model: reconstruct_weights(strip_weights(model)),

@@ -63,7 +63,7 @@ g (int64 n, float[2, 3] x) => (float last, float[s] scalars, float[t, 2, 3] matr
 
 @pytest.mark.parametrize("opset", [11, 13, 16, 19])
 @pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_finding_30_a_loop_stacks_what_its_body_returns(opset: int, rounds: int) -> None:
+def test_a_loop_stacks_what_its_body_returns(opset: int, rounds: int) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     if opset < 12:
         text = LOOP.replace("go = Constant <value_ints = [1]> ()\n", "").replace(
@@ -78,7 +78,7 @@ def test_finding_30_a_loop_stacks_what_its_body_returns(opset: int, rounds: int)
     assert found["matrices"].shape == (rounds, 2, 3)
 
 
-def test_finding_30_a_loop_ends_when_its_body_says_so() -> None:
+def test_a_loop_ends_when_its_body_says_so() -> None:
     text = """
     <ir_version: 8, opset_import: ["" : 16]>
     g (float limit, bool go) => (float last, int64[s] counted) {
@@ -99,7 +99,7 @@ def test_finding_30_a_loop_ends_when_its_body_says_so() -> None:
 
 
 @pytest.mark.parametrize("axis, backward", [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_finding_30_a_scan_goes_along_any_axis_both_ways(axis: int, backward: int) -> None:
+def test_a_scan_goes_along_any_axis_both_ways(axis: int, backward: int) -> None:
     text = f"""
     <ir_version: 8, opset_import: ["" : 16]>
     g (float[3] first, float[3, 3] x) => (float[3] last, float[3, 3] sums) {{
@@ -117,7 +117,7 @@ def test_finding_30_a_scan_goes_along_any_axis_both_ways(axis: int, backward: in
     assert_as_in_onnx_runtime(text, first=np.ones(3, np.float32), x=x)
 
 
-def test_finding_30_a_scan_of_opset_8_has_a_batch() -> None:
+def test_a_scan_of_opset_8_has_a_batch() -> None:
     body = helper.make_graph(
         [
             helper.make_node("Add", ["total", "row"], ["next"]),
@@ -157,12 +157,12 @@ def batch_norm(opset: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("opset", [7, 8, 9, 13, 14, 15])
-def test_finding_30_constants_are_folded_by_the_same_evaluator(opset: int) -> None:
+def test_constants_are_folded_by_the_same_evaluator(opset: int) -> None:
     values = ReferenceConstantEvaluator().evaluate(batch_norm(opset), ["y"])
     np.testing.assert_allclose(values["y"], [[[0, 0.5], [1, 3]]])
 
 
-def test_finding_30_plugin_references_stand_in_the_same_evaluator() -> None:
+def test_plugin_references_stand_in_the_same_evaluator() -> None:
     model = parse_model("""
     <ir_version: 8, opset_import: ["" : 12, "mine" : 1]>
     g (float[2, 2, 2] x) => (float[2, 2, 2] y) { a = mine.Twice (x)  y = Softmax (a) }
@@ -174,7 +174,7 @@ def test_finding_30_plugin_references_stand_in_the_same_evaluator() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-def test_finding_30_a_function_computes_in_the_opset_that_it_imports() -> None:
+def test_a_function_computes_in_the_opset_that_it_imports() -> None:
     model = parse_model("""
     <ir_version: 8, opset_import: ["" : 13, "mine" : 1]>
     g (float[2, 2, 2] x) => (float[2, 2, 2] old, float[2, 2, 2] new) {
@@ -244,7 +244,7 @@ def test_errors_say_what_an_implementation_raised_and_not_that_types_are_wrong()
         ("y = Dropout <is_test = 1> (x)", ""),
     ],
 )
-def test_finding_30_what_cannot_agree_is_said(
+def test_what_cannot_agree_is_said(
     text: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(G_LOGGER, "_logged_once", set())

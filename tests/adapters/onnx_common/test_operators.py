@@ -1,4 +1,4 @@
-"""Finding 30: what the reference evaluator computes, against ONNX Runtime without optimisation and
+"""What the reference evaluator computes, against ONNX Runtime without optimisation and
 against formulas in float64, over random shapes and attributes at every version of the operators.
 """
 
@@ -84,7 +84,7 @@ def assert_close(found: Any, wanted: Any, what: str) -> None:
 
 
 @pytest.mark.parametrize("op, opset", ALL, ids=str)
-def test_finding_30_operators_agree_with_onnx_runtime(op: str, opset: int) -> None:
+def test_operators_agree_with_onnx_runtime(op: str, opset: int) -> None:
     if OLDER and op in ("Attention", "AveragePool"):
         pytest.skip("ONNX Runtime below 1.32 departs from the standard")
     compared = 0
@@ -116,7 +116,7 @@ def _has_formula(op: str, opset: int, model: onnx.ModelProto) -> bool:
     version=st.sampled_from([(op, v) for op, v in ALL if op in FORMULAS]),
     seed=st.integers(0, 2**20),
 )
-def test_finding_30_operators_agree_with_formulas(version: tuple[str, int], seed: int) -> None:
+def test_operators_agree_with_formulas(version: tuple[str, int], seed: int) -> None:
     op, opset = version
     model, feed = random_nodes.random_node(op, opset, seed)
     if not _has_formula(op, opset, model):
@@ -132,7 +132,7 @@ def test_finding_30_operators_agree_with_formulas(version: tuple[str, int], seed
 
 
 @given(op=st.sampled_from(["Softmax", "LogSoftmax"]), far=st.floats(50, 1e4))
-def test_finding_30_logarithms_of_small_probabilities_are_finite(op: str, far: float) -> None:
+def test_logarithms_of_small_probabilities_are_finite(op: str, far: float) -> None:
     x = np.array([[0, far]], dtype=np.float32)
     model, feed = random_nodes.node_model(op, 13, [x], {})
     (found,) = evaluated(model, feed)
@@ -150,7 +150,7 @@ def test_finding_30_logarithms_of_small_probabilities_are_finite(op: str, far: f
         ("Gelu", [(40,)]),
     ],
 )
-def test_finding_30_half_precision_is_rounded_once(op: str, inputs: list[Any]) -> None:
+def test_half_precision_is_rounded_once(op: str, inputs: list[Any]) -> None:
     rng = np.random.default_rng(0)
     operands = [rng.uniform(-2, 2, shape).astype(np.float16) for shape in inputs]
     attrs = {"num_groups": 2}

@@ -157,7 +157,7 @@ def test_the_number_of_threads_can_be_chosen() -> None:
     tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 32),
     reason="older versions may have no NumPy type for it",
 )
-def test_finding_30_float8_comes_as_float8() -> None:
+def test_float8_comes_as_float8() -> None:
     model = parser.parse_model("""
     <ir_version: 9, opset_import: ["" : 19]>
     g (float[3] x) => (float8e4m3fn[3] y) { y = Cast <to = 17> (x) }

@@ -1,5 +1,5 @@
-"""Outputs and inputs of data types that ONNX Runtime neither gives to nor takes from NumPy (finding
-32: bfloat16 outputs could not be fetched), and texts (finding 8).
+"""Outputs and inputs of data types that ONNX Runtime neither gives to nor takes from NumPy (such
+as bfloat16), and texts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run(model: Any, **feed: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("shape", [[], [0], [1], [5], [2, 3]])
-def test_finding_32_every_data_type_goes_in_and_out(name: str, shape: list[int]) -> None:
+def test_every_data_type_goes_in_and_out(name: str, shape: list[int]) -> None:
     number, dtype = getattr(TensorProto, name), np.dtype(KINDS[name])
     x = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
     out = run(cast(TensorProto.FLOAT, number, shape), x=x)["y"]
@@ -111,9 +111,7 @@ TEXT = st.text(st.sampled_from("a\0é "), max_size=3)
 
 @given(st.lists(TEXT, min_size=1, max_size=3), st.lists(TEXT, min_size=1, max_size=3))
 @settings(deadline=None)
-def test_finding_8_texts_are_equal_where_they_are_the_same(
-    one: list[str], other: list[str]
-) -> None:
+def test_texts_are_equal_where_they_are_the_same(one: list[str], other: list[str]) -> None:
     model = _texts().SerializeToString()
     outputs = [run(model, x=np.array(texts, object))["y"] for texts in (one, other)]
     for found, texts in zip(outputs, (one, other)):

@@ -230,7 +230,7 @@ def test_default_attributes_are_those_of_the_standard() -> None:
     np.testing.assert_allclose(found.std(axis=(0, 2, 3)), 1, rtol=1e-5)
 
 
-def test_finding_1_a_reference_has_operands_of_its_own() -> None:
+def test_a_reference_has_operands_of_its_own() -> None:
     """What it wrote to its operand, the other nodes read, and with its attributes the next
     inference.
     """

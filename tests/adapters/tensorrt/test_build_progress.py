@@ -116,7 +116,7 @@ def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
     assert progress.jobs[0].parts == ["TensorRT cannot be stopped; ctrl-C again ends the process"]
 
 
-def test_finding_38_without_monitors_the_log_says_what_is_done() -> None:
+def test_without_monitors_the_log_says_what_is_done() -> None:
     said = (
         "--------------- Timing Runner: conv +  relu (CaskConvolution[0x80000009])",
         "Tactic: 0x0 Time: 0.1",

@@ -360,7 +360,7 @@ class InPlace(torch.nn.Module):
 
 @pytest.mark.parametrize("way", ["module", "operator", "index", "methods"])
 @pytest.mark.parametrize("kind", ["array", "read-only", "transposed", "tensor"])
-def test_finding_1_a_module_does_not_write_to_the_data_of_others(way: str, kind: str) -> None:
+def test_a_module_does_not_write_to_the_data_of_others(way: str, kind: str) -> None:
     data: Any = X.copy()
     if kind == "transposed":
         data = np.asfortranarray(data)
@@ -374,7 +374,7 @@ def test_finding_1_a_module_does_not_write_to_the_data_of_others(way: str, kind:
 
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("swapped", [True, False])
-def test_finding_1_the_verdict_does_not_depend_on_the_order(streaming: bool, swapped: bool) -> None:
+def test_the_verdict_does_not_depend_on_the_order(streaming: bool, swapped: bool) -> None:
     """A wrong model passed, because it was given the outputs of the module before it."""
     wrong = models.dynamic_identity(("n", 4))
     runners: list[Any] = [

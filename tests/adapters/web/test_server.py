@@ -113,7 +113,7 @@ def test_interrupting_ends_the_command(tmp_path: Path) -> None:
     assert b"Traceback" not in output + errors
 
 
-def test_finding_21_a_connection_that_is_reset_is_nothing_to_tell(
+def test_a_connection_that_is_reset_is_nothing_to_tell(
     port: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for request in (b"", b"GET", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.copying import copy_nodes
-from polygraphy.adapters.onnx.run.dissecting import OnnxDissectedModels
+from polygraphy.adapters.onnx.run.opening import OnnxOpenModels
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.comparator import RunResults
@@ -202,7 +202,7 @@ class WrongBranches(WrongRewriter):
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
-        taken = OnnxDissectedModels().open(model)
+        taken = OnnxOpenModels().open(model)
         while (made := taken.with_branches({"wide": True})) is not taken:
             taken = made
         return super().executed(taken.proto, without=without, level=level)
@@ -230,7 +230,7 @@ def test_saved_outputs_alone_prove_what_was_changed_in_a_branch(tmp_path: Path) 
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["guilty"], "structure")
     assert culprit["remedy"]["proven"]
-    assert culprit["remedy"]["command"].startswith("Undo")
+    assert culprit["remedy"]["note"].startswith("Undo")
 
 
 def test_what_is_refused_in_a_branch_is_named() -> None:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.diagnosing import OtherEnvironments
 from polygraphy.ports.reporting import Findings
@@ -82,7 +82,9 @@ def test_a_rewrite_of_a_third_backend_is_named(kept: Kept) -> None:
     assert (culprit["party"], culprit["cause"], culprit["rewrite"]) == (
         "wrong", "rewrite", "ExpLogFusion",
     )  # fmt: skip
-    assert culprit["remedy"] == {"command": "wrong MODEL ExpLogFusion", "proven": True}
+    assert culprit["remedy"] == {
+        "command": "wrong MODEL ExpLogFusion", "proven": True, "note": "",
+    }  # fmt: skip
     assert culprit["tensor"] == "l1"
 
 
@@ -165,6 +167,29 @@ def test_a_version_that_is_right_is_found_among_environments(make: Any, kept: Ke
     said = " ".join(culprit["evidence"])
     assert "wrong from 1.1.0 to 1.3.0, right from 1.4.0" in said
     assert "With only wrong 1.4.0 instead of 1.2.0, all outputs match." in said
-    installed = {"command": "pip install wrong==1.4.0", "proven": True}
+    installed = {"command": "pip install wrong==1.4.0", "proven": True, "note": ""}
     assert (culprit["remedy"] == installed) == (make is Unmendable)
     assert len(elsewhere.runs) == len(set(elsewhere.runs)) <= 4
+
+
+def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None:
+    with bind(OtherEnvironments, Elsewhere(), "wrong"):
+        assert not diagnose(network(), [WrongRewriter()], environments=["1.1.0", "1.4.0"])
+        [culprit] = kept.culprits
+        assert (culprit["nodes"], culprit["party"]) == (["exp1", "log1"], "wrong")
+        assert "right from 1.4.0" in " ".join(culprit["evidence"])
+        assert diagnose(network(()), [WrongRewriter()], environments=["1.1.0", "1.4.0"])
+
+
+@pytest.mark.parametrize("others", [["1.2.0"], []])
+def test_where_no_other_version_is_there_it_is_compared_with_nothing(others: list[str]) -> None:
+    paths = [sys.executable, *others]
+    missing = pytest.raises(InconclusiveError, match="nothing to compare with")
+    with bind(OtherEnvironments, Elsewhere(), "wrong"), missing:
+        diagnose(network(), [WrongRewriter()], environments=paths)
+
+
+def test_environments_of_which_none_can_be_used_are_refused_before_anything_is_compared() -> None:
+    refused = pytest.raises(BackendError, match="broken: No module named wrong")
+    with bind(OtherEnvironments, Elsewhere(), "wrong"), refused:
+        diagnose(network(()), [WrongRewriter(), OnnxParty()], environments=["broken"])

@@ -15,7 +15,8 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.locating import judged, wrong_regions
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels
+from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.editing import OpenModels
 
 
 def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -> None:
@@ -72,7 +73,7 @@ def test_what_is_cut_off_before_it_is_quantised_is_no_fault(read_by_another: boo
     opset = [helper.make_opsetid("", 13)]
     model = helper.make_model(graph, ir_version=8, opset_imports=opset)
     party = QuantisesEarlier()
-    opened = resolve(DissectedModels).open(model)
+    opened = resolve(OpenModels).open(model)
     case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
     feed = {"x": np.linspace(0, 4, 6, dtype=np.float32).reshape(2, 3)}
     found = wrong_regions(case, party, trace(case, OnnxParty(), feed))

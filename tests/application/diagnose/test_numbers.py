@@ -5,14 +5,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparing import breaks
 from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels
+from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.editing import OpenModels
 
 TYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
 
@@ -25,7 +26,7 @@ def traced(dtype: Any) -> tuple[Case, Trace]:
     ]
     shaped = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     graph = helper.make_graph(nodes, "logarithm", shaped[:1], shaped[1:])
-    opened = resolve(DissectedModels).open(helper.make_model(graph))
+    opened = resolve(OpenModels).open(helper.make_model(graph))
     case = Case(opened, "m.onnx", [], resolve(DiagnosisReports))
     values = {"n": np.array([-1, 1], dtype), "y": np.array([np.nan, 0], dtype)}
     party: Any = None
@@ -46,3 +47,41 @@ def test_nan_that_should_not_be_there_breaks_outputs_of_every_type(dtype: Any) -
     assert breaks({"y": bad}, {"y": good})
     assert not breaks({"y": good}, {"y": good})
     assert not breaks({"y": bad}, {"y": bad})
+
+
+def masked(mask: float, *, divides: bool = False) -> tuple[Case, Trace]:
+    """A softmax behind a mask, or behind a division by zero."""
+    first = helper.make_node(
+        "Div" if divides else "Add", ["x", "zero" if divides else "mask"], ["m"], name="first"
+    )
+    nodes = [first, helper.make_node("Softmax", ["m"], ["y"], name="softmax")]
+    shaped = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    weights = {"mask": np.full(2, mask, np.float32), "zero": np.zeros(2, np.float32)}
+    made = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "masked", shaped[:1], shaped[1:], made)
+    case = Case(resolve(OpenModels).open(helper.make_model(graph)), "m.onnx", [], resolve(
+        DiagnosisReports
+    ))  # fmt: skip
+    values = {"m": np.full(2, np.inf if divides else mask, np.float32), "y": np.full(2, np.nan)}
+    party: Any = None
+    return case, Trace(values, {"x": np.ones(2, np.float32)}, party)
+
+
+def test_a_mask_is_not_where_nan_comes_from_but_what_reads_only_that() -> None:
+    culprit = first_non_finite(*masked(-np.inf))
+    assert culprit is not None
+    assert (list(culprit.nodes), culprit.tensor) == (["softmax"], "y")
+
+
+def test_an_infinity_that_is_made_of_numbers_is() -> None:
+    culprit = first_non_finite(*masked(0.0, divides=True))
+    assert culprit is not None
+    assert list(culprit.nodes) == ["first"]
+
+
+def test_it_is_said_that_data_were_made_up() -> None:
+    case, known = masked(-np.inf)
+    case.is_made_up = True
+    culprit = first_non_finite(case, known)
+    assert culprit is not None
+    assert "made up" in culprit.remedy.note

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.reporting import Findings
@@ -84,20 +84,57 @@ def test_both_are_named_where_both_are_wrong() -> None:
     }  # fmt: skip
 
 
+def summing(op: str = "CumSum") -> Any:
+    """A model whose only node has no formula."""
+    read = ["x", "axis"] if op == "CumSum" else ["x", "like"]
+    graph = helper.make_graph(
+        [helper.make_node(op, read, ["y"], "guilty")],
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3])],
+        [
+            numpy_helper.from_array(np.array(1), "axis"),
+            numpy_helper.from_array(np.zeros(1, np.float32), "like"),
+        ],
+    )
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 15)])
+
+
 def test_the_package_is_asked_where_there_is_no_formula() -> None:
-    with bind(SuspectedParty, SilentParty(), "formulas"):
-        found = diagnosed(MistakenParty("onnx", "Tanh"), OnnxParty2()).culprits
-    assert {one["cause"] for one in found} == {"reference"}
-    assert any("onnx package" in sentence for sentence in found[0]["evidence"])
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(summing(), [MistakenParty("onnx", "CumSum"), OnnxParty2()])
+    [culprit] = kept.culprits
+    assert (culprit["party"], culprit["cause"]) == ("onnx", "reference")
+    assert any("onnx package" in sentence for sentence in culprit["evidence"])
 
 
-def test_the_reference_is_believed_where_nobody_can_tell() -> None:
-    with (
-        bind(SuspectedParty, SilentParty(), "formulas"),
-        bind(SuspectedParty, SilentParty(), "package"),
-    ):
-        found = diagnosed(MistakenParty("onnx", "Tanh"), OnnxParty2()).culprits
-    assert {(one["party"], one["cause"]) for one in found} == {("second", "kernel")}
+def test_what_the_reference_has_of_the_package_is_no_third_opinion() -> None:
+    kept = Kept()
+    unclear = pytest.raises(InconclusiveError, match="second or onnx is wrong about CastLike 'gui")
+    with bind(Findings, kept), unclear:
+        diagnose(summing("CastLike"), [MistakenParty("onnx", "CastLike"), OnnxParty2()])
+    [candidate] = kept.culprits
+    assert (candidate["nodes"], candidate["party"]) == (["guilty"], "second or onnx")
+    assert candidate["remedy"]["command"] is None
+
+
+def test_another_backend_is_a_third_opinion() -> None:
+    class Third(OnnxParty):
+        name = "third"
+
+    kept = Kept()
+    wrong = MistakenParty("wrong", "CastLike")
+    with bind(Findings, kept):
+        assert not diagnose(summing("CastLike"), [OnnxParty(), wrong, Third()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"]) == (["guilty"], "wrong")
+
+
+def test_nobody_is_blamed_where_nobody_can_tell() -> None:
+    silent = [bind(SuspectedParty, SilentParty(), name) for name in ("formulas", "package")]
+    with silent[0], silent[1], pytest.raises(InconclusiveError, match="second or onnx"):
+        diagnosed(MistakenParty("onnx", "Tanh"), OnnxParty2())
 
 
 def test_a_node_with_several_wrong_outputs_is_named_once() -> None:

@@ -184,7 +184,7 @@ def test_ties_may_change_places_and_flips_may_not() -> None:
 
 
 @given(data=st.data())
-def test_finding_6_ranks_of_whole_numbers_beyond_float64(data: st.DataObject) -> None:
+def test_ranks_of_whole_numbers_beyond_float64_are_exact(data: st.DataObject) -> None:
     size = data.draw(st.integers(2, 6))
     k = data.draw(st.integers(1, size - 1))
     sides = []

@@ -189,7 +189,7 @@ WIDE = st.sampled_from([np.int64, np.uint64])
 
 @settings(max_examples=scaled(150))
 @given(data=st.data(), tiny=st.booleans())
-def test_finding_6_whole_numbers_beyond_float64_are_exact(data: st.DataObject, tiny: bool) -> None:
+def test_whole_numbers_beyond_float64_are_exact(data: st.DataObject, tiny: bool) -> None:
     """What differed by 1 at 2**62 was equal in every metric of this module."""
     size = data.draw(st.integers(1, 40))
     sides = []
@@ -210,7 +210,7 @@ def test_finding_6_whole_numbers_beyond_float64_are_exact(data: st.DataObject, t
 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="no longdouble")
-def test_finding_6_so_are_long_doubles() -> None:
+def test_long_doubles_beyond_float64_are_exact() -> None:
     a = np.array([1, 2], np.longdouble)
     b = a + np.finfo(np.longdouble).eps * a
     expected = float(np.finfo(np.longdouble).eps) * math.sqrt(5)
@@ -218,7 +218,7 @@ def test_finding_6_so_are_long_doubles() -> None:
     assert l2_norm(dot_metrics(a + 1j, b + 1j)) == pytest.approx(expected)
 
 
-def test_finding_25_a_ratio_beyond_float64_has_decibels() -> None:
+def test_a_ratio_beyond_float64_has_decibels() -> None:
     small, large = np.array([1e-200]), np.array([1e200])
     assert sqnr(dot_metrics(large, small)) == pytest.approx(-8000)
     assert sqnr(dot_metrics(small + large, large)) == math.inf

@@ -19,9 +19,9 @@ from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.shared.compare import FUNCTIONS, FunctionOptions
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.catalog.metrics import GROUPS, METRICS, THRESHOLDS, Metric, Scale
-from polygraphy.domain.compare import detailed, metrics
+from polygraphy.domain.compare import metrics
+from polygraphy.domain.compare.measures import MEASURES, PerceptualDistance
 from polygraphy.domain.compare.metric import MetricCompareFunc, MetricResult, MetricThreshold
-from polygraphy.domain.compare.metrics import PerceptualDistance
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind
 
@@ -131,10 +131,9 @@ def test_groups_are_of_functions() -> None:
 
 
 def test_every_published_class_has_its_row() -> None:
-    published = {*metrics.__all__, *detailed.__all__}
-    assert published == {name for row in METRICS.values() for name in row.published_names}
-    for names in (metrics.__all__, detailed.__all__):
-        assert names == sorted(names)
+    names = {name for row in METRICS.values() for name in row.published_names}
+    assert names == set(metrics.__all__) and MEASURES.keys() == METRICS.keys()
+    assert metrics.__all__ == sorted(metrics.__all__)
 
 
 def test_flags_and_fields_are_of_one_metric_each() -> None:

@@ -106,7 +106,7 @@ DECIBELS = st.one_of(
 
 @given(values=st.lists(DECIBELS, min_size=1, max_size=6))
 @example(values=[math.inf, -33.8, -36.8])
-def test_finding_4_no_iteration_makes_up_for_the_noise_of_another(values: list[float]) -> None:
+def test_no_iteration_makes_up_for_the_noise_of_another(values: list[float]) -> None:
     for kind, threshold in (
         (PsnrResult, PsnrThreshold),
         (SnrResult, SnrThreshold),

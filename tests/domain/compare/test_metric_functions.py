@@ -25,8 +25,8 @@ from polygraphy.domain.compare import (
     SqnrCompareFunc,
     UncomparedResult,
 )
+from polygraphy.domain.compare.measures import PerceptualDistance
 from polygraphy.domain.compare.metric import MetricCompareFunc
-from polygraphy.domain.compare.metrics import PerceptualDistance
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind

@@ -10,10 +10,9 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
 from polygraphy.domain.accuracy.pairs import FirstFailure, first_failure
 from polygraphy.domain.catalog.metrics import METRICS
-from polygraphy.domain.compare.detailed import DetailedResult
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
-from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
+from polygraphy.domain.compare.metric import DetailedResult, MetricResult, MetricThreshold
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.limits.tolerance import Tolerance
 

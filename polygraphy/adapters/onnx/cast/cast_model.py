@@ -17,7 +17,7 @@ from polygraphy.adapters.onnx.cast.narrowed_weights import (
 )
 from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of, versions_of
-from polygraphy.adapters.onnx.graph.graph import taken_names, unused_name
+from polygraphy.adapters.onnx.graph.graph import is_in_order, sort, taken_names, unused_name
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import external_files
 from polygraphy.adapters.onnx.storage.weights import all_graphs
@@ -113,6 +113,8 @@ def cast_in_place(
         Which operands and results of the nodes that were lowered are narrow, by their first
         results.
     """
+    if not is_in_order(model.graph):
+        sort(model.graph)
     inference = TypeInference(model)
     types = inference.of_graph(model.graph)
     converted = NarrowedWeights(dtype, weights)

@@ -19,6 +19,7 @@ from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.external import location_of
 from polygraphy.adapters.onnx.storage.mapped import load_structure
 from polygraphy.adapters.onnx.storage.parsing import check_texts, text, texts
+from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs, byte_size, is_external
 from polygraphy.domain.model import (
     Attribute,
@@ -187,7 +188,7 @@ class _Describing:
         return tuple(attribute_of(node, attribute, self) for attribute in node.attribute)
 
     def weight(self, tensor: TensorProto) -> Weight:
-        location = location_of(tensor) if is_external(tensor) else None
+        location = None if is_stored(tensor) or not is_external(tensor) else location_of(tensor)
         if location == self._own_name:
             location = None
         values = None

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Union
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.onnx.describe.reading import described
+from polygraphy.adapters.onnx.graph.constants import add_weight
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import rename_uses, taken_names, unused_name
+from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
 from polygraphy.adapters.onnx_common.messages import copy_of
@@ -78,10 +80,9 @@ class SetUpperBound(BaseLoadOnnxCopy):
 
 def _limits(model: ModelProto, bounds: Mapping[str, int]) -> dict[str, int]:
     """Return the limit of each operand that is to have one."""
-    makers = {name: node for node in model.graph.node for name in node.output if name}
-    operands = {
-        name: driving for name, node in makers.items() if (driving := _driving_operand(node))
-    }
+    graph = OpenGraph(model.graph)
+    driven = {name: _driving_operand(graph.protos[index]) for name, index in graph.makers.items()}
+    operands = {name: driving for name, driving in driven.items() if driving}
     limits = {}
     unbounded = _unbounded(model)
     for name, bound in bounds.items():
@@ -91,8 +92,8 @@ def _limits(model: ModelProto, bounds: Mapping[str, int]) -> dict[str, int]:
             limits[operands[name]] = bound
         elif name in operands.values():
             limits[name] = bound
-        elif name not in makers and name not in {value.name for value in model.graph.input}:
-            raise UnknownNameError("Tensor", name, sorted(makers))
+        elif name not in driven and name not in {value.name for value in model.graph.input}:
+            raise UnknownNameError("Tensor", name, sorted(driven))
         else:
             raise UsageError(
                 f"The size of tensor {name!r} does not depend on an operand that could be limited.",
@@ -127,10 +128,7 @@ def _limit(model: ModelProto, operand: str, bound: int) -> None:
         dtype = numpy.float32 if kind == "tensor(float)" else numpy.float64
     taken = taken_names(graph)
     limit, limited = (unused_name(f"{operand}_{end}", taken) for end in ("upper_bound", "bounded"))
-    graph.initializer.append(numpy_helper.from_array(numpy.array(bound, dtype), limit))
-    if model.ir_version < 4:
-        number = graph.initializer[-1].data_type
-        graph.input.append(onnx.helper.make_tensor_value_info(limit, number, []))
+    add_weight(model, numpy_helper.from_array(numpy.array(bound, dtype)), limit)
     rename_uses(graph, {operand: limited})
     node = onnx.helper.make_node(
         "Min", [operand, limit], [limited], name=unused_name(limited, taken)

@@ -9,14 +9,15 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph.editing import faults_of
 from polygraphy.adapters.onnx.graph.graph import (
+    behind,
     delete_where,
     drop_unused,
-    producers,
     taken_names,
     unused_name,
 )
 from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, like
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
+from polygraphy.adapters.onnx.graph.open_model import OpenModel
+from polygraphy.adapters.onnx.graph.shapes import is_made_up
 from polygraphy.adapters.onnx.graph.value_infos import (
     described,
     input_metadata,
@@ -24,7 +25,7 @@ from polygraphy.adapters.onnx.graph.value_infos import (
     value_info,
 )
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
-from polygraphy.adapters.onnx_common.messages import copy_of, used_by, weight_names
+from polygraphy.adapters.onnx_common.messages import copy_of, weight_names
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.naming import meant
@@ -97,10 +98,10 @@ def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> N
     """Reduce a model to what lies between tensors that `completed` described."""
     graph = model.graph
     needed, used = _needed(graph, inputs, outputs)
-    types = value_infos(model)
+    opened = OpenModel(model)
     others = [name for each in (inputs, outputs) for name in each if _is_no_tensor(each[name])]
-    if any(name not in types for name in others):
-        types = {**inferred_value_infos(model), **types}
+    is_stated = opened.stated.keys() >= set(others)
+    types = opened.stated if is_stated else opened.types
     positions = iter(range(len(graph.node)))
     delete_where(graph.node, lambda _: next(positions) not in needed)
     delete_where(graph.initializer, lambda tensor: tensor.name in inputs)
@@ -136,11 +137,10 @@ def completed(
     if outputs is None:
         outputs = {value.name: described(value) for value in model.graph.output}
     inputs, outputs = _by_known_name(model.graph, [inputs, outputs])
-    known = value_infos(model)
-    full = _merged(inputs, known), _merged(outputs, known)
+    opened = OpenModel(model)
+    full = _merged(inputs, opened.stated), _merged(outputs, opened.stated)
     if undescribed(*full, with_rank=True):
-        known = {**inferred_value_infos(model), **known}
-        full = _merged(inputs, known), _merged(outputs, known)
+        full = _merged(inputs, opened.types), _merged(outputs, opened.types)
     return full
 
 
@@ -216,30 +216,15 @@ def _needed(
     graph: GraphProto, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[set[int], set[str]]:
     """Return which nodes lie between, by index, and which tensors are used there."""
-    made_by = producers(graph)
-    nodes = list(graph.node)
-    weights = weight_names(graph)
-    needed: set[int] = set()
-    used = set(outputs)
-    pending = [name for name in outputs if name not in inputs]
-    while pending:
-        name = pending.pop()
-        if name not in made_by:
-            if name not in weights:
-                raise UsageError(
-                    f"The outputs depend on the model's input {name!r}, which is not among the"
-                    f" inputs {list(inputs)}.",
-                    hint=f"Add {name!r} to the inputs, or choose others that lie behind it.",
-                )
-            continue
-        if made_by[name] in needed:
-            continue
-        needed.add(made_by[name])
-        for taken in used_by(nodes[made_by[name]]):
-            if taken not in used:
-                used.add(taken)
-                if taken not in inputs:
-                    pending.append(taken)
+    needed, used = behind(graph, outputs, ends=inputs)
+    given = {value.name for value in graph.input} - weight_names(graph) - inputs.keys()
+    for name in (value.name for value in graph.input):
+        if name in used & given:
+            raise UsageError(
+                f"The outputs depend on the model's input {name!r}, which is not among the"
+                f" inputs {list(inputs)}.",
+                hint=f"Add {name!r} to the inputs, or choose others that lie behind it.",
+            )
     return needed, used | set(inputs)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.reading import described
-from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
+from polygraphy.adapters.onnx.graph.constants import add_weight, constant_tensor, is_constant
 from polygraphy.adapters.onnx.graph.graph import rename_uses, sort
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx_common.messages import copy_of
@@ -41,9 +41,7 @@ def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProt
         place.CopyFrom(holder.node[0])
         place.input[:] = one.inputs
     for theirs, mine in plan.weights.items():
-        weight = graph.initializer.add()
-        weight.CopyFrom(_weight(reference.graph, theirs))
-        weight.name = mine
+        add_weight(copy, _weight(reference.graph, theirs), mine)
     known = {opset.domain for opset in copy.opset_import}
     copy.opset_import.extend(o for o in reference.opset_import if o.domain not in known)
     del graph.value_info[:]
@@ -77,7 +75,7 @@ def altered(model: ModelProto, output: str, variant: Variant) -> ModelProto:
     before, op = list(node.input), node.op_type
     node.input[:] = [names.get(name, name) for name in variant.node.inputs]
     for name, values in variant.weights.items():
-        graph.initializer.append(onnx.numpy_helper.from_array(values, names[name]))
+        add_weight(copy, onnx.numpy_helper.from_array(values), names[name])
     node.op_type = variant.node.op
     given = {one.name for one in variant.node.attributes}
     kept = [one for one in node.attribute if one.name in given]

@@ -12,6 +12,7 @@ from polygraphy.adapters.onnx.storage.foreign import onnx_errors
 from polygraphy.adapters.onnx.storage.ownership import own_model
 from polygraphy.adapters.onnx.storage.stored import load_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs, byte_size, skeleton
+from polygraphy.adapters.onnx_common.inference import hidden, restore
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -93,7 +94,8 @@ def _convert(model: ModelProto, opset: int) -> None:
     bare = skeleton(model, place)
     failed = f"The onnx package cannot convert the model to opset {opset}"
     with onnx_errors(failed, BackendError):
-        made = version_converter.convert_version(bare, opset)
+        made = version_converter.convert_version(hidden(bare), opset)
+    restore(made)
     for graph in all_graphs(made.graph):
         for tensor in graph.initializer:
             # Below onnx 1.19, the converter also forgets where elements are.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
+from polygraphy.adapters.onnx.graph.open_model import OpenModel, untyped
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, weight_names
@@ -161,10 +161,8 @@ def _types_of(model: ModelProto, names: Iterable[str]) -> dict[str, ValueInfoPro
     """Return what is known about the tensors of a model; inferred where that of these is not
     stated.
     """
-    types = value_infos(model)
-    if any(name not in types for name in names):
-        types = {**inferred_value_infos(model), **types}
-    return types
+    opened = OpenModel(model)
+    return opened.stated if opened.stated.keys() >= set(names) else opened.types
 
 
 def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
@@ -181,7 +179,7 @@ def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, Value
     """Give a graph its outputs, and keep what it says about tensors that were some."""
     described = {value.name for value in (*graph.value_info, *graph.input)}
     former = [copy_of(value) for value in graph.output]
-    made = [copy_of(types[name]) if name in types else _untyped(name) for name in names]
+    made = [copy_of(types[name]) if name in types else untyped(name) for name in names]
     del graph.output[:]
     graph.output.extend(made)
     chosen = set(names)
@@ -190,9 +188,3 @@ def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, Value
     kept += [value for value in former if value.name not in known]
     del graph.value_info[:]
     graph.value_info.extend(kept)
-
-
-def _untyped(name: str) -> ValueInfoProto:
-    """Return an output whose type the backend has to find out."""
-    value: ValueInfoProto = onnx.ValueInfoProto(name=name)
-    return value

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.fold.sizes import itemsize
-from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
+from polygraphy.adapters.onnx.graph.constants import add_weight, constant_tensor, is_constant
 from polygraphy.adapters.onnx.graph.graph import delete_where
+from polygraphy.adapters.onnx.graph.open_model import assemble, untyped
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.stored import load_stored
 from polygraphy.adapters.onnx.storage.weights import byte_size
@@ -190,16 +191,19 @@ class ConstantNodes:
     def model_of(self, names: Collection[str]) -> ModelProto:
         """Return a model without inputs that computes some constants."""
         weights, needed = self._sources(names)
-        made: ModelProto = onnx.ModelProto(ir_version=max(self._model.ir_version, 4))
-        made.opset_import.extend(self._model.opset_import)
-        made.graph.name = "constants"
-        made.graph.node.extend(nodes._nodes[index] for nodes, index in needed)
-        for tensor in weights.values():
-            weight = made.graph.initializer.add()
-            weight.CopyFrom(tensor)
+        frame = onnx.ModelProto(
+            ir_version=self._model.ir_version,
+            opset_import=self._model.opset_import,
+            graph=onnx.GraphProto(name="constants"),
+        )
+        made = assemble(
+            frame,
+            [nodes._nodes[index] for nodes, index in needed],
+            outputs=map(untyped, names),
+            weights=weights.values(),
+        )
+        for weight in made.graph.initializer:
             load_stored(weight)
-        for name in names:
-            made.graph.output.add(name=name)
         return made
 
     def _tensor(self, name: str) -> TensorProto:
@@ -214,22 +218,14 @@ class ConstantNodes:
         renamed.name = name
         return renamed
 
-    def replace(self, names: Sequence[str], add_input: Callable[[TensorProto], None]) -> int:
-        """Put the values of tensors in place of the nodes that make them.
-
-        Args:
-            names: the tensors; their values are known.
-            add_input: called with each new weight.
-
-        Returns:
-            How many nodes were removed.
+    def replace(self, names: Sequence[str]) -> int:
+        """Put the values of tensors, which are known, in place of the nodes that make them; return
+        how many nodes were removed.
         """
         replaced = {self._made_by[name] for name in names}
         positions = iter(range(len(self._nodes)))
         removed = delete_where(self.graph.node, lambda _: next(positions) in replaced)
         for name in names:
-            weight = self.graph.initializer.add()
-            weight.CopyFrom(self._tensor(name))
-            self.tensors[name] = weight  # For the graphs inside.
-            add_input(weight)
+            # For the graphs inside, too.
+            self.tensors[name] = add_weight(self._model, self._tensor(name), name, self.graph)
         return removed

@@ -121,6 +121,7 @@ class GraphWalk:
         self._elements: dict[str, Elements | None] = {}
         self._failed: set[str] = set()
         self._taken: set[str] = set()
+        self._called: set[str] = set()
         self.nodes: ConstantNodes = ConstantNodes(
             walk.model, graph, None if outer is None else outer.nodes
         )
@@ -323,11 +324,12 @@ class GraphWalk:
         """
         graph = self._graph
         self._taken = self._taken or taken_names(graph)
+        self._called = self._called or {each.name for each in graph.node}
         names = [each.name for each in node.attribute if each.HasField("g")]
         scope = scopes[names.index(chosen)]
         branch = graphs_of(node)[names.index(chosen)]
         first, weights = len(graph.node), len(graph.initializer)
-        renamed = open_branch(graph, branch, list(node.output), self._taken)
+        renamed = open_branch(graph, branch, list(node.output), self._taken, self._called)
         for before, after in renamed.items():
             self._types.declare(after, scope[before])
         for tensor in graph.initializer[weights:]:
@@ -373,7 +375,7 @@ class GraphWalk:
                     kept = set(nodes.wanted(is_too_large))
                     names = [name for name in names if name in kept and nodes.is_at_hand(name)]
                     break
-        return nodes.replace(names, self._declare)
+        return nodes.replace(names)
 
     def _together(self, partitioning: str | None, names: Sequence[str]) -> dict[str, Any] | None:
         """Compute constants all at once; None where that fails and fewer are tried then."""
@@ -384,10 +386,3 @@ class GraphWalk:
                 raise BackendError(str(error)) from error
             G_LOGGER.verbose(f"{len(names)} constants cannot be computed at once: {error}")
             return None
-
-    def _declare(self, weight: TensorProto) -> None:
-        """List a weight among the inputs where the version of the format asks for that."""
-        if self._walk.model.ir_version < 4:
-            dims = list(weight.dims)
-            value = onnx.helper.make_tensor_value_info(weight.name, weight.data_type, dims)
-            self._graph.input.append(value)

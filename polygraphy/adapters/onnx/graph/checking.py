@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.storage.elements import is_stripped
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model
 from polygraphy.adapters.onnx.storage.weights import (
@@ -49,7 +51,8 @@ class CheckModel(BaseLoader):
         self._model = model
 
     def call_impl(self) -> ModelProto:
-        """Return the model as it was given.
+        """Return the model as it was given. Where the standard asks for no more than that, its
+        nodes are put in an order in which they can be computed, and graphs without a name get one.
 
         What the checker has against operators of plugins and outputs of unknown rank is only logged
         in the log.
@@ -59,13 +62,29 @@ class CheckModel(BaseLoader):
         """
         model = evaluate(self._model)
         problem = complaint(model)
-        if problem and any(sign in problem for sign in _TOLERATED):
+        if problem and _tidied(model):
+            problem = complaint(model)
+        if problem and is_tolerated(problem):
             # The checker stops there, and has not seen the nodes behind.
             _check_order(model.graph, ChainMap())
             G_LOGGER.warning(f"The model is not wholly standard: {problem}")
         elif problem:
             raise ModelError(f"The model is against the ONNX standard: {problem}")
         return model
+
+
+def _tidied(model: ModelProto) -> bool:
+    """Put nodes in order and name graphs, without which backends run a model; return whether that
+    changed anything.
+    """
+    unnamed = [graph for graph in all_graphs(model.graph) if not graph.name]
+    for graph in unnamed:
+        graph.name = "graph"
+    with suppress(ModelError):  # The checker says of circles, too.
+        if sort(model.graph):
+            G_LOGGER.info("Put the nodes of the model in an order in which they can be computed.")
+            return True
+    return bool(unnamed)
 
 
 def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
@@ -95,6 +114,11 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
                 f"The model is against the ONNX standard: no node of graph {graph.name!r} makes"
                 f" its output {value.name!r}."
             )
+
+
+def is_tolerated(problem: str) -> bool:
+    """Return whether what the checker has against a model need not keep it from being run."""
+    return any(sign in problem for sign in _TOLERATED)
 
 
 def complaint(model: ModelProto) -> str:

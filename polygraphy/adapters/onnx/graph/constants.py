@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import domain_of
-from polygraphy.adapters.onnx.graph.graph import delete_where
+from polygraphy.adapters.onnx.graph.graph import IR_WITHOUT_WEIGHTS_AS_INPUTS, delete_where
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -109,21 +109,32 @@ def graph_weights(
     return {name: tensor for name, tensor in found.items() if name in changed}
 
 
+def add_weight(
+    model: ModelProto, tensor: TensorProto, name: str, graph: GraphProto | None = None
+) -> TensorProto:
+    """Add a copy of a tensor to the weights of a graph (default: that of the model), and to its
+    inputs where the version of the format wants weights there, too; return the copy.
+    """
+    graph = model.graph if graph is None else graph
+    weight: TensorProto = graph.initializer.add()
+    weight.CopyFrom(tensor)
+    weight.name = name
+    if model.ir_version < IR_WITHOUT_WEIGHTS_AS_INPUTS:
+        dims = list(tensor.dims)
+        graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, dims))
+    return weight
+
+
 def to_initializers(model: ModelProto, graph: GraphProto, names: Collection[str]) -> None:
     """Make initialisers of the Constant nodes that hold some weights of a graph, so that they can
     be kept in files and be without elements.
 
     Before version 4 of the format, graphs inside others can have none: their Constants stay.
     """
-    is_old = model.ir_version < 4
+    is_old = model.ir_version < IR_WITHOUT_WEIGHTS_AS_INPUTS
     if is_old and graph is not model.graph:
         return
     held = {name: tensor for name, tensor in constants_of(graph.node).items() if name in names}
     for name, tensor in held.items():
-        weight = graph.initializer.add()
-        weight.CopyFrom(tensor)
-        weight.name = name
-        if is_old:
-            dims = list(tensor.dims)
-            graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, dims))
+        add_weight(model, tensor, name, graph)
     delete_where(graph.node, lambda node: is_constant(node) and node.output[0] in held)

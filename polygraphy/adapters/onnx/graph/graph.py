@@ -7,12 +7,13 @@ is several times quicker than asking the message for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.onnx_common.messages import (
     captured_by,
+    copy_of,
     graphs_of,
     names_in,
     used_by,
@@ -92,23 +93,11 @@ def clean(graph: GraphProto, others: Collection[str] = ()) -> int:
     Returns:
         How many nodes were removed, those inside removed ones not counted.
     """
-    made_by = producers(graph)
     nodes = list(graph.node)
-    needed: set[int] = set()
-    used = {value.name for value in graph.output}.union(others)
-    pending = list(used)
-    removed = 0
-    while pending:
-        index = made_by.get(pending.pop())
-        if index is None or index in needed:
-            continue
-        needed.add(index)
-        inside = graphs_of(nodes[index])
-        removed += sum(map(clean, inside))
-        for name in used_by(nodes[index], inside):
-            if name not in used:
-                used.add(name)
-                pending.append(name)
+    needed, used = behind(graph, {value.name for value in graph.output}.union(others))
+    removed = sum(clean(inner) for index in needed for inner in graphs_of(nodes[index]))
+    if removed:  # What graphs inside took from here may not be used any more.
+        needed, used = behind(graph, {value.name for value in graph.output}.union(others))
     if len(needed) < len(nodes):
         positions = iter(range(len(nodes)))
         removed += delete_where(graph.node, lambda _: next(positions) not in needed)
@@ -118,15 +107,32 @@ def clean(graph: GraphProto, others: Collection[str] = ()) -> int:
 
 def needed(graph: GraphProto) -> set[str]:
     """Return the tensors on which outputs of a graph depend, and the outputs."""
-    made_by = producers(graph)
-    pending = [value.name for value in graph.output]
-    found = set(pending)
+    return behind(graph, [value.name for value in graph.output])[1]
+
+
+def behind(
+    graph: GraphProto, names: Iterable[str], ends: Collection[str] = ()
+) -> tuple[set[int], set[str]]:
+    """Return the nodes on which tensors depend, and the tensors that are used on the way, these
+    included.
+
+    Args:
+        graph: the graph.
+        names: the tensors.
+        ends: tensors behind which nothing is looked for.
+    """
+    made_by, nodes = producers(graph), list(graph.node)
+    found: set[int] = set()
+    used = set(names)
+    pending = [name for name in used if name not in ends]
     while pending:
         index = made_by.get(pending.pop())
-        new = set() if index is None else set(used_by(graph.node[index])) - found
-        found |= new
-        pending += new
-    return found
+        if index is not None and index not in found:
+            found.add(index)
+            taken = set(used_by(nodes[index])) - used
+            used |= taken
+            pending += [name for name in taken if name not in ends]
+    return found, used
 
 
 def drop_unused(graph: GraphProto, used: set[str]) -> None:
@@ -193,6 +199,32 @@ def sort(graph: GraphProto) -> bool:
     positions = iter(range(len(nodes)))
     graph.node.sort(key=lambda _: ranks[next(positions)])  # Keys are asked for once, in order.
     return True
+
+
+def is_in_order(graph: GraphProto) -> bool:
+    """Return whether no node of a graph, or of those inside it, takes what a later one makes."""
+    taken: set[str] = set()
+    for node in graph.node:
+        if not taken.isdisjoint(node.output[:]):
+            return False
+        taken.update(node.input[:])
+        for inner in graphs_of(node):
+            if not is_in_order(inner):
+                return False
+            taken.update(captured_by(inner))
+        taken.discard("")
+    return True
+
+
+def in_order(model: ModelProto) -> ModelProto:
+    """Return a model whose nodes are in an order in which they can be computed: converters append
+    nodes, which some backends accept. It is a copy where it was not so; raises as `sort` does.
+    """
+    if is_in_order(model.graph):
+        return model
+    made = copy_of(model)
+    sort(made.graph)
+    return made
 
 
 def taken_names(graph: GraphProto) -> set[str]:

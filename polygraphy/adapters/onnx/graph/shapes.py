@@ -25,6 +25,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     weights_size,
     without_large_weights,
 )
+from polygraphy.adapters.onnx_common import inference
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.logger import G_LOGGER
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "InferShapes",
     "add_shapes",
+    "has_rank",
     "infer_shapes",
     "inferred_value_infos",
     "is_made_up",
@@ -46,7 +48,6 @@ __all__ = [
 infer_shapes: Callable[..., ModelProto]
 
 onnx = mod.lazy_import("onnx")
-onnx_shapes = mod.lazy_import("onnx.shape_inference")
 
 _COPIED = 32 << 20  # Bytes of weights from which on copying costs more than leaving them out.
 
@@ -153,7 +154,7 @@ def _inferred(
             made = _inferred_by_onnx(model, strict=not error_ok)
         except ModelError as error:
             problem = error
-    knows = _is_known if allow_onnxruntime else _has_rank
+    knows = _is_known if allow_onnxruntime else has_rank
     if allow_onnxruntime is not False and (made is None or not _knows_all(made.graph, knows)):
         try:
             return _with_symbolic(model, made)
@@ -179,7 +180,7 @@ def _knows_all(graph: GraphProto, is_known: Callable[[ValueInfoProto], bool]) ->
     return all(name in known for node in graph.node for name in node.output if name)
 
 
-def _has_rank(value: ValueInfoProto) -> bool:
+def has_rank(value: ValueInfoProto) -> bool:
     """Return whether the type and the rank of a tensor are known; of no tensor there is none."""
     if value.type.WhichOneof("value") not in (None, "tensor_type"):
         return True
@@ -193,7 +194,7 @@ def _is_known(value: ValueInfoProto) -> bool:
     """
     return (
         value.type.WhichOneof("value") == "tensor_type"
-        and _has_rank(value)
+        and has_rank(value)
         and all(
             dim.HasField("dim_value") or (dim.dim_param and not is_made_up(dim.dim_param))
             for dim in value.type.tensor_type.shape.dim
@@ -205,21 +206,22 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     check_expansion(model)
     # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
     with onnx_errors("The shapes of the model cannot be inferred"):
-        inferred: ModelProto = onnx_shapes.infer_shapes(
+        return inference.infer_shapes(
             model, strict_mode=strict, data_prop=not has_endless_vectors(model)
         )
-    return inferred
 
 
 def _inferred_symbolically(model: ModelProto) -> ModelProto:
     """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
-    inference = resolve(ShapeInference)
+    tool = resolve(ShapeInference)
     check_expansion(model)
     if has_long_vectors(model):
         raise ModelError("The model computes longer lists than any shape is.")
-    ordered: ModelProto = copy_of(model)
+    seen = inference.hidden(model)
+    ordered: ModelProto = copy_of(model) if seen is model else seen
     sort(ordered.graph)
-    inferred: ModelProto = inference.infer(ordered)
+    inferred: ModelProto = tool.infer(ordered)
+    inference.restore(inferred)
     return inferred
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polygraphy.adapters.onnx.graph.constants import graph_weights
+from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.growth import (
     LIFTED_BY,
     LONGEST_VECTOR,
@@ -27,12 +28,16 @@ from polygraphy.adapters.onnx.storage.weights import (
     is_external,
     without_large_weights,
 )
+from polygraphy.adapters.onnx_common.messages import graphs_of
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
 
 _ITEMSIZE = 4  # Of most tensors.
+_MOST_ROUNDS = 1 << 31
+"""What no backend goes through within minutes, however little it computes in each round."""
+_LOOP_INPUTS = 2  # The body of a Loop takes the number of the round and the condition.
 _RUN = 2
 """What a run may take, in limits of what a file may become: activations go again."""
 
@@ -60,6 +65,9 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
 
     found: dict[int, str] = {}
     for index, node in enumerate(model.graph.node):
+        if (rounds := _rounds(node, value)) > _MOST_ROUNDS:
+            found[index] = f"It was not tried: it goes through {rounds:,} rounds."
+            continue
         if not lost.isdisjoint(node.input) or any(
             vectors.get(name, 0) > LONGEST_VECTOR for name in node.output
         ):
@@ -79,6 +87,25 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
                 f"It was not tried: it makes {nbytes:,} bytes, more than {limit:,.0f}. {LIFTED_BY}"
             )
     return found
+
+
+def _rounds(node: NodeProto, value: Callable[[str], Any]) -> int:
+    """Return how many rounds a Loop goes through whatever it computes; 0 where that depends."""
+    if node.op_type != "Loop" or domain_of(node.domain) or not node.input:
+        return 0
+    body = next(iter(graphs_of(node)), None)
+    if body is None or not body.output or len(body.input) < _LOOP_INPUTS:
+        return 0  # Against the standard, which others say better.
+    trips = value(node.input[0])
+    starts = value(node.input[1]) if len(node.input) > 1 and node.input[1] else np.array(True)
+    if trips is None or starts is None or not np.all(starts):
+        return 0
+    copies = (made for made in body.node if made.op_type == "Identity" and made.input)
+    origins = {made.output[0]: made.input[0] for made in copies if made.output}
+    condition = body.output[0].name
+    while condition in origins:
+        condition = origins.pop(condition)
+    return int(np.max(trips)) if condition == body.input[1].name else 0
 
 
 def _fed(model: ModelProto, feed: Mapping[str, Any]) -> ModelProto:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.onnx.describe.reading import described
+from polygraphy.adapters.onnx.graph.checking import complaint, is_tolerated
 from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.lint.large_nodes import large_nodes
-from polygraphy.adapters.onnx.lint.node_checks import NodeChecks
+from polygraphy.adapters.onnx.lint.node_checks import NodeChecks, without_context
 from polygraphy.adapters.onnx.lint.node_trials import NodeTrials, is_wide
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.mapped import load_structure
@@ -62,6 +63,7 @@ class OnnxLintedModel:
         graph = described(self._model, source.path, Detail(layers=True)).graph
         self._labels = labels_of(graph)
         self._entries = list(NodeChecks(self._model).entries(self._labels))
+        self._entries += _about_the_whole(self._model, {each.message for each in self._entries})
 
     def lint(self, feed: Mapping[str, Any] | None, trial: ModelTrial | None) -> Findings:
         """Return what is wrong with its nodes, and try the model where there is a trial.
@@ -84,6 +86,15 @@ class OnnxLintedModel:
         return Findings(
             tuple(labels), tuple(entries), trying.ran, tuple(dict.fromkeys(trying.skipped))
         )
+
+
+def _about_the_whole(model: ModelProto, known: Collection[str]) -> Iterator[LintEntry]:
+    """Yield what the checker has against a model as a whole, unless it is about a node that is
+    known, or about what can be run all the same.
+    """
+    message = without_context(complaint(model))
+    if message and message not in known and not is_tolerated(message):
+        yield LintEntry(EXCEPTION, Source.CHECKER, message)
 
 
 class _Trying:

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
+from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size, is_external
+from polygraphy.adapters.onnx_common.inference import crashes_without_types
 from polygraphy.adapters.onnx_common.messages import graphs_of, shape_of
 from polygraphy.domain.checks.lint import EXCEPTION, WARNING, LintEntry, Source
 
@@ -123,6 +126,8 @@ class NodeChecks:
         if not version or not onnx.defs.has(node.op_type, version, node.domain):
             return {}
         names = [name for name in node.input if name]
+        if crashes_without_types(node) and (not names or len(names) < len(node.input)):
+            return {}
         if not all(name in types for name in names):
             return {}
         schema = onnx.defs.get_schema(node.op_type, version, node.domain)
@@ -191,16 +196,29 @@ def _checked(node: NodeProto, context: Any) -> str | None:
     try:
         onnx_checker.check_node(node, context)
     except Exception as error:  # ValidationError; of malformed messages whatever protobuf raises.
-        return one_line(error)
+        text = one_line(error)
+        is_import = text.startswith("No opset import for domain")
+        return None if is_import and is_foreign(node.domain) else text
     return None
+
+
+@cache
+def is_foreign(domain: str) -> bool:
+    """Return whether the onnx package has no operator of a domain, as none of a plugin's."""
+    return all(domain_of(domain) != schema.domain for schema in onnx.defs.get_all_schemas())
 
 
 def one_line(error: BaseException) -> str:
     """Return the message of an error in one line, without what onnx appends about the context."""
-    text = " ".join(str(error).split()).partition("==> Context:")[0].strip()
+    text = without_context(" ".join(str(error).split()))
     for prefix in ("[ShapeInferenceError] ", "[TypeInferenceError] "):
         text = text.removeprefix(prefix)
     return text
+
+
+def without_context(text: str) -> str:
+    """Return a message in one line without what onnx appends about the context."""
+    return text.partition("==> Context:")[0].strip()
 
 
 def _tensor_type(tensor: TensorProto) -> TypeProto:

@@ -14,10 +14,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.graph.open_model import OpenGraph, assemble, untyped
+from polygraphy.adapters.onnx.lint.node_checks import is_foreign
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size
-from polygraphy.adapters.onnx_common.messages import used_by
 from polygraphy.adapters.onnx_common.omitted import with_all_results
 from polygraphy.domain.errors import BackendError, InconclusiveError, MissingDependencyError
 from polygraphy.ports.models import ModelTrial, TrialValue
@@ -72,14 +73,18 @@ class NodeTrials:
         """
         self._large = frozenset(large)
         self._suspects = frozenset(suspects)
-        self._model = model
-        self._nodes = list(model.graph.node)
+        opened = OpenGraph(model.graph)
+        self._nodes, self._weights, self._reads = opened.protos, opened.weights, opened.reads
+        self._frame = onnx.ModelProto(
+            ir_version=min(model.ir_version, _IR_VERSION),
+            opset_import=model.opset_import,
+            functions=model.functions,
+            graph=onnx.GraphProto(name="trial"),
+        )
         self._arrays = arrays
         self._trial = trial
-        self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
         self._values: dict[str, Any] = dict(feed)
         self._stated = {value.name: value.type for value in model.graph.input}
-        self._reads = [list(dict.fromkeys(used_by(node))) for node in self._nodes]
         self._last_use = {name: i for i, names in enumerate(self._reads) for name in names}
         self._lost: set[str] = set()
         self._forgotten = 0
@@ -136,18 +141,17 @@ class NodeTrials:
             for name in dict.fromkeys(produced)
             if self._last_use.get(name, -1) > last or name not in inside
         ]
-        made = onnx.ModelProto(ir_version=min(self._model.ir_version, _IR_VERSION))
-        made.opset_import.extend(self._model.opset_import)
-        made.functions.extend(self._model.functions)
-        made.graph.name = "trial"
-        made.graph.node.extend(self._nodes[i] for i in indices)
+        nodes = [self._nodes[i] for i in indices]
+        made = assemble(self._frame, nodes, outputs=map(untyped, wanted))
+        imported = {each.domain for each in made.opset_import}
+        for domain in {node.domain for node in nodes} - imported:
+            if is_foreign(domain):  # An operator of a plugin is no defect.
+                made.opset_import.add(domain=domain, version=1)
         known = set(produced)
         needed = dict.fromkeys(
             name for i in indices for name in self._reads[i] if name not in known
         )
         feed = dict(self._inputs(made.graph, needed))
-        for name in wanted:
-            made.graph.output.add(name=name)
         try:
             results = self._trial.run(with_all_results(made).SerializeToString(), feed, wanted)
         except MissingDependencyError:
@@ -155,6 +159,7 @@ class NodeTrials:
         except (BackendError, InconclusiveError) as error:
             return str(error)
         self._values.update(results)
+        self._lost.update(name for name in wanted if name not in results)
         return None
 
     def _inputs(self, graph: GraphProto, names: Mapping[str, None]) -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner, translated
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
+from polygraphy.domain.errors import BackendError
 
 
 @mod.export()
@@ -52,13 +53,20 @@ class FormulaParty(OnnxParty):
 
 
 class PackageParty(OnnxParty):
-    """The reference evaluator as the onnx package has it: decides where there are no formulas."""
+    """The reference evaluator as the onnx package has it, where `OnnxParty` computes with operators
+    of its own: what both compute with the same code, it refuses.
+    """
 
     name = "package"
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         from onnx.reference import ReferenceEvaluator
 
+        from polygraphy.adapters.onnx_common.evaluator import borrowed_operators
+
+        if borrowed := borrowed_operators(model):
+            said = ", ".join(borrowed)
+            raise BackendError(f"The reference has {said} of the onnx package.", backend=self.name)
         with translated("load"):
             return partial(_evaluated, ReferenceEvaluator(model))
 

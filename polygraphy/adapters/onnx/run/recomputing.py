@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import constants_of
-from polygraphy.adapters.onnx.run.subgraph import copy_frame
+from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, untyped
 from polygraphy.adapters.onnx.storage.elements import elements
-from polygraphy.adapters.onnx_common.messages import used_by
 from polygraphy.domain.results.lineage import Recomputed
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, TensorProto
+    from onnx import ModelProto
 
     Array = np.ndarray[Any, Any]
     Feed = Mapping[str, Any]
@@ -34,30 +33,11 @@ epsilon of that, however small it is: 1/2 + tanh(x/2) / 2.
 
 
 class Recomputer:
-    """Computes tensors of a model whose weights are at hand."""
+    """Computes tensors of a model."""
 
-    def __init__(
-        self,
-        structure: ModelProto,
-        weights: Mapping[str, TensorProto],
-        load_weights: Callable[[ModelProto], None] | None,
-    ) -> None:
-        """Take a model.
-
-        Args:
-            structure: its nodes.
-            weights: its initialisers.
-            load_weights: reads the elements of the weights of a model that are in files.
-        """
-        self._structure = structure
-        self._weights = {**weights, **constants_of(structure.graph.node)}
-        self._load_weights = load_weights
-        self._makers = {
-            name: position
-            for position, node in enumerate(structure.graph.node)
-            for name in node.output
-            if name and name not in self._weights
-        }
+    def __init__(self, opened: OpenModel) -> None:
+        self._opened = opened
+        self._weights = {**opened.weights, **constants_of(opened.protos)}
 
     def recompute(self, name: str, runs: Sequence[Feed], epsilon: float) -> Recomputed | None:
         found = self._nodes(name, runs)
@@ -77,7 +57,7 @@ class Recomputer:
             except Exception as error:  # Operators are plain NumPy code, which raises anything.
                 G_LOGGER.verbose(f"{name!r} cannot be computed from its inputs: {error}")
                 continue
-            node = self._structure.graph.node[positions[-1]]
+            node = self._opened.protos[positions[-1]]
             least = epsilon * _SCALES.get(node.op_type, 0.0)
             return Recomputed(values, numpy.maximum(spread, least))
         return None
@@ -89,8 +69,8 @@ class Recomputer:
             if name in self._weights:
                 found.graph.initializer.add().CopyFrom(self._weights[name])
                 found.graph.initializer[-1].name = name
-        if self._load_weights is not None:
-            self._load_weights(found)
+        if self._opened.load_weights is not None:
+            self._opened.load_weights(found)
         return {tensor.name: elements(tensor) for tensor in found.graph.initializer}
 
     def _nodes(self, name: str, runs: Sequence[Feed]) -> tuple[list[int], set[str]] | None:
@@ -100,24 +80,22 @@ class Recomputer:
         open_names = [name]
         while open_names:
             current = open_names.pop()
-            position = self._makers.get(current)
+            position = None if current in self._weights else self._opened.makers.get(current)
             if position is None or (current != name and all(current in run for run in runs)):
                 known.add(current)
             elif position not in nodes:
                 nodes.add(position)
-                open_names += used_by(self._structure.graph.node[position])
+                open_names += self._opened.reads[position]
         return (sorted(nodes), known) if 0 < len(nodes) <= _MOST_NODES else None
 
     def _evaluator(self, positions: Sequence[int], name: str) -> Callable[[Feed], Array]:
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
-        part: ModelProto = onnx.ModelProto()
-        copy_frame(self._structure, part)
-        part.graph.node.extend(self._structure.graph.node[position] for position in positions)
-        made = {each for node in part.graph.node for each in node.output}
-        read = dict.fromkeys(each for node in part.graph.node for each in used_by(node))
-        part.graph.input.extend(onnx.ValueInfoProto(name=n) for n in read if n not in made)
-        part.graph.output.add(name=name)
+        nodes = [self._opened.protos[position] for position in positions]
+        made = {each for node in nodes for each in node.output}
+        read = dict.fromkeys(n for position in positions for n in self._opened.reads[position])
+        inputs = [untyped(each) for each in read if each not in made]
+        part = assemble(self._opened.proto, nodes, inputs=inputs, outputs=[untyped(name)])
         evaluator = evaluator_of(part)
 
         def evaluate(feed: Feed) -> Array:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver, feeds_of, one_feed
-from polygraphy.adapters.onnx.graph.graph import producers, sort
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
+from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver, one_feed
+from polygraphy.adapters.onnx.graph.graph import in_order
+from polygraphy.adapters.onnx.graph.open_model import OpenModel, is_tensor, untyped
+from polygraphy.adapters.onnx.graph.shapes import is_made_up
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
-from polygraphy.adapters.onnx.run.bodies import body_of
-from polygraphy.adapters.onnx.run.subgraph import copy_frame
-from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split
-from polygraphy.adapters.onnx.storage.writing import write_model
-from polygraphy.adapters.onnx_common.messages import identity_of, inputs_of, used_by
-from polygraphy.adapters.os.paths import scratch_file
+from polygraphy.adapters.onnx_common.messages import identity_of
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.logger import G_LOGGER
@@ -27,32 +22,6 @@ if TYPE_CHECKING:
 
 numpy = mod.lazy_import("numpy")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
-onnx = mod.lazy_import("onnx")
-
-_OLDEST = 4
-"""The first version of the format in which weights need not be inputs, too."""
-
-
-class OnnxModelReducer:
-    """Implements the port `ModelReducer`."""
-
-    def open(self, model: ModelProto, data_loader: Any = None) -> ReducibleOnnxModel:
-        return ReducibleOnnxModel(model, data_loader)
-
-    def samples(self, model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, Any]]:
-        return feeds_of(model, data_loader)
-
-    def save(self, model: ModelProto, path: str) -> None:
-        """Write a model; one of 2 GB or more has its weights in a file beside it."""
-        if has_to_be_split(model):
-            SaveOnnx(model, path).call_impl()
-            return
-        with scratch_file(path) as stream:
-            write_model(model, stream)
-
-    def load(self, path: str) -> ModelProto:
-        """Read a model, with its weights."""
-        return OnnxFromPath(path).call_impl()
 
 
 class ReducibleOnnxModel:
@@ -62,33 +31,25 @@ class ReducibleOnnxModel:
     """
 
     def __init__(self, model: ModelProto, data_loader: Any) -> None:
-        self._model = model
-        sort(model.graph)
-        graph = model.graph
-        self._nodes = [index for index, node in enumerate(graph.node) if node.op_type != "Constant"]
-        self._made_by = producers(graph)
+        self._opened = opened = OpenModel(in_order(model))
+        self._nodes = [i for i, node in enumerate(opened.protos) if node.op_type != "Constant"]
         place = {index: number for number, index in enumerate(self._nodes)}
-        self._reads = [tuple(dict.fromkeys(used_by(graph.node[i]))) for i in self._nodes]
+        makers = opened.makers
         self.dependencies = [
-            sorted({place[made] for name in reads if (made := self._made_by.get(name)) in place})
-            for reads in self._reads
+            sorted({place[made] for n in opened.reads[i] if (made := makers.get(n)) in place})
+            for i in self._nodes
         ]
-        self._weights = {tensor.name: tensor for tensor in graph.initializer}
-        self._sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
-        self._inputs = inputs_of(graph)
-        self._stated = value_infos(model)
-        self._inferred: dict[str, ValueInfoProto] | None = None
         self._loader = data_loader
         self._feed: dict[str, Any] | None = None
         self._seen: dict[str, Any] = {}
 
     def name(self, node: int) -> str:
         """Return the name of a node, or else that of the first tensor that it computes."""
-        found = self._model.graph.node[self._nodes[node]]
+        found = self._opened.protos[self._nodes[node]]
         return identity_of(found) or str(found.op_type)
 
     def op(self, node: int) -> str:
-        return str(self._model.graph.node[self._nodes[node]].op_type)
+        return str(self._opened.protos[self._nodes[node]].op_type)
 
     def part(
         self,
@@ -97,42 +58,28 @@ class ReducibleOnnxModel:
         ends: Collection[int] | None = None,
         starts: Collection[int] | None = None,
     ) -> ModelProto:
-        graph = self._model.graph
-        chosen = [graph.node[self._nodes[node]] for node in sorted(nodes)]
-        made = {name for node in chosen for name in node.output if name}
-        reads = dict.fromkeys(name for node in sorted(nodes) for name in self._reads[node])
-        outside = [name for name in reads if name not in made]
-        constants = self._constants(outside)
-        fed = {value.name for value in self._inputs}
-        cut = [name for name in outside if name not in constants and not self._is_weight(name)]
-        computed = [name for name in cut if name not in fed]
-        frozen = self._frozen(computed, fed & set(cut), starts)
+        opened, chosen = self._opened, self._places(nodes)
+        made = {name for index in chosen for name in opened.protos[index].output if name}
+        reads = dict.fromkeys(name for index in chosen for name in opened.reads[index])
+        cut = [name for name in reads if name not in made and name not in opened.constants]
+        computed = [name for name in cut if name not in opened.inputs]
+        frozen = self._frozen(computed, len(computed) < len(cut), starts)
         if frozen:
             self._observe(computed)  # All at once: what becomes an input may be asked for, too.
+        outputs = opened.needed_of(chosen)
+        if ends is not None:
+            ending = [opened.protos[index] for index in self._places(ends)]
+            outputs = [name for node in ending for name in node.output if name]
+        return opened.cut(
+            chosen,
+            {name: self._as_input(name) for name in computed if name not in frozen},
+            map(self._as_output, outputs),
+            map(self._constant, frozen),
+            keeps_types=True,
+        )
 
-        part: ModelProto = onnx.ModelProto()
-        copy_frame(self._model, part)
-        part.ir_version = max(part.ir_version, _OLDEST)
-        part.graph.name = graph.name
-        part.graph.node.extend(graph.node[index] for index in sorted(set(constants.values())))
-        part.graph.node.extend(chosen)
-        part.graph.initializer.extend(
-            self._weights[name] for name in outside if name in self._weights
-        )
-        part.graph.sparse_initializer.extend(
-            self._sparse[name] for name in outside if name in self._sparse
-        )
-        part.graph.initializer.extend(self._constant(name) for name in frozen)
-        part.graph.input.extend(value for value in self._inputs if value.name in reads)
-        part.graph.input.extend(
-            self._as_input(name) for name in cut if name not in fed and name not in frozen
-        )
-        outputs = self._outputs(nodes, ends, made)
-        part.graph.output.extend(self._as_output(name) for name in outputs)
-        part.graph.value_info.extend(
-            value for value in graph.value_info if value.name in made and value.name not in outputs
-        )
-        return part
+    def _places(self, nodes: Collection[int]) -> list[int]:
+        return [self._nodes[node] for node in sorted(nodes)]
 
     def feed(self, part: ModelProto) -> dict[str, Any]:
         names = list(input_metadata(part))
@@ -146,45 +93,21 @@ class ReducibleOnnxModel:
             self._observe(names)
             return {name: self._seen[name] for name in names}
 
-        return body_of(self._model, self._model.graph.node[self._nodes[node]], values)
+        return self._opened.inside(self._nodes[node], values)
 
-    def _constants(self, names: Iterable[str]) -> dict[str, int]:
-        """Return which of some tensors `Constant` nodes make, with the indices of these."""
-        searched = set(self._nodes)
-        found = {name: self._made_by[name] for name in names if name in self._made_by}
-        return {name: index for name, index in found.items() if index not in searched}
-
-    def _is_weight(self, name: str) -> bool:
-        return name in self._weights or name in self._sparse
-
-    def _outputs(
-        self, nodes: Collection[int], ends: Collection[int] | None, made: set[str]
-    ) -> list[str]:
-        graph = self._model.graph
-        if ends is not None:
-            ending = [graph.node[self._nodes[node]] for node in sorted(ends)]
-            return [name for node in ending for name in node.output if name]
-        kept = set(nodes)
-        needed = {value.name for value in graph.output}
-        for node, reads in enumerate(self._reads):
-            if node not in kept:
-                needed.update(reads)
-        return [name for name in self._made_by if name in made and name in needed]
-
-    def _frozen(
-        self, cut: Sequence[str], fed: Collection[str], starts: Collection[int] | None
-    ) -> set[str]:
+    def _frozen(self, cut: Sequence[str], is_fed: bool, starts: Collection[int] | None) -> set[str]:
         """Return which tensors become constants: those of other branches; and those that are no
         floating-point numbers, if there are inputs beside them, because they mostly are shapes and
         indices, for which other data will not do.
         """
         frozen: set[str] = set()
         if starts is not None:
-            begun = {name for node in starts for name in self._reads[node]}
+            places = self._places(starts)
+            begun = {name for index in places for name in self._opened.reads[index]}
             frozen = {name for name in cut if name not in begun}
         entries = [name for name in cut if name not in frozen]
         floating = [name for name in entries if self._is_floating(name)]
-        if fed or floating:
+        if is_fed or floating:
             frozen.update(name for name in entries if name not in floating)
         return frozen
 
@@ -202,7 +125,7 @@ class ReducibleOnnxModel:
         are those of the data.
         """
         meta = self._known(name)
-        named = {dim for value in self._inputs for dim in described(value).shape or ()}
+        named = {dim for given in self._opened.inputs.values() for dim in given.shape or ()}
         dims = meta.shape
         if dims is None or any(not isinstance(dim, int) and dim not in named for dim in dims):
             self._observe([name])
@@ -210,32 +133,22 @@ class ReducibleOnnxModel:
         return value_info(name, meta)
 
     def _as_output(self, name: str) -> ValueInfoProto:
-        value = self._value(name)
-        if value is not None and value.type.WhichOneof("value") != "tensor_type":
+        value = self._opened.value(name)
+        if not is_tensor(value):
             return value
         try:
             meta = self._known(name)
         except BackendError:  # The model cannot be run; what can run the part finds out itself.
-            untyped: ValueInfoProto = onnx.ValueInfoProto(name=name)
-            return untyped
+            return untyped(name)
         shape = meta.shape
         if shape is not None:
             shape = [None if is_made_up(dim) else dim for dim in shape]
         return value_info(name, MetadataTuple(meta.dtype, shape))
 
-    def _value(self, name: str) -> ValueInfoProto | None:
-        """Return what the model says about a tensor, or else what can be inferred."""
-        known = self._stated.get(name)
-        if known is not None and described(known).shape is not None:
-            return known
-        if self._inferred is None:
-            self._inferred = inferred_value_infos(self._model)
-        return self._inferred.get(name, known)
-
     def _known(self, name: str) -> MetadataTuple:
         """Return data type and shape of a tensor; the data type is found out if need be."""
-        value = self._value(name)
-        if value is not None and value.type.WhichOneof("value") not in (None, "tensor_type"):
+        value = self._opened.value(name)
+        if not is_tensor(value):
             raise ModelError(f"{name!r} is no tensor, so the model cannot be cut there.")
         meta = described(value)
         if meta.dtype is None:
@@ -249,6 +162,6 @@ class ReducibleOnnxModel:
         if not missing:
             return
         if self._feed is None:
-            self._feed = one_feed(self._model, self._loader, only_first=True)
+            self._feed = one_feed(self._opened.proto, self._loader, only_first=True)
         G_LOGGER.verbose(f"Running the model to find out what {missing} hold.")
-        self._seen.update(OnnxTensorObserver().observe(self._model, self._feed, missing))
+        self._seen.update(OnnxTensorObserver().observe(self._opened.proto, self._feed, missing))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.graph.graph import in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
@@ -50,7 +51,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
         """Load the model and look up the implementation of every node."""
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
-        model = inlined(evaluate(self._model))
+        model = inlined(in_order(evaluate(self._model)))
         _check_weights(model)
         check_has_outputs(model.graph.output)
         with translated("load"):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
+from polygraphy.adapters.onnx.graph.open_model import OpenGraph
+
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
@@ -66,57 +68,51 @@ def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterato
         scale_is_computed: whether what scales and masks may be computed by nodes; otherwise it has
             to be a weight, a constant or an input.
     """
-    made_by = {name: node for node in graph.node for name in node.output if name}
-    consumers: dict[str, list[NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            consumers.setdefault(name, []).append(node)
+    opened = OpenGraph(graph)
     for node in graph.node:
         if node.domain not in ("", "ai.onnx"):
             continue
         if node.op_type == "Attention" and len(node.input) >= 3:
             yield Attention((node,))
         elif node.op_type == "Softmax":
-            before = _before(node, made_by, scale_is_computed=scale_is_computed)
-            after = _after(node, consumers)
+            before = _before(node, opened, scale_is_computed=scale_is_computed)
+            after = _after(node, opened)
             if before and after:
                 scores = tuple(str(one.output[0]) for one in before)
                 yield Attention((*before, node, *after), scores, tuple(before[1:]))
 
 
-def _before(
-    softmax: NodeProto, made_by: dict[str, NodeProto], *, scale_is_computed: bool
-) -> list[NodeProto]:
+def _before(softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool) -> list[NodeProto]:
     """Return the first product and what is between it and Softmax; nothing where there is none."""
     chain: list[NodeProto] = []
     name = softmax.input[0]
-    while name in made_by:
-        node = made_by[name]
+    while (node := graph.maker(name)) is not None:
         chain.insert(0, node)
         if node.op_type == "MatMul":
             return chain
         if node.op_type not in _BETWEEN:
             return []
-        computed = [one for one in node.input if one in made_by]
-        ways = [one for one in computed if made_by[one].op_type in (*_BETWEEN, "MatMul")]
-        others = [one for one in computed if made_by[one].op_type != "Constant" and one not in ways]
+        computed = [n for n in node.input if n in graph.makers and n not in graph.constant_nodes]
+        kinds = {each: graph.protos[graph.makers[each]].op_type for each in computed}
+        ways = [each for each in computed if kinds[each] in (*_BETWEEN, "MatMul")]
+        others = [each for each in computed if each not in ways]
         if len(ways) != 1 or (others and not scale_is_computed):
             return []
         name = ways[0]
     return []
 
 
-def _after(softmax: NodeProto, consumers: dict[str, list[NodeProto]]) -> list[NodeProto]:
+def _after(softmax: NodeProto, graph: OpenGraph) -> list[NodeProto]:
     """Return what is between Softmax and the second product, and that; nothing where there is
     none.
     """
     chain: list[NodeProto] = []
     name = softmax.output[0]
     while True:
-        following = consumers.get(name, [])
+        following = graph.readers.get(name, [])
         if len(following) != 1:
             return []
-        node = following[0]
+        node = graph.protos[following[0]]
         chain.append(node)
         if node.op_type == "MatMul":
             return chain if node.input[0] == name else []

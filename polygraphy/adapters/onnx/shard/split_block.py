@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from polygraphy.adapters.onnx.graph.graph_facts import GraphFacts
+from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -70,18 +70,18 @@ class Block:
     shapes: tuple[NewShape, ...]
 
     @staticmethod
-    def ending_with(facts: GraphFacts, node: NodeProto, count: int) -> Block:
+    def ending_with(graph: OpenGraph, node: NodeProto, count: int) -> Block:
         """Return the block that ends with a product.
 
         Args:
-            facts: the facts about the graph, with shapes.
+            graph: the graph, with shapes.
             node: a node of type MatMul or Gemm.
             count: how many devices there are.
 
         Raises:
             Cannot: there is none.
         """
-        search = _Search(facts, count)
+        search = _Search(graph, count)
         search.end(node)
         search.check_inside()
         return Block(str(node.output[0]), tuple(search.slices()), tuple(search.shapes.values()))
@@ -91,7 +91,7 @@ class Block:
 class _Search:
     """Asks backwards what would have to be split."""
 
-    facts: GraphFacts
+    graph: OpenGraph
     count: int
     shapes: dict[str, NewShape] = field(factory=dict)
     _split: dict[str, int] = field(factory=dict)
@@ -100,17 +100,17 @@ class _Search:
 
     def end(self, node: NodeProto) -> None:
         """Ask for what a product with a weight needs that is split by rows."""
-        index = self.facts.index[node.output[0]]
+        index = self.graph.makers[node.output[0]]
         weight = node.input[1]
         attributes = _attributes(node)
         if attributes.get("transA"):
             raise Cannot("its first operand is transposed")
-        if weight not in self.facts.weights or len(self.facts.weights[weight].dims) != 2:
+        if weight not in self.graph.dense or len(self.graph.dense[weight].dims) != 2:
             raise Cannot("it has no weight with two axes")
         self._nodes.add(index)
         self._slice(weight, 1 if attributes.get("transB") else 0, (index, 1))
         if len(node.input) > 2 and node.input[2]:
-            if node.input[2] not in self.facts.weights:
+            if node.input[2] not in self.graph.dense:
                 raise Cannot("its bias is computed")
             self._weights.setdefault((node.input[2], None), []).append((index, 2))
         self._need(node.input[0], self._rank(node.input[0]) - 1)
@@ -123,13 +123,13 @@ class _Search:
 
     def check_inside(self) -> None:
         """Make sure that only this block takes what is split, and no weight is split twice."""
-        for name in self.facts.outputs:
+        for name in self.graph.outputs:
             if name in self._split:
                 raise Cannot(f"{name!r}, an output of the model, would be split")
         for name in self._split:
-            for consumer in self.facts.consumers.get(name, ()):
+            for consumer in self.graph.readers.get(name, ()):
                 if consumer not in self._nodes:
-                    other = self.facts.nodes[consumer]
+                    other = self.graph.protos[consumer]
                     raise Cannot(f"{other.op_type} {other.name!r} takes {name!r}, too")
         names = [name for name, _ in self._weights]
         if len(set(names)) < len(names):
@@ -139,13 +139,13 @@ class _Search:
         return len(self._shape(name))
 
     def _shape(self, name: str) -> tuple[Any, ...]:
-        shape = self.facts.shape(name)
+        shape = self.graph.shape(name)
         if shape is None:
             raise Cannot(f"the shape of {name!r} is not known")
         return shape
 
     def _slice(self, name: str, axis: int, place: Place) -> None:
-        size = self.facts.weights[name].dims[axis]
+        size = self.graph.dense[name].dims[axis]
         if size % self.count:
             raise Cannot(f"axis {axis} of weight {name!r} has {size} elements")
         places = self._weights.setdefault((name, axis), [])
@@ -158,7 +158,7 @@ class _Search:
             if self._split[name] != axis:
                 raise Cannot(f"{name!r} would be split along two axes")
             return
-        index = self.facts.index.get(name)
+        index = self.graph.makers.get(name)
         if index is None:
             raise Cannot(f"{name!r} is an input")
         size = self._shape(name)[axis]
@@ -166,7 +166,7 @@ class _Search:
             raise Cannot(f"axis {axis} of {name!r} has {size} elements")
         self._split[name] = axis
         self._nodes.add(index)
-        node = self.facts.nodes[index]
+        node = self.graph.protos[index]
         if node.domain not in ("", "ai.onnx") or name != node.output[0]:
             raise Cannot(f"there is no rule for {node.op_type}")
         if node.op_type in _UNARY:
@@ -185,7 +185,7 @@ class _Search:
             own = axis - rank + len(shape)
             if own < 0 or shape[own] == 1:
                 continue  # It is the same along this axis.
-            if name in self.facts.weights:
+            if name in self.graph.dense:
                 self._slice(name, own, (index, operand))
             else:
                 self._need(name, own)
@@ -193,7 +193,7 @@ class _Search:
     def _matmul(self, index: int, node: NodeProto, axis: int) -> None:
         rank = self._rank(node.output[0])
         left, right = node.input[0], node.input[1]
-        if right in self.facts.weights and self._rank(right) == 2:
+        if right in self.graph.dense and self._rank(right) == 2:
             if axis != rank - 1:
                 raise Cannot(f"{node.op_type} {node.name!r} would be split by rows of its input")
             self._slice(right, 1, (index, 1))
@@ -202,18 +202,18 @@ class _Search:
             own = axis - rank + self._rank(name)
             if axis == is_summed or own < 0 or self._shape(name)[own] == 1:
                 continue  # It has no such axis: all of it is needed.
-            if name in self.facts.weights:
+            if name in self.graph.dense:
                 raise Cannot(f"weight {name!r} has more than two axes")
             self._need(name, own)
 
     def _gemm(self, index: int, node: NodeProto, axis: int) -> None:
         attributes = _attributes(node)
-        if axis != 1 or attributes.get("transA") or node.input[1] not in self.facts.weights:
+        if axis != 1 or attributes.get("transA") or node.input[1] not in self.graph.dense:
             raise Cannot(f"{node.op_type} {node.name!r} would be split by rows of its input")
         self._slice(node.input[1], 0 if attributes.get("transB") else 1, (index, 1))
         if len(node.input) > 2 and node.input[2]:
             bias = node.input[2]
-            if bias not in self.facts.weights:
+            if bias not in self.graph.dense:
                 raise Cannot("its bias is computed")
             shape = self._shape(bias)
             if shape and shape[-1] != 1:
@@ -229,7 +229,7 @@ class _Search:
         if _attributes(node).get("axis", 0) % self._rank(node.output[0]) == axis:
             raise Cannot(f"{node.op_type} {node.name!r} joins along the axis")
         for operand, name in enumerate(node.input):
-            if name in self.facts.weights:
+            if name in self.graph.dense:
                 self._slice(name, axis, (index, operand))
             else:
                 self._need(name, axis)
@@ -245,7 +245,7 @@ class _Search:
         own = _matching_axis(before, after, axis)
         if own is None:
             raise Cannot(f"Reshape {node.name!r} mixes the axis with others")
-        target = self.facts.constant(node.input[1])
+        target = self.graph.constant(node.input[1])
         if target is None or len(target) != len(after):
             raise Cannot(f"the shape that Reshape {node.name!r} makes is computed")
         if target[axis] > 0:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.graph import clean, sort, taken_names, unused_name
-from polygraphy.adapters.onnx.graph.graph_facts import GraphFacts
+from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 from polygraphy.adapters.onnx.shard.collectives import ALL_REDUCE, collective
 from polygraphy.adapters.onnx.shard.split_block import Block, Cannot, Slice
 from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, put
@@ -85,12 +85,12 @@ def _blocks(graph: GraphProto, count: int) -> list[Block]:
     blocks: list[Block] = []
     if count < 2:
         return blocks
-    facts = GraphFacts.of(graph)
+    opened = OpenGraph(graph)
     for node in graph.node:
         if node.op_type not in ("MatMul", "Gemm"):
             continue
         try:
-            block = Block.ending_with(facts, node, count)
+            block = Block.ending_with(opened, node, count)
         except Cannot as reason:
             G_LOGGER.verbose(
                 f"{node.op_type} {node.name or node.output[0]!r} stays whole: {reason}."
@@ -114,8 +114,7 @@ def _split(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> Non
     for shape in block.shapes:
         made = numpy.array(shape.value, numpy.int64)
         _replace_weight(graph, shape, numpy_helper.from_array(made, shape.name), uses, taken)
-    made_by = {name: node for node in graph.node for name in node.output}
-    end = made_by[block.output]
+    end = next(node for node in graph.node if block.output in node.output)
     partial = unused_name(f"{block.output}_partial", taken)
     end.output[0] = partial
     nodes = collective(

@@ -141,7 +141,7 @@ class WeightArrays:
             FileError: their file is missing, cannot be read, or lies outside the folder.
             ModelError: the file is too short, or the weight is malformed.
         """
-        if is_external(tensor):
+        if is_external(tensor) and not is_stored(tensor):
             path, offset, length = self._place(tensor)
             if length == 0:
                 return np.zeros(tuple(tensor.dims), plain_dtype(tensor) or np.uint8)

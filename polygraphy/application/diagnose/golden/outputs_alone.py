@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
@@ -23,6 +24,7 @@ from polygraphy.domain.diagnosis.culprit import (
     MODEL,
     Culprit,
     DiagnosisResult,
+    Remedy,
 )
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, variants
@@ -32,7 +34,7 @@ from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
 
-_SECONDS, _SECONDS_OF_FACTORS = 40.0, 20.0
+_SECONDS, _SECONDS_OF_FACTORS = 20.0, 10.0
 """How long variants of all nodes, and factors of all weights, are tried."""
 _RELATED = 0.3
 """Outputs of one model on the same data go together at least so much, as a correlation, even where
@@ -42,7 +44,7 @@ _TELLING = 64
 """Of fewer numbers, a correlation as small as that is chance."""
 _SHUFFLES = 9
 _ENOUGH = 8
-"""So many numbers are not matched by chance: of fewer, others have to be excluded."""
+"""So many numbers are not matched by the factor of a weight by chance."""
 _STEPS = 9
 """Factors that are tried of a weight."""
 _MATCHES = 1e-4
@@ -50,6 +52,10 @@ _MATCHES = 1e-4
 _NEAR = 0.05
 """A factor this close to 1 is not a fault: data that resemble each other differ so."""
 _LARGEST = 64.0
+_ASK = (
+    "Save all tensors of the model that is right, with --onnx-outputs mark all, or give it as"
+    " --reference."
+)
 
 
 def of_outputs(
@@ -88,6 +94,7 @@ class _Guesses:
         self._third = third
         self._party: SuspectedParty = case.parties[0]
         self._pairs = resolve(ModelPairs)
+        self._left_out: list[str] = []
         self._side = Side(self._pairs.graph(case.model.proto))
 
     def result(self) -> DiagnosisResult | None:
@@ -101,38 +108,42 @@ class _Guesses:
                 other = self._values
             if not case.differing(other, saved):
                 notes.append(f"{self._third.name} gives what was saved.")
+                case.evidence.unexplained = (
+                    f"{self._third.name} gives what was saved, and {self._party.name} does not."
+                )
                 return None
             notes.append(f"{self._third.name} does not give what was saved either.")
         if self._are_usual_data():
             return self._of_data("The data that `polygraphy run` makes up give what was saved.")
+        changed: list[Culprit] = []
         with case.attempt("changed nodes") as notes:
-            changed = self._unless_ambiguous(self._changed_nodes(notes), notes)
-        if not changed:
-            with case.attempt("changed weights") as notes:
-                changed = list(self._scaled_weights(notes))
-        if len(changed) == 1:
+            changed += self._changed_nodes(notes)
+        with case.attempt("changed weights") as notes:
+            changed += self._scaled_weights(notes)
+        changed = [*{one.nodes[0]: one for one in reversed(changed)}.values()][::-1]
+        if len(changed) == 1 and not self._left_out:
             return DiagnosisResult(FAULT, changed)
         if changed:
             names = ", ".join(repr(one.nodes[0]) for one in changed[:4])
+            several = "Several changes explain" if len(changed) > 1 else "A change explains"
+            rest = f", and {' and '.join(self._left_out)} were not tried" if self._left_out else ""
             reason = (
-                f"Several changes explain the saved outputs, in {names}: which it is cannot be"
-                " seen from outputs alone. Save all tensors of the model that is right, with"
-                " --onnx-outputs mark all, or give it as --reference."
+                f"{several} the saved outputs, in {names}{rest}: which it is cannot be seen from"
+                f" outputs alone. {_ASK}"
             )
-            return DiagnosisResult(INCONCLUSIVE, reason=reason)
+            candidates = [evolve(one, remedy=Remedy()) for one in changed]
+            return DiagnosisResult(INCONCLUSIVE, candidates, reason=reason)
         if not self._alike():
             return DiagnosisResult(INCONCLUSIVE, reason=self._unlike(next(iter(self._found))))
-        if not self._is_of_these_data():
-            return self._of_data(
-                "All backends agree, no changed node explains the saved outputs, and they have"
-                " little to do with what the model makes of these data."
-            )
+        little = "" if self._is_of_these_data() else (
+            " They have little to do with what the model makes of these data: give those that they"
+            " were made with (--load-inputs), if these are others."
+        )  # fmt: skip
         return DiagnosisResult(
             INCONCLUSIVE,
             reason="All backends agree, so the model, or the data, are not those that the results"
-            " were saved with. Which node differs cannot be seen from outputs alone: save all"
-            " tensors of the model that is right, with --onnx-outputs mark all, or give it as"
-            " --reference.",
+            f" were saved with. Which node differs cannot be seen from outputs alone. {_ASK}"
+            f"{little}",
         )
 
     def _alike(self) -> list[str]:
@@ -203,22 +214,6 @@ class _Guesses:
         except PolygraphyException:
             return False
 
-    def _unless_ambiguous(self, found: Iterator[Culprit], notes: list[str]) -> list[Culprit]:
-        """Return the first change that explains the outputs; where these are few numbers, all."""
-        numbers = sum(np.size(self._saved[name]) for name in self._found if self._is_float(name))
-        first = next(found, None)
-        if first is None:
-            return []
-        if numbers >= _ENOUGH:
-            return [first]
-        nodes = {first.nodes[0]: first}
-        for other in found:
-            nodes.setdefault(other.nodes[0], other)
-            if len(nodes) == _ENOUGH:
-                break
-        notes.append(f"{len(nodes)} nodes explain it.")
-        return list(nodes.values())
-
     def _is_float(self, name: str) -> bool:
         return is_float(self._saved[name])
 
@@ -233,6 +228,7 @@ class _Guesses:
                 for variant in variants(self._side, index):
                     if time.perf_counter() > stop:
                         notes.append(f"{tried} variants; the rest was left out.")
+                        self._left_out.append("some changes of nodes")
                         return
                     tried += 1
                     yield index, variant
@@ -291,6 +287,7 @@ class _Guesses:
                 continue
             if time.perf_counter() > stop:
                 notes.append(f"{count} weights; the rest was left out.")
+                self._left_out.append("some weights")
                 return
             count += 1
             factor = self._factor(readers[0][0], name, held, names)

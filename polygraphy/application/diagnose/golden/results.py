@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,9 +11,14 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.golden.outputs_alone import of_outputs
-from polygraphy.application.diagnose.golden.saved import Fitted, fitting, in_types_of
+from polygraphy.application.diagnose.golden.saved import Fitted, SavedRun, fitting, in_types_of
 from polygraphy.application.diagnose.half_model import half_model, of_saved_outputs
-from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
+from polygraphy.application.diagnose.locating import (
+    first_non_finite,
+    first_wrong,
+    judged,
+    nodes_alone,
+)
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
@@ -26,7 +31,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.regions import producers, region_before
+from polygraphy.domain.diagnosis.regions import computing_op, producers, region_before
 from polygraphy.domain.diagnosis.variants import (
     Variant,
     explains,
@@ -38,6 +43,7 @@ from polygraphy.domain.diagnosis.variants import (
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, ModelPairs, SuspectedParty
 
@@ -51,7 +57,7 @@ _EXPONENTS = tuple(step / 2 for step in range(-16, 5))
 
 
 def against_results(
-    case: Case, saved: Sequence[Values], feeds: Sequence[Feed], third: SuspectedParty
+    case: Case, runs: Sequence[SavedRun], feeds: Sequence[Feed], third: SuspectedParty
 ) -> DiagnosisResult | None:
     """Find out why a model does not give saved results.
 
@@ -61,55 +67,112 @@ def against_results(
     Raises:
         UsageError: the results are of other tensors than the model has.
     """
-    return _Comparison(case, saved, feeds, third).result()
+    party = case.parties[0]
+    with case.attempt("saved results") as notes:
+        try:
+            compute = case.loaded(party)
+            values: list[Values] = [compute(feed) for feed in feeds]
+        except BackendError:
+            case.evidence.unexplained = f"{party.name} could not be compared with saved results."
+            return None
+        made = [_Comparison(case, run, feeds, values, third) for run in runs]
+        for one in made:
+            notes.extend(one.notes(several=len(made) > 1))
+    differing = next((one for one in made if one.differs), None)
+    if differing is not None:
+        return differing.result()
+    doubts = [one.fitted.doubt() for one in made if not one.fitted.is_proof]
+    if doubts:
+        return DiagnosisResult(INCONCLUSIVE, reason=doubts[0])
+    reason = next(filter(None, (one.fitted.doubt() for one in made)), "")
+    return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
 
 
 class _Comparison:
-    """A model, what it was fed with, and what it should have made of it."""
+    """A model, what it was fed with, and what it should have made of it.
+
+    Attributes:
+        fitted: the results by the names of the model.
+        differs: whether some tensor is another.
+    """
 
     def __init__(
-        self, case: Case, saved: Sequence[Values], feeds: Sequence[Feed], third: SuspectedParty
+        self,
+        case: Case,
+        run: SavedRun,
+        feeds: Sequence[Feed],
+        values: Sequence[Values],
+        third: SuspectedParty,
     ) -> None:
         self._case = case
-        self._count = min(len(saved), len(feeds))
-        self._saved = list(saved)
-        self._feeds = list(feeds)
+        self._run = run
+        self._feeds = feeds
+        self._values = values
         self._third = third
         self._party: SuspectedParty = case.parties[0]
         self._pairs = resolve(ModelPairs)
         self._lost: Values = {}
         self._changed: list[Variant] = []
+        self._coarse = 0.0
+        self._computed: list[str] = []
+        self.fitted = fitting(case.model, run.sets, values)
+        self._saved = self.fitted.sets
+        compared = [self._differing(number) for number in range(len(self._saved))]
+        self._differing_names = {name for found in compared for name in found}
+        case.evidence.compared(f"saved results, {run.name}", [*self._left_out()])
+        self.differs = bool(self._differing_names)
+        self._number = max(range(len(compared)), key=lambda n: _size(compared[n]), default=0)
+        self._found = compared[self._number] if compared else {}
+
+    def notes(self, several: bool) -> Iterator[str]:
+        """Yield what was compared, and how many tensors differ."""
+        if several:
+            yield f"{self._run.name}:"
+        yield from self.fitted.notes(len(self._differing_names))
+
+    def _left_out(self) -> Iterator[str]:
+        """Yield what was asked for and not compared, in words."""
+        sets, data = len(self._saved), len(self._feeds)
+        if sets < data:
+            yield f"{self._run.name} holds results of {sets} of {data} sets of data"
+        if self._run.more:
+            all_sets = sets + self._run.more
+            yield f"{self._run.name} holds {all_sets} results, and there are {data} sets of data"
+        yield from (f"{said} in {self._run.name}" for said in self.fitted.missing)
+
+    def _differing(self, number: int) -> dict[str, Deviation]:
+        """Return which outputs differ by more than rounding, or else which tensors before them."""
+        case, saved = self._case, self._saved[number]
+        found = case.differing(self._values[number], saved)
+        inner = self.fitted.inner & saved.keys()
+        if not inner:
+            return found
+        own = trace(case, self._party, self._feeds[number]).values
+        order, nodes = producers(case.model.nodes), case.model.nodes
+        for name in inner & own.keys():
+            off, is_wrong = judged(own[name], saved[name], 0.0, computing_op(nodes, order, name))
+            if is_wrong:
+                found[name] = off
+        return found
 
     def result(self) -> DiagnosisResult | None:
-        """Go through the steps."""
-        case = self._case
-        with case.attempt("saved results") as notes:
-            try:
-                compute = case.loaded(self._party)
-                values = [compute(feed) for feed in self._feeds[: self._count]]
-            except BackendError:
-                return None
-            fitted = fitting(case.model, self._saved, values)
-            self._saved = fitted.sets
-            number, found = self._worst(values)
-            notes.extend(fitted.notes(len(found)))
-        if not found:
-            reason = fitted.doubt()
-            if fitted.is_proof:
-                return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
-            return DiagnosisResult(INCONCLUSIVE, reason=reason)
-        feed, saved = self._feeds[number], self._saved[number]
-        if breaks(values[number], saved):
+        """Find out why results differ; None where a backend is at fault."""
+        case, number, party = self._case, self._number, self._party
+        feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
+        case.feed = feed
+        if breaks(values, saved):
             broken = first_non_finite(case, trace(case, self._third, feed))
             if broken is not None:
                 return DiagnosisResult(FAULT, [broken])
-        if fitted.inner:
-            saved = in_types_of(case, self._party, feed, saved)
-            made = self._of_tensors(feed, saved, found)
-            if made is None and case.unexplained:
-                return self._of_half_model(number, values[number])
-            return made
-        return self._of_outputs(number, values[number], found, fitted)
+        if not self.fitted.inner:
+            return self._of_outputs(number, values, self._found, self.fitted)
+        floats = [array.dtype for array in saved.values() if is_float(array)]
+        self._coarse = max(map(epsilon_of, floats), default=0.0)
+        saved = in_types_of(trace(case, party, feed).values, saved)
+        made = self._of_tensors(feed, saved, self._found)
+        if made is None and case.evidence.unexplained:
+            return self._of_half_model(number, values)
+        return made
 
     def _of_outputs(
         self, number: int, values: Values, found: Mapping[str, Deviation], fitted: Fitted
@@ -129,18 +192,9 @@ class _Comparison:
         if half is None or not half.is_whole:
             return None
         made = of_saved_outputs(self._case, half, self._saved[number], values, self._third)
-        self._case.unexplained = self._case.unexplained and made is None
+        if made is not None:
+            self._case.evidence.unexplained = ""
         return made
-
-    def _worst(self, values: Sequence[Values]) -> tuple[int, dict[str, Deviation]]:
-        worst: tuple[int, dict[str, Deviation]] = (0, {})
-        most = -1.0
-        for number, one in enumerate(values):
-            found = self._case.differing(one, self._saved[number])
-            size = max((each.relative for each in found.values()), default=0.0)
-            if found and size > most:
-                worst, most = (number, found), size
-        return worst
 
     def _of_tensors(
         self, feed: Feed, saved: Values, outputs: Mapping[str, Deviation]
@@ -157,6 +211,7 @@ class _Comparison:
             )
         with case.attempt("node by node") as notes:
             wrong: list[dict[str, tuple[Deviation, Any]]] = []
+            self._computed = []
             for party in dict.fromkeys((self._third, self._party)):
                 try:
                     made_alone = nodes_alone(case, model, party, known)
@@ -164,6 +219,7 @@ class _Comparison:
                     notes.append(f"{party.name} cannot run the nodes alone: {error}")
                     continue
                 case.measured(party.name, "isolated", made_alone.compared)
+                self._computed.append(party.name)
                 wrong.append(
                     {
                         name: (made, made_alone.values[name])
@@ -172,20 +228,27 @@ class _Comparison:
                     }
                 )
             if not wrong:
+                case.evidence.unexplained = "Nobody could compute the nodes alone."
                 return None
             # What only one of two makes otherwise is no fault of the model.
             differing = {
                 name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
             }
-            notes.append(f"{len(differing)} tensors are not made of what was saved.")
+            are = "tensor is" if len(differing) == 1 else "tensors are"
+            notes.append(f"{len(differing)} {are} not made of what was saved.")
         regions: dict[str, list[int]] = {}
         for name in differing:  # A node with several results is one culprit.
             region = region_before(model.nodes, name, known.values.keys() | feed.keys())
             if region not in regions.values():
                 regions[name] = region
         if not regions:
-            case.unexplained = max(each.relative for each in outputs.values()) > LARGE
-            return None
+            if max(each.relative for each in outputs.values()) > LARGE:
+                case.evidence.unexplained = (
+                    "Every node makes what was saved of what was saved, and yet"
+                    f" {self._party.name} does not make that of the data."
+                )
+                return None
+            return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
         side = Side(self._pairs.graph(model.proto))
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         culprits = []
@@ -205,9 +268,11 @@ class _Comparison:
         return DiagnosisResult(FAULT, culprits)
 
     def _rounding(self, name: str) -> float:
-        """Return what rounding explains of an output that is cast to another type at the end."""
+        """Return what rounding explains of a tensor that was saved in a coarser type, or of an
+        output that is cast to another type at the end.
+        """
         epsilon = self._case.epsilon(name) if name in self._case.model.outputs else None
-        return _STEPS * (epsilon or 0.0)
+        return _STEPS * max(epsilon or 0.0, self._coarse)
 
     @staticmethod
     def _first(side: Side, index: int) -> str:
@@ -224,31 +289,38 @@ class _Comparison:
     ) -> Culprit:
         """Return what is known of nodes that make something else than was saved."""
         nodes = self._case.model.nodes
-        names = [nodes[one].name for one in region]
+        computing = [one for one in region if nodes[one].op != "Constant"] or region
+        by = " and in ".join(self._computed)
         evidence = [
-            f"Of what was saved before it, it makes a {name!r} that {wrong[0].in_words()},"
-            f" in {self._party.name} and in {self._third.name}."
+            f"Of what was saved before it, it makes a {name!r} that {wrong[0].in_words()}, in {by}."
         ]
-        cause, proven, what = "structure", False, ""
-        if index is not None and len(region) == 1:
-            variant = self._variant(name, region[0], side, index, known)
-            variant = variant or self._rewired(name, region[0], side, index, known)
+        cause, proven, note = "changed", False, ""
+        if index is not None and len(computing) == 1:
+            variant = self._variant(name, region, side, index, known)
+            variant = variant or self._rewired(name, region, side, index, known)
             if variant is not None:
                 cause, what, proven = variant.cause, variant.what, True
+                note = f"Undo that {what}."
                 self._changed.append(variant)
             else:
                 cause, what = guess(side, index, wrong[1], known.values[name])
+                note = "Give the model that is right as --reference: it says what differs there."
             evidence.append(f"{what[0].upper()}{what[1:]}.")
             if proven:
                 evidence.append("With only that changed, it makes what was saved.")
+        else:
+            evidence.append(
+                "Which of these nodes it is cannot be seen, because nothing between them was saved:"
+                " save all tensors, with --onnx-outputs mark all."
+            )
         return Culprit(
-            names,
+            [nodes[one].name for one in computing],
             name,
             MODEL,
             cause,
             evidence=evidence,
-            remedy=Remedy(f"Undo: {what}." if what else None, proven),
-            op=nodes[region[-1]].op,
+            remedy=Remedy(None, proven, note),
+            op=nodes[computing[-1]].op if len(computing) == 1 else "",
         )
 
     def _loaded(self, part: Any) -> Compute:
@@ -259,11 +331,11 @@ class _Comparison:
             return self._party.load(part)
 
     def _variant(
-        self, name: str, position: int, side: Side, index: int, known: Trace
+        self, name: str, region: Sequence[int], side: Side, index: int, known: Trace
     ) -> Variant | None:
         """Return what a node may have been, if that makes what was saved."""
         held = known.held
-        part = self._case.model.part([position], held)
+        part = self._case.model.part(region, held)
         given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
         goal = known.values[name]
 
@@ -306,13 +378,13 @@ class _Comparison:
             return None
 
     def _rewired(
-        self, name: str, position: int, side: Side, index: int, known: Trace
+        self, name: str, region: Sequence[int], side: Side, index: int, known: Trace
     ) -> Variant | None:
         """Return that a node reads another tensor than it should, if one that was saved makes what
         was saved; first of those that the model does not have.
         """
         held = known.held
-        part = self._case.model.part([position], held)
+        part = self._case.model.part(region, held)
         given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
         compute = self._loaded(part)
         node = side.nodes[index]
@@ -357,15 +429,18 @@ class _Comparison:
         return all(not _is_related(value, known.values[name]) for name, (_, value) in wrong.items())
 
     def _of_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
-        evidence = [
-            "Every node computes what was saved from what was saved; only those that read the"
-            " inputs do not: the results were made with other data."
-        ]
-        one = Culprit(
-            [], culprits[0].tensor, "data", "data", evidence=evidence,
-            remedy=Remedy("Give the data that the results were made with: --load-inputs."),
-        )  # fmt: skip
-        return DiagnosisResult(FAULT, [one])
+        names = ", ".join(repr(name) for one in culprits[:4] for name in one.nodes[-1:])
+        reason = (
+            "Every node computes what was saved from what was saved, but for those that read the"
+            f" inputs ({names}): the results were made with other data, or these nodes are others."
+            " Give the data that the results were made with (--load-inputs), or the model that is"
+            " right (--reference)."
+        )
+        return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
+
+
+def _size(found: Mapping[str, Deviation]) -> float:
+    return max((each.relative for each in found.values()), default=-1.0)
 
 
 def _counts(made: Deviation, rounding: float) -> bool:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.tracing import trace
+from polygraphy.application.diagnose.case import Values
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.diagnosis.golden import by_names_of, numbers_of, untested
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel, SuspectedParty
-from polygraphy.ports.storage import ResultStore
+from polygraphy.ports.editing import OpenModel
+
+
+@frozen
+class SavedRun:
+    """Results of one run.
+
+    Attributes:
+        name: where they are from, in words.
+        sets: one mapping from tensors to arrays for each set of data.
+        more: how many sets there are besides, for which there are no data.
+    """
+
+    name: str
+    sets: list[dict[str, Any]]
+    more: int = 0
 
 
 @frozen
@@ -29,7 +44,7 @@ class Fitted:
             replaced by that where only outputs were saved.
         common: the tensors that were saved.
         inner: those of them that are no outputs.
-        missing: the outputs that were not saved.
+        missing: which outputs were not saved, or of which sets of data, in words.
         renamed: what was taken for what, where other names were saved.
         lost: how much was replaced; empty if nothing was.
     """
@@ -54,12 +69,14 @@ class Fitted:
         if self.renamed:
             pairs = (f"{theirs!r} as {mine!r}" for theirs, mine in self.renamed.items())
             yield f"Taken for outputs of the model: {', '.join(pairs)}."
+        what = "tensor" if self.inner else "output"
         if differing:
-            yield f"{differing} of {counted(len(self.common), 'tensor')} differ from them."
+            yield f"{differing} of {counted(len(self.common), what)} differ from them."
         else:
-            yield "All outputs match."
+            match = "matches" if len(self.common) == 1 else "match"
+            yield f"{counted(len(self.common), what)} {match} them."
         if self.missing:
-            yield f"Not saved: {', '.join(map(repr, self.missing))}."
+            yield f"Not compared: {'; '.join(self.missing)}."
 
     def doubt(self, differs: bool = False) -> str:
         """Return why it says little that all of them match, or that some differ, if that is so."""
@@ -78,7 +95,7 @@ class Fitted:
         return ""
 
 
-def fitting(model: DissectedModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
+def fitting(model: OpenModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
     """Fit results to a model.
 
     Args:
@@ -90,38 +107,66 @@ def fitting(model: DissectedModel, saved: Sequence[Values], values: Sequence[Val
         UsageError: they are of other tensors.
     """
     made = {name for node in model.nodes for name in node.makes}
-    held = dict.fromkeys(name for each in saved for name in each)
     pairs = list(zip(saved, values))
-    names: list[dict[str, str]] = []
-    if not made & held.keys():
-        names = [by_names_of(own, each) for each, own in pairs]
-        if not names or not all(names):
-            theirs, mine = (", ".join(map(repr, each)) for each in (held, model.outputs))
-            raise UsageError(
-                "The saved results hold none of the tensors of the model: they are of"
-                f" {theirs or 'nothing'}, and its outputs are {mine}.",
-                hint="Save them by the names of its outputs.",
-            )
-        pairs = [
-            ({known[name]: array for name, array in each.items()}, own)
-            for known, (each, own) in zip(names, pairs)
-        ]
-    common = frozenset(made & {name for each, _ in pairs for name in each})
+    names: dict[str, str] = {}
+    fitted: list[dict[str, Any]] = []
+    for each, own in pairs:
+        found = _names(model, made, each, own)
+        names.update(found)
+        fitted.append({found.get(name, name): array for name, array in each.items()})
+    common = frozenset(made & {name for each in fitted for name in each})
+    if not common:
+        held = dict.fromkeys(name for each in saved for name in each)
+        theirs, mine = (", ".join(map(repr, each)) for each in (held, model.outputs))
+        raise UsageError(
+            "The saved results hold none of the tensors of the model: they are of"
+            f" {theirs or 'nothing'}, and its outputs are {mine}.",
+            hint="Save them by the names of its outputs.",
+        )
     inner = common - set(model.outputs)
-    kept = [(dict(each), "") if inner else numbers_of(each, own) for each, own in pairs]
+    kept = [(each, "") if inner else numbers_of(each, own) for each, (_, own) in zip(fitted, pairs)]
     return Fitted(
         [each for each, _ in kept],
         common,
         inner,
-        [name for name in model.outputs if name in made and name not in common],
-        names[0] if names else {},
+        list(_missing([name for name in model.outputs if name in made], fitted)),
+        names,
         next((lost for _, lost in kept if lost), ""),
     )
 
 
-def in_types_of(case: Case, party: SuspectedParty, feed: Feed, saved: Values) -> Values:
-    """Return saved tensors in the floating-point types in which a party computes them of data."""
-    own = trace(case, party, feed).values
+def _names(model: OpenModel, made: Collection[str], saved: Values, own: Values) -> dict[str, str]:
+    """Return the output that each saved array is of which has no name of the model: where nothing
+    has one, by alike names or the order; else what alone is the same, to rounding.
+    """
+    if not saved.keys() & made:
+        return by_names_of(own, saved)
+    missing = [name for name in model.outputs if name in own and name not in saved]
+    strange = [name for name in saved if name not in made]
+    fits = {
+        name: [other for other in strange if not deviation(saved[other], own[name])]
+        for name in missing
+    }
+    return {
+        others[0]: name
+        for name, others in fits.items()
+        if len(others) == 1 and sum(others[0] in each for each in fits.values()) == 1
+    }
+
+
+def _missing(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
+    """Yield which outputs were not saved, or of which sets of data, in words."""
+    never = [name for name in outputs if not any(name in each for each in sets)]
+    if never:
+        yield f"{', '.join(map(repr, never))} {'were' if len(never) > 1 else 'was'} not saved"
+    for name in outputs:
+        count = sum(name in each for each in sets)
+        if name not in never and count < len(sets):
+            yield f"{name!r} was saved for {count} of {len(sets)} sets of data"
+
+
+def in_types_of(own: Values, saved: Values) -> Values:
+    """Return saved tensors in the floating-point types in which a party computes them."""
     return {
         name: array if _same_type(array, own.get(name)) else array.astype(own[name].dtype)
         for name, array in saved.items()
@@ -132,40 +177,56 @@ def _same_type(array: Any, other: Any) -> bool:
     return not (is_float(array) and is_float(other)) or bool(array.dtype == other.dtype)
 
 
-def saved_results(
-    paths: Iterable[str], most: int, budget: int | None = None
-) -> list[dict[str, Any]]:
-    """Read results, one mapping from tensors to arrays for each set of data.
+def saved_results(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:
+    """Read results: runs of the same data.
+
+    The first runs of several files are one, if together they are of as many sets of data as there
+    are.
 
     Args:
         paths: files or folders.
-        most: how many sets are read; the others are left alone.
+        most: how many sets of data there are.
         budget: how many bytes they may take (default: any number).
 
     Raises:
         FileError: a file is missing, damaged, or holds something else.
         UsageError: they take more than the budget.
     """
-    found: list[dict[str, Any]] = []
     size = 0
-    for values in islice((each for path in paths for each in _read(path)), most):
-        size += sum(getattr(array, "nbytes", 0) for array in values.values())
-        if budget is not None and size > budget:
-            raise UsageError(
-                f"The saved results take {size} bytes in memory, and the budget is {budget}.",
-                hint="Raise --memory-budget, or save fewer tensors or sets of data.",
-            )
-        found.append(values)
-    return found
+    found: list[list[SavedRun]] = []
+    for path in paths:
+        runs: dict[int, SavedRun] = {}
+        for position, name, values in _read(str(path)):
+            run = runs.setdefault(position, SavedRun(name, []))
+            if len(run.sets) == most:
+                runs[position] = evolve(run, more=run.more + 1)
+                continue
+            size += sum(getattr(array, "nbytes", 0) for array in values.values())
+            if budget is not None and size > budget:
+                raise UsageError(
+                    f"The saved results take {size} bytes in memory, and the budget is {budget}.",
+                    hint="Raise --memory-budget, or save fewer tensors or sets of data.",
+                )
+            run.sets.append(values)
+        file = PurePath(path).name
+        several = len(runs) > 1
+        found.append(
+            [evolve(run, name=f"{file} ({run.name})" if several else file) for run in runs.values()]
+        )
+    firsts = [runs[0] for runs in found if runs]
+    if len(firsts) > 1 and sum(len(run.sets) + run.more for run in firsts) <= most:
+        name = " and ".join(run.name for run in firsts)
+        return [SavedRun(name, [values for run in firsts for values in run.sets])]
+    return [run for runs in found for run in runs]
 
 
-def _read(path: str) -> Iterator[dict[str, Any]]:
-    if not str(path).endswith((".npz", ".npy")):
+def _read(path: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield the position and the name of the run, and the arrays, of each set of data."""
+    if not path.endswith((".npz", ".npy")):
         try:
             for results in RunResults.load_streaming(path):
-                for _, iterations in results:
-                    yield from (dict(iteration) for iteration in iterations)
-                    break  # Of several runners, the first.
+                for position, (name, iterations) in enumerate(results):
+                    yield from ((position, name, dict(iteration)) for iteration in iterations)
             return
         except FileError as error:
             first = error
@@ -173,6 +234,6 @@ def _read(path: str) -> Iterator[dict[str, Any]]:
         first = None
     try:
         for values in resolve(ResultStore).iterate(path, dict):
-            yield dict(values)
+            yield 0, "", dict(values)
     except FileError:
         raise first or FileError(f"{path} holds no results.") from None

@@ -14,7 +14,8 @@ from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.editing import OpenModel, OpenModels
 
 _FEW = 8
 """So many nodes are named together at most."""
@@ -24,7 +25,7 @@ _LEFT = 1e-4
 
 def parted(
     case: Case,
-    reference: DissectedModel,
+    reference: OpenModel,
     pairing: Pairing,
     party: SuspectedParty,
     feeds: tuple[Feed, Feed],
@@ -85,7 +86,7 @@ def _changed(case: Case, reason: Explanation) -> Culprit:
     evidence = [said, "With only that changed, it makes what the reference does."]
     return Culprit(
         [node.name], node.makes[0], MODEL, variant.cause,
-        evidence=evidence, remedy=Remedy(f"Undo: {variant.what}.", True), op=node.op,
+        evidence=evidence, remedy=Remedy(None, True, f"Undo that {variant.what}."), op=node.op,
     )  # fmt: skip
 
 
@@ -133,5 +134,5 @@ def _proven(
     found = case.differing(values, goal)
     is_right = all(each.relative <= _LEFT for each in found.values())
     if is_right:
-        case.mend(lambda: resolve(DissectedModels).open(model))
+        case.mend(lambda: resolve(OpenModels).open(model))
     return is_right

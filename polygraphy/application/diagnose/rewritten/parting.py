@@ -21,7 +21,8 @@ from polygraphy.domain.diagnosis.same_tensors import MOVING, Border, Borders, Sa
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.editing import OpenModel, OpenModels
 
 _ROUNDS = 8
 """How often tensors are taken from the reference, one behind the other."""
@@ -73,7 +74,7 @@ class Partings:
 
 def partings(
     case: Case,
-    reference: DissectedModel,
+    reference: OpenModel,
     party: SuspectedParty,
     feed: Feed,
     fed: Feed,
@@ -105,7 +106,7 @@ class _Search:
     def __init__(
         self,
         case: Case,
-        reference: DissectedModel,
+        reference: OpenModel,
         party: SuspectedParty,
         feed: Feed,
         known: Trace,
@@ -123,7 +124,7 @@ class _Search:
         self._left = max([_LEFT, *(_STEPS * size for size in sizes)])
         self._known_as = SameTensors(known.values)
         self._borders = Borders(case.model.nodes, reference.nodes, known.values)
-        self._marked = resolve(DissectedModels).open(case.model.marked())
+        self._marked = resolve(OpenModels).open(case.model.marked())
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
 
     def result(self) -> Partings | None:
@@ -213,8 +214,8 @@ class _Search:
     def _computed(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
         taken = {one.border.tensor: one.expected for one in chosen}
         held = {**self._feed, **taken}
-        model, names = self._marked.cut(held)
-        marked = resolve(DissectedModels).open(model).marked()
+        model, names = self._marked.apart(held)
+        marked = resolve(OpenModels).open(model).marked()
         try:
             compute = self._party.load(marked, plain=True)
             made = compute({value.name: held[value.name] for value in marked.graph.input})

@@ -1,7 +1,8 @@
-"""Some nodes of a model as a model of their own."""
+"""Models that are opened: some of their nodes as models of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from polygraphy.adapters.onnx.run.subgraph import OnnxModelParts, extract_nodes
-from polygraphy.domain.checks.capability import ModelNode
+from polygraphy.adapters.onnx.run.opening import OnnxOpenModels
 from tests.support import models
 
 
@@ -25,11 +25,13 @@ def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np.nda
     return dict(zip(evaluator.output_names, evaluator.run(None, feed)))
 
 
-def test_nodes_are_reported() -> None:
-    assert OnnxModelParts().nodes(models.custom_op()) == [
-        ModelNode("CustomOp", "custom"),
-        ModelNode("Relu", "relu"),
-    ]
+def extract_nodes(model: onnx.ModelProto, nodes: Collection[int]) -> onnx.ModelProto:
+    part: onnx.ModelProto = OnnxOpenModels().open(model, as_it_is=True).part(nodes)
+    return part
+
+
+def test_operators_are_reported() -> None:
+    assert OnnxOpenModels().open(models.custom_op()).operators == ["CustomOp", "Relu"]
 
 
 @given(st.integers(1, 4))
@@ -78,6 +80,6 @@ def test_what_graphs_inside_nodes_read_is_an_input() -> None:
 def test_a_part_is_saved_with_its_weights_beside_it(tmp_path: Path) -> None:
     part = extract_nodes(models.mlp(), [0, 1])
     path = str(tmp_path / "part.onnx")
-    OnnxModelParts().save(part, path, external_data_path="part_ext_data", size_threshold=0)
+    OnnxOpenModels().save(part, path, external_data_path="part_ext_data", size_threshold=0)
     assert (tmp_path / "part_ext_data").stat().st_size > 0
     assert onnx.load(path).graph.node[1].op_type == "Relu"

@@ -3,7 +3,7 @@
     python -m faults [--seed N] [--only real|planted] [--take N] [--kind PART] [--jobs N]
                      [--markdown ../docs/diagnosis.md]
 
-In the folder `benchmarks`. Cases, and a virtual environment for each version of ONNX Runtime, are
+In the folder `lab`. Cases, and a virtual environment for each version of ONNX Runtime, are
 written into POLYGRAPHY_FAULTS (.faults). Real models are used where `make models` put them.
 """
 

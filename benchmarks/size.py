@@ -1,0 +1,219 @@
+"""How large the package is: lines of code, files, functions, classes and protocols, by feature.
+
+    python benchmarks/size.py [FOLDER]
+
+Counts what the distribution installs. A line of code is one that holds no blank, comment, import,
+`__all__` or string that documents (a docstring, or one after a constant). A function is as long as
+it stands in the file, from `def` to its last line, docstring included.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import io
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The feature of a file is that of the longest prefix of its path, with or without a folder's end.
+FEATURES = {
+    "diagnose": (
+        "application/diagnose",
+        "cli/commands/diagnose",
+        "diagnose",
+        "domain/diagnosis",
+        "ports/diagnosing",
+    ),
+    "TensorRT": ("adapters/tensorrt", "backend/tensorrt_rtx", "backend/trt"),
+    "TensorRT: options and commands": ("cli/backends/trt", "cli/commands/trt"),
+    "comparison": (
+        "adapters/lpips",
+        "adapters/pandas",
+        "application/compare",
+        "comparator",
+        "domain/accuracy",
+        "domain/compare",
+        "domain/limits",
+    ),
+    "arithmetic": ("domain/arithmetic",),
+    "debug": ("application/debug", "cli/commands/debug", "debug", "domain/search"),
+    "processes": ("adapters/processes",),
+    "data, tensors, results": ("domain/data", "domain/results", "domain/tensors"),
+    "models, described": ("adapters/onnx/describe", "domain/model"),
+    "ONNX: storage and graphs": ("adapters/onnx/graph", "adapters/onnx/storage"),
+    "ONNX: folding": ("adapters/onnx/fold",),
+    "ONNX: edits": ("adapters/onnx/edit", "backend/onnx"),
+    "ONNX: casts": ("adapters/onnx/cast",),
+    "ONNX: in pieces": ("adapters/onnx/run",),
+    "lint and other checks": ("adapters/onnx/lint", "domain/checks"),
+    "plugins": (
+        "adapters/onnx/plugins",
+        "adapters/pluginref",
+        "application/plugin_tuning",
+        "cli/commands/plugin",
+        "plugin",
+    ),
+    "sharding": (
+        "adapters/onnx/shard",
+        "application/shard_hint_files",
+        "domain/sharding",
+        "multi_device",
+    ),
+    "reference evaluator": ("adapters/onnx_common",),
+    "ONNX Runtime": ("adapters/onnxruntime", "backend/onnxrt"),
+    "TensorFlow": ("adapters/tensorflow", "backend/tf"),
+    "PyTorch": ("adapters/torch", "backend/pyt"),
+    "CUDA, system, arrays, bases": (
+        "adapters/arrays",
+        "adapters/base",
+        "adapters/cuda",
+        "adapters/machine",
+        "adapters/os",
+        "backend",
+        "cuda",
+    ),
+    "files": ("adapters/files", "json"),
+    "console": ("adapters/console",),
+    "reports": ("adapters/report", "adapters/web/report", "domain/report"),
+    "viewer and pictures": ("adapters/plots", "adapters/web"),
+    "run, inspect, models": ("application",),
+    "tactics": ("domain/tactics", "application/tactics"),
+    "rest of the domain": ("domain",),
+    "command line: declarations, help": ("cli",),
+    "command line: options": ("cli/backends", "cli/shared"),
+    "command line: commands": ("cli/commands",),
+    "generated programs": ("codegen", "program"),
+    "ports": ("ports", "wiring"),
+    "fakes and testing": ("adapters/fake", "testing"),
+    "ground floor": ("config", "constants", "func", "logger", "mod", "termination"),
+    "helpers that scripts import": ("common", "legacy", "util"),
+    "other published names": ("",),
+}
+
+
+@dataclass
+class Size:
+    code: int = 0
+    files: int = 0
+    functions: int = 0
+    classes: int = 0
+    protocols: int = 0
+    lengths: list[int] = field(default_factory=list)
+
+    def add(self, other: Size) -> None:
+        self.code += other.code
+        self.files += other.files
+        self.functions += other.functions
+        self.classes += other.classes
+        self.protocols += other.protocols
+        self.lengths += other.lengths
+
+
+def size_of(text: str) -> Size:
+    tree = ast.parse(text)
+    size = Size(code=len(_lines_of_code(text) - set(_uncounted(tree))), files=1)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            size.functions += 1
+            size.lengths.append(_last(node) - node.lineno + 1)
+        elif isinstance(node, ast.ClassDef):
+            size.classes += 1
+            size.protocols += any("Protocol" in ast.unparse(base) for base in node.bases)
+    return size
+
+
+def _lines_of_code(text: str) -> set[int]:
+    """Return the numbers of the lines that hold more than blanks and comments."""
+    nothing = {
+        *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
+        *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
+    }
+    return {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in nothing
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+
+
+def _uncounted(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines of imports, of `__all__` and of strings that document."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Import()
+                | ast.ImportFrom()
+                | ast.Expr(value=ast.Constant(value=str()))
+                | ast.Assign(targets=[ast.Name(id="__all__")])
+                | ast.AnnAssign(target=ast.Name(id="__all__"))
+                | ast.AugAssign(target=ast.Name(id="__all__"))
+            ):
+                yield from range(node.lineno, _last(node) + 1)
+
+
+def _last(node: ast.stmt) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno
+
+
+def feature_of(path: str) -> str:
+    """Return the feature of a file, by its path from the package on, without `.py`."""
+    named = {prefix: name for name, prefixes in FEATURES.items() for prefix in prefixes}
+    fits = [prefix for prefix in named if _within(path, prefix)]
+    return named[max(fits, key=len)]
+
+
+def _within(path: str, prefix: str) -> bool:
+    return not prefix or path == prefix or path.startswith((f"{prefix}/", f"{prefix}_"))
+
+
+def installed(root: Path) -> dict[str, Path]:
+    """Return the files that the distribution installs, by their path without `.py`."""
+    metadata = configparser.ConfigParser()
+    metadata.read(root / "setup.cfg")
+    modules = metadata.get("options", "py_modules", fallback="").split()
+    package = root / "polygraphy"
+    found = {str(path.relative_to(package).with_suffix("")): path for path in package.rglob("*.py")}
+    return found | {module: root / f"{module}.py" for module in modules}
+
+
+def percentile(lengths: list[int], share: float) -> int:
+    return sorted(lengths)[int(len(lengths) * share)]
+
+
+def main() -> None:
+    root = Path(sys.argv[1]) if sys.argv[1:] else ROOT
+    total, ports = Size(), Size()
+    features: dict[str, Size] = defaultdict(Size)
+    for name, path in installed(root).items():
+        size = size_of(path.read_text(encoding="utf-8"))
+        total.add(size)
+        features[feature_of(name)].add(size)
+        if name.startswith("ports/"):
+            ports.add(size)
+    print("| feature | lines of code | files | functions | classes | protocols |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    rows = sorted(features.items(), key=lambda item: -item[1].code)
+    for name, size in [*rows, ("**all**", total)]:
+        print(
+            f"| {name} | {size.code:,} | {size.files} | {size.functions:,} |"
+            f" {size.classes:,} | {size.protocols} |"
+        )
+    long = sum(length > 60 for length in total.lengths)
+    print(f"\nProtocols in ports/: {ports.protocols}, in the whole package: {total.protocols}.")
+    print(
+        f"Lines of a function: median {percentile(total.lengths, 0.5)}, "
+        f"90th percentile {percentile(total.lengths, 0.9)}, "
+        f"99th {percentile(total.lengths, 0.99)}, longest {max(total.lengths)}; "
+        f"{long} above 60."
+    )
+
+
+if __name__ == "__main__":
+    main()

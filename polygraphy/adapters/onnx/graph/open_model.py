@@ -1,0 +1,517 @@
+"""A model that is opened once: who makes and takes each tensor, what is known of it, and parts of
+the graph as models of their own.
+
+Everything is looked up when it is first asked for, and once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from math import ceil, prod
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.constants import constants_of
+from polygraphy.adapters.onnx.graph.graph import IR_WITHOUT_WEIGHTS_AS_INPUTS, producers
+from polygraphy.adapters.onnx.graph.shapes import has_rank, inferred_value_infos, value_infos
+from polygraphy.adapters.onnx.graph.value_infos import (
+    described,
+    input_metadata,
+    set_input_shapes,
+    value_info,
+)
+from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx.storage.weights import (
+    byte_size,
+    copy_fields,
+    weights_size,
+    without_large_weights,
+)
+from polygraphy.adapters.onnx_common.messages import copy_of, names_in, used_by
+from polygraphy.domain.search.layers import Layer
+from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.shapes import fits
+
+if TYPE_CHECKING:
+    from onnx import (
+        GraphProto,
+        ModelProto,
+        NodeProto,
+        SparseTensorProto,
+        TensorProto,
+        ValueInfoProto,
+    )
+
+numpy = mod.lazy_import("numpy")
+onnx = mod.lazy_import("onnx")
+
+Values = Callable[[Sequence[str]], Mapping[str, Any]]
+"""Returns what tensors of the graph hold."""
+
+_BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
+_COPIED = 1 << 20
+"""Bytes of weights from which on a model is copied without them."""
+_MADE = "//made"
+
+_HANDED_OVER = range(1, 14)
+"""Data types, by their numbers in ONNX, that every release of every backend takes and gives: those
+of NumPy itself, without bfloat16 and narrower ones.
+"""
+
+
+class OpenGraph:
+    """The graph of a model, or one inside a node: who makes and takes each tensor, and its weights.
+    It must not be changed as long as this is used.
+    """
+
+    def __init__(self, graph: GraphProto, *, source: GraphProto | None = None) -> None:
+        """Take a graph, and one of the same nodes that has its weights (default: the same)."""
+        self.graph = graph
+        self._source = graph if source is None else source
+
+    @cached_property
+    def protos(self) -> list[NodeProto]:
+        """Its nodes."""
+        return list(self.graph.node)
+
+    @cached_property
+    def reads(self) -> list[tuple[str, ...]]:
+        """The tensors that each node takes, also in the graphs inside it."""
+        return [tuple(dict.fromkeys(used_by(node))) for node in self.protos]
+
+    @cached_property
+    def makers(self) -> dict[str, int]:
+        """The node that makes each tensor; ModelError where several make the same."""
+        return producers(self.graph)
+
+    @cached_property
+    def readers(self) -> dict[str, list[int]]:
+        """The nodes that take each tensor, or graphs inside them."""
+        found: dict[str, list[int]] = {}
+        for index, names in enumerate(self.reads):
+            for name in names:
+                found.setdefault(name, []).append(index)
+        return found
+
+    @cached_property
+    def weights(self) -> dict[str, TensorProto]:
+        """Its initialisers."""
+        return {tensor.name: tensor for tensor in self._source.initializer}
+
+    @cached_property
+    def sparse(self) -> dict[str, SparseTensorProto]:
+        """Its sparse initialisers."""
+        return {sparse.values.name: sparse for sparse in self._source.sparse_initializer}
+
+    @cached_property
+    def dense(self) -> dict[str, TensorProto]:
+        """Its dense weights, those in Constant nodes among them, to be looked at only."""
+        return {**constants_of(self.protos), **self.weights}
+
+    @cached_property
+    def constant_nodes(self) -> dict[str, int]:
+        """The Constant node that makes each tensor that one does."""
+        return {
+            name: index
+            for index, node in enumerate(self.protos)
+            if node.op_type == "Constant"
+            for name in node.output
+        }
+
+    @cached_property
+    def constants(self) -> set[str]:
+        """The names of its weights, those in Constant nodes among them."""
+        return {*self.weights, *self.sparse, *self.constant_nodes}
+
+    @cached_property
+    def outputs(self) -> list[str]:
+        """The names of its outputs."""
+        return [value.name for value in self.graph.output]
+
+    @cached_property
+    def _infos(self) -> dict[str, ValueInfoProto]:
+        graph = self.graph
+        return {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
+
+    def shape(self, name: str) -> tuple[Any, ...] | None:
+        """Return the dimensions of a tensor as the graph says: numbers, names or None; None if even
+        their number is not known.
+        """
+        if name in self.dense:
+            return tuple(self.dense[name].dims)
+        shape = described(self._infos.get(name)).shape
+        return None if shape is None else tuple(shape)
+
+    def constant(self, name: str) -> list[int] | None:
+        """Return the elements of a constant list of integers; None where it is none."""
+        if name not in self.dense:
+            return None
+        return [int(one) for one in elements(self.dense[name]).reshape(-1)]
+
+    def maker(self, name: str) -> NodeProto | None:
+        """Return the node that makes a tensor; None where it is an input or a weight."""
+        return self.protos[self.makers[name]] if name in self.makers else None
+
+
+class OpenModel(OpenGraph):
+    """A model, which must not be changed as long as this is used.
+
+    Attributes:
+        proto: the model.
+        load_weights: reads the weights of a part that refers to them in files; None where they are
+            at hand.
+    """
+
+    def __init__(
+        self,
+        proto: ModelProto,
+        *,
+        source: GraphProto | None = None,
+        load_weights: Callable[[ModelProto], None] | None = None,
+    ) -> None:
+        """Take a model, and a graph of the same nodes that has its weights (default: its own)."""
+        super().__init__(proto.graph, source=source)
+        self.proto = proto
+        self.load_weights = load_weights
+
+    @cached_property
+    def stated(self) -> dict[str, ValueInfoProto]:
+        """What the graph says about the types of tensors."""
+        return value_infos(self.proto)
+
+    @cached_property
+    def inferred(self) -> dict[str, ValueInfoProto]:
+        """What can be inferred about them."""
+        return inferred_value_infos(self.proto)
+
+    @cached_property
+    def types(self) -> dict[str, ValueInfoProto]:
+        """What is known about the types of tensors: what the graph says, and what can be inferred
+        where it does not say both the data type and the rank.
+        """
+        ranked = {name: value for name, value in self.stated.items() if has_rank(value)}
+        return {**self.stated, **self.inferred, **ranked}
+
+    @cached_property
+    def inputs(self) -> TensorMetadata:
+        """What the model asks for."""
+        return input_metadata(self.proto)
+
+    def value(self, name: str) -> ValueInfoProto:
+        """Return what is known about the type of a tensor."""
+        stated = self.stated.get(name)
+        if stated is not None and has_rank(stated):
+            return stated
+        return self.inferred.get(name) or stated or untyped(name)
+
+    def is_handed_over(self, name: str, *, if_unknown: bool) -> bool:
+        """Return whether a tensor is of a type that every backend both takes and gives; of a tensor
+        whose type nobody knows, `if_unknown`.
+        """
+        value = self.value(name)
+        number = value.type.tensor_type.elem_type
+        return is_tensor(value) and (number in _HANDED_OVER if number else if_unknown)
+
+    def fixed(self) -> set[str]:
+        """Return what nodes make that is not known to be of such a type."""
+        made = {name for node in self.protos for name in node.output if name}
+        return {name for name in made if not self.is_handed_over(name, if_unknown=False)}
+
+    def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
+        """Return the nodes, for inputs of these shapes."""
+        sizes = {name: _bytes(value) for name, value in self.types.items()}
+        if any(sizes.get(name) is None for node in self.protos for name in node.output if name):
+            bound = inferred_value_infos(_bound(self.proto, shapes))
+            sizes.update({name: _bytes(value) for name, value in bound.items()})
+        return [
+            Layer(
+                makes={name: sizes.get(name) for name in node.output if name},
+                reads=[name for name in reads if name not in self.constants],
+                weights={n: byte_size(self.weights[n]) for n in reads if n in self.weights},
+            )
+            for node, reads in zip(self.protos, self.reads)
+        ]
+
+    def needed_of(self, nodes: Collection[int]) -> list[str]:
+        """Return what others, or the outputs, need of what some nodes make; all where that is
+        nothing.
+        """
+        inside, outputs = set(nodes), set(self.outputs)
+        made = [n for index in sorted(inside) for n in self.protos[index].output if n]
+        computed = [name for name in made if name not in self.constants]
+        needed = [
+            name
+            for name in computed
+            if name in outputs or not inside.issuperset(self.readers.get(name, ()))
+        ]
+        return needed or computed or made
+
+    def part(
+        self,
+        nodes: Collection[int],
+        given: Mapping[str, Any] | None = None,
+        outputs: Collection[str] | None = None,
+        *,
+        keeps_types: bool = False,
+    ) -> ModelProto:
+        """Return a model of some of the nodes; see the port."""
+        if outputs is None:
+            names = self.needed_of(nodes)
+            is_only = len(names) == 1
+            outputs = [n for n in names if is_only or self.is_handed_over(n, if_unknown=True)]
+        given = given or {}
+        reads = {name for index in nodes for name in self.reads[index]}
+        part = self.cut(
+            nodes,
+            {name: value_of(name, given[name]) for name in reads if name in given},
+            [self.value(name) for name in outputs],
+            keeps_types=keeps_types,
+        )
+        if self.load_weights is not None:
+            self.load_weights(part)
+        return part
+
+    def cut(
+        self,
+        nodes: Iterable[int],
+        given: Mapping[str, ValueInfoProto],
+        outputs: Iterable[ValueInfoProto],
+        weights: Iterable[TensorProto] = (),
+        *,
+        keeps_types: bool = False,
+    ) -> ModelProto:
+        """Return a model of some of the nodes, in their order, with the weights that they take.
+
+        Args:
+            nodes: their positions; Constant nodes that they read come along.
+            given: how tensors are described that become inputs; those of which nothing is said here
+                are described as they are known.
+            outputs: what becomes an output.
+            weights: what becomes a weight, and no input.
+            keeps_types: whether what the graph says of tensors in between is said there, too.
+        """
+        outputs, weights, chosen = list(outputs), list(weights), set(nodes)
+        read = dict.fromkeys(name for index in sorted(chosen) for name in self.reads[index])
+        chosen.update(self.constant_nodes[name] for name in read if name in self.constant_nodes)
+        parts = [self.protos[index] for index in sorted(chosen)]
+        made = {name for node in parts for name in node.output}
+        fixed = {tensor.name for tensor in weights}
+        taken = dict.fromkeys([*read, *(value.name for value in outputs)])
+        held = [name for name in taken if name not in made and name not in fixed]
+        asked = dict.fromkeys(name for name in self.inputs if name in held)
+        asked.update(dict.fromkeys(name for name in held if name not in self.constants))
+        part = assemble(
+            self.proto,
+            parts,
+            inputs=[given.get(name) or self.value(name) for name in asked],
+            outputs=outputs,
+            weights=[*(self.weights[name] for name in held if name in self.weights), *weights],
+            sparse=[self.sparse[name] for name in held if name in self.sparse],
+        )
+        if keeps_types:
+            between = made - {value.name for value in outputs}
+            stated = self.proto.graph.value_info
+            part.graph.value_info.extend(value for value in stated if value.name in between)
+        return part
+
+    def marked(self) -> ModelProto:
+        """Return the model with every tensor as an output that backends hand out."""
+        made = copy_of(self.proto)
+        given = set(self.outputs)
+        for node in self.protos:
+            for name in node.output:
+                if name and name not in given and name not in self.constants:
+                    given.add(name)
+                    if self.is_handed_over(name, if_unknown=True):
+                        made.graph.output.add().name = name
+        return made
+
+    def apart(
+        self, values: Mapping[str, Any], *, checked: bool = False
+    ) -> tuple[ModelProto, dict[str, str]]:
+        """Return a model whose nodes compute from given values alone; see the port."""
+        read = {name for names in self.reads for name in names}
+        made = assemble(
+            self.proto,
+            self.protos,
+            weights=self.weights.values(),
+            sparse=self.sparse.values(),
+        )
+        graph = made.graph
+        names: dict[str, str] = {}
+        for node in graph.node:
+            for position, name in enumerate(node.output):
+                if name in values and self._takes(name, values[name], checked):
+                    names[name] = f"{name}{_MADE}"
+                    node.output[position] = names[name]
+        asked = [name for name in self.inputs if name in read]
+        cut = [name for name in names if name in read]
+        graph.input.extend(value_of(name, values[name]) for name in (*asked, *cut))
+        graph.output.extend(map(untyped, names.values()))
+        return made, names
+
+    def _takes(self, name: str, array: Any, checked: bool) -> bool:
+        """Return whether an array can stand for a tensor: other graphs keep names of tensors of
+        which they changed the data type or the layout.
+        """
+        value = self.value(name)
+        if name in self.constants or not is_tensor(value):
+            return False
+        known = described(value)
+        meta = TensorMetadata.from_feed_dict({name: array})[name]
+        return known.dtype in (None, meta.dtype) and (not checked or fits(array.shape, known.shape))
+
+    def inside(self, index: int, values: Values) -> tuple[ModelProto, dict[str, Any]] | None:
+        """Return what a node computes inside, as a model, and the data of its inputs: the branch of
+        an ``If`` that is taken; of a ``Loop`` or a ``Scan`` the first iteration. None where there
+        is nothing inside, or it computes nothing.
+
+        Args:
+            index: the position of the node.
+            values: returns what tensors of the graph hold.
+        """
+        node = self.protos[index]
+        graphs = {attribute.name: attribute.g for attribute in node.attribute}
+        names = [name for name in _BODIES.get(node.op_type, ()) if name in graphs]
+        if not names:
+            return None
+        if node.op_type == "If":
+            [taken] = values(node.input[:1]).values()
+            names = names[:1] if bool(numpy.asarray(taken).reshape(-1)[0]) else names[1:]
+        if not names or not graphs[names[0]].node:
+            return None
+        body = graphs[names[0]]
+        return self._body(body, _own_feed(node, body, values), values)
+
+    def _body(
+        self, body: GraphProto, feed: dict[str, Any], values: Values
+    ) -> tuple[ModelProto, dict[str, Any]]:
+        """Return a body as a model, which takes what it reads from around it as inputs, but for
+        weights.
+        """
+        own = names_in(body)
+        reads = dict.fromkeys(name for node in body.node for name in used_by(node))
+        captured = [name for name in reads if name not in own]
+        feed = {**feed, **values([name for name in captured if name not in self.constants])}
+        types = TensorMetadata.from_feed_dict(feed)
+        stated = {value.name: value for value in body.input}
+        made = {name for node in body.node for name in node.output}
+        outputs = [value for value in body.output if value.name in made]
+        constants = [self.constant_nodes[name] for name in captured if name in self.constant_nodes]
+        inner = assemble(
+            self.proto,
+            [*(self.protos[index] for index in constants), *body.node],
+            inputs=[
+                # Bodies say little about their inputs; what is known is what they hold.
+                value_info(
+                    name,
+                    MetadataTuple(
+                        meta.dtype,
+                        (described(stated[name]).shape if name in stated else None) or meta.shape,
+                    ),
+                )
+                for name, meta in types.items()
+                if name in reads
+            ],
+            outputs=outputs,
+            weights=[*body.initializer, *(self.weights[n] for n in captured if n in self.weights)],
+            sparse=[
+                *body.sparse_initializer,
+                *(self.sparse[n] for n in captured if n in self.sparse),
+            ],
+        )
+        inner.graph.name = body.name or inner.graph.name
+        inner.graph.value_info.extend(body.value_info)
+        if any(described(value).shape is None for value in outputs):  # Bodies may leave them out.
+            inferred = inferred_value_infos(inner)
+            for value in inner.graph.output:
+                value.CopyFrom(inferred.get(value.name) or untyped(value.name))
+        return inner, {value.name: feed[value.name] for value in inner.graph.input}
+
+
+def _own_feed(node: NodeProto, body: GraphProto, values: Values) -> dict[str, Any]:
+    """Return what the inputs of a body hold in its first iteration."""
+    names = [value.name for value in body.input]
+    given = values([name for name in node.input if name])
+    first = [given.get(name) for name in node.input]
+    if node.op_type == "Loop":
+        _, condition, *states = first
+        start = True if condition is None else bool(numpy.asarray(condition).reshape(-1)[0])
+        first = [numpy.array(0, numpy.int64), numpy.array(start), *states]
+    elif node.op_type == "Scan":
+        scanned = next(int(a.i) for a in node.attribute if a.name == "num_scan_inputs")
+        axes = next((list(a.ints) for a in node.attribute if a.name == "scan_input_axes"), None)
+        count = len(first) - scanned
+        slices = [
+            numpy.take(array, 0, axis=0 if axes is None else axes[index])
+            for index, array in enumerate(first[count:])
+        ]
+        first = [*first[:count], *slices]
+    return {name: array for name, array in zip(names, first) if array is not None}
+
+
+def _bound(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
+    """Return a copy whose inputs have these shapes, and which says nothing else about shapes that
+    depend on them.
+    """
+    is_large = weights_size(model) >= _COPIED
+    bound = without_large_weights(model) if is_large else copy_of(model)
+    set_input_shapes(bound.graph, shapes)
+    stated = [value for value in bound.graph.value_info if _bytes(value) is not None]
+    del bound.graph.value_info[:]
+    bound.graph.value_info.extend(stated)
+    for value in bound.graph.output:
+        if value.type.WhichOneof("value") == "tensor_type" and _bytes(value) is None:
+            value.type.tensor_type.ClearField("shape")
+    return bound
+
+
+def _bytes(value: ValueInfoProto) -> int | None:
+    """Return how much memory a tensor takes; None where the model does not tell."""
+    dtype, shape = described(value)
+    if dtype is None or shape is None or not all(isinstance(dim, int) for dim in shape):
+        return None
+    nbytes: int = ceil(prod(shape) * dtype.itemsize)
+    return nbytes
+
+
+def is_tensor(value: ValueInfoProto) -> bool:
+    """Return whether it is one as far as is known, not a sequence or an optional value."""
+    return value.type.WhichOneof("value") in (None, "tensor_type")
+
+
+def value_of(name: str, array: Any) -> ValueInfoProto:
+    """Return the description of a tensor that holds an array."""
+    return value_info(name, TensorMetadata.from_feed_dict({name: array})[name])
+
+
+def untyped(name: str) -> ValueInfoProto:
+    """Return the description of a tensor of which nothing is known."""
+    value: ValueInfoProto = onnx.ValueInfoProto(name=name)
+    return value
+
+
+def assemble(
+    frame: ModelProto,
+    nodes: Iterable[NodeProto],
+    *,
+    inputs: Iterable[ValueInfoProto] = (),
+    outputs: Iterable[ValueInfoProto] = (),
+    weights: Iterable[TensorProto] = (),
+    sparse: Iterable[SparseTensorProto] = (),
+) -> ModelProto:
+    """Return a model of copies of nodes in what is around the graph of another: versions,
+    functions, metadata. Weights need not be inputs in it.
+    """
+    made: ModelProto = onnx.ModelProto()
+    copy_fields(frame, made, "graph")
+    made.ir_version = max(made.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
+    graph = made.graph
+    graph.name = frame.graph.name
+    graph.node.extend(nodes)
+    graph.input.extend(inputs)
+    graph.output.extend(outputs)
+    graph.initializer.extend(weights)
+    graph.sparse_initializer.extend(sparse)
+    return made

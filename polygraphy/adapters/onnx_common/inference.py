@@ -1,0 +1,115 @@
+"""Shape inference of the onnx package, kept from crashing.
+
+At a few operators it ends the process where nothing is known of what they take, as behind an
+operator that it cannot infer. It gets them as operators of a domain that it does not know, until
+the types of their inputs are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+
+onnx_shapes = mod.lazy_import("onnx.shape_inference")
+
+_CRASHING = {
+    "": frozenset({"RegexFullMatch"}),
+    "ai.onnx": frozenset({"RegexFullMatch"}),
+    "ai.onnx.ml": frozenset({"DictVectorizer", "LabelEncoder", "TreeEnsemble"}),
+}
+_HIDDEN = "polygraphy.hidden/"
+"""In front of the domain of a node that is hidden."""
+
+
+def infer_shapes(
+    model: ModelProto, *, strict_mode: bool = False, data_prop: bool = False
+) -> ModelProto:
+    """Return a model with what `onnx.shape_inference.infer_shapes` finds out, and raise what it
+    raises.
+    """
+    seen = hidden(model)
+    made: ModelProto = onnx_shapes.infer_shapes(seen, strict_mode=strict_mode, data_prop=data_prop)
+    if seen is model:
+        return made
+    while _show(made.graph, frozenset()):
+        made = onnx_shapes.infer_shapes(made, strict_mode=strict_mode, data_prop=data_prop)
+    restore(made)
+    return made
+
+
+def crashes_without_types(node: NodeProto) -> bool:
+    """Return whether inference crashes at a node where nothing is known of an input."""
+    return node.op_type in _CRASHING.get(node.domain, ())
+
+
+def hidden(model: ModelProto) -> ModelProto:
+    """Return a model in which nodes at which inference may crash are of domains that it does not
+    know; the model itself where there are none. `restore` undoes it.
+    """
+    if not any(map(crashes_without_types, _nodes_of(model))):
+        return model
+    made = copy_of(model)
+    for node in _nodes_of(made):
+        if crashes_without_types(node):
+            node.domain = _HIDDEN + node.domain
+    for each in (made, *made.functions):
+        domains = {node.domain for node in _nodes_of(each) if node.domain.startswith(_HIDDEN)}
+        for domain in domains:
+            each.opset_import.add(domain=domain, version=1)
+    return made
+
+
+def restore(model: ModelProto) -> None:
+    """Give hidden nodes their domains again."""
+    for node in _nodes_of(model):
+        if node.domain.startswith(_HIDDEN):
+            _restore_domain(node)
+    for each in (model, *model.functions):
+        kept = [entry for entry in each.opset_import if not entry.domain.startswith(_HIDDEN)]
+        if len(kept) < len(each.opset_import):
+            kept = [copy_of(entry) for entry in kept]
+            del each.opset_import[:]
+            each.opset_import.extend(kept)
+
+
+def _restore_domain(node: NodeProto) -> None:
+    domain = node.domain.removeprefix(_HIDDEN)
+    if domain:
+        node.domain = domain
+    else:
+        node.ClearField("domain")
+
+
+def _nodes_of(owner: Any) -> Iterator[NodeProto]:
+    """Yield the nodes of a model or a function, those of a model's functions among them."""
+    yield from all_nodes(getattr(owner, "graph", owner))
+    for function in getattr(owner, "functions", ()):
+        yield from all_nodes(function)
+
+
+def _show(graph: Any, outer: frozenset[str]) -> bool:
+    """Restore nodes whose inputs have types by now, and return whether there were any."""
+    typed = outer.union(
+        (
+            value.name
+            for values in (graph.input, graph.value_info, graph.output)
+            for value in values
+            if value.type.WhichOneof("value") is not None
+        ),
+        (tensor.name for tensor in graph.initializer),
+    )
+    is_shown = False
+    for node in graph.node:
+        if node.domain.startswith(_HIDDEN) and node.input and typed.issuperset(node.input):
+            _restore_domain(node)
+            is_shown = True
+        for inner in graphs_of(node):
+            is_shown = _show(inner, typed) or is_shown
+    return is_shown

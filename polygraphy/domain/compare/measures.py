@@ -1,0 +1,234 @@
+"""What the metrics are computed by: each measures two arrays of one shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from polygraphy.binding import Unbound, resolve
+from polygraphy.domain.arithmetic import Difference, similarity
+from polygraphy.domain.arithmetic.bias import mean_signed_error
+from polygraphy.domain.arithmetic.magnitude import root_mean_square
+from polygraphy.domain.arithmetic.nonfinite import compare_non_finite
+from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
+from polygraphy.domain.arithmetic.ranking import compare_top_k
+from polygraphy.domain.arithmetic.ulps import ulp_distances
+from polygraphy.domain.compare.distribution import distribution_of
+from polygraphy.domain.compare.metric import Measured, MetricCompareFunc
+from polygraphy.domain.compare.pairwise import Side
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.rounding import coarsest_between
+from polygraphy.domain.tensors.pairing import FindOutput
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.precision import is_exact
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Method = Callable[[MetricCompareFunc, Side, Side, str], Measured]
+
+
+class PerceptualDistance(Protocol):
+    """Measures how different two images look."""
+
+    def prepare(self) -> None:
+        """Make sure that this can be measured, before anything is computed for it.
+
+        Raises:
+            BackendError: it cannot: a package, or a trained network, is missing.
+        """
+
+    def between(self, image0: np.ndarray[Any, Any], image1: np.ndarray[Any, Any]) -> float:
+        """Return the distance of two arrays of images of one shape; 0 for the same image.
+
+        It is NaN where one of them holds NaN or infinity.
+
+        Raises:
+            TypeError: they do not hold numbers.
+            UsageError: they hold no images.
+        """
+
+
+def _from_dot(metric: Callable[[similarity.DotMetrics], float]) -> Method:
+    """Return what takes a metric from the one pass that gives norms and angles."""
+
+    def measure(self: MetricCompareFunc, value: Side, reference: Side, _setting: str) -> float:
+        """Return the metric; TypeError where there are no numbers."""
+        found = similarity.dot_metrics(value.array, reference.array, threads=self.threads)
+        return metric(found)
+
+    return measure
+
+
+class _Perceptual(MetricCompareFunc):
+    def __init__(
+        self,
+        threshold: PerOutput[float] | None = None,
+        check_shapes: bool | None = None,
+        fail_fast: bool | None = None,
+        find_output_func: FindOutput | None = None,
+    ) -> None:
+        """Set the largest tolerable perceptual distance (default: 0.1).
+
+        Raises:
+            BackendError: LPIPS is not available.
+        """
+        super().__init__(threshold, check_shapes, fail_fast, find_output_func)
+        try:
+            self._distance = resolve(PerceptualDistance)
+            self._distance.prepare()
+        except Unbound:
+            raise BackendError(
+                "The comparison function perceptual_metrics is not available: it needs LPIPS, and"
+                " nothing that computes it is installed.",
+                backend="lpips",
+                hint="Choose another one, such as psnr or cosine_similarity.",
+            ) from None
+
+    def measure(self, value: Side, reference: Side, _setting: str) -> float:
+        return self._distance.between(value.array, reference.array)
+
+
+def _ulp(function: MetricCompareFunc, value: Side, reference: Side, _setting: str) -> Measured:
+    """Return the largest distance, its 99th percentile, its mean, and the data type."""
+    arrays = value.array, reference.array
+    precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
+    if all(is_exact(array.dtype.name) for array in arrays):
+        precision = None
+    elif precision is None:
+        raise TypeError(f"{reference.array.dtype} has no units in the last place")
+    summary = ulp_distances(*arrays, precision, threads=function.threads)
+    details = {
+        "p99_ulp": summary.quantiles[0.99] if summary.size else 0.0,
+        "mean_ulp": summary.mean if summary.size else 0.0,
+        "computed_in": reference.array.dtype.name if precision is None else precision.name,
+    }
+    if summary.nan:
+        return math.nan, details
+    return (float(summary.max) if summary.size else 0.0), details
+
+
+class _TopK(MetricCompareFunc):
+    def __init__(
+        self,
+        agreement_threshold: PerOutput[float] | None = None,
+        k: PerOutput[int] | None = None,
+        margin: PerOutput[float] | None = None,
+        check_shapes: bool | None = None,
+        fail_fast: bool | None = None,
+        find_output_func: FindOutput | None = None,
+    ) -> None:
+        """Set what agreement means; each setting may be one value, or one per output.
+
+        Args:
+            agreement_threshold: the smallest share of lists that agree, from 0 to 1
+                (default: 1).
+            k: how many of the highest entries are looked at (default: 1).
+            margin: how much lower than the k-th highest score of the second run the score of an
+                entry may be there, in the output's own unit (default: 0: only ties may change
+                places).
+            check_shapes: whether outputs of different shapes fail (the default).
+            fail_fast: whether to stop at the first output that fails.
+            find_output_func: finds the partner of an output.
+
+        Raises:
+            UsageError: a value is out of its range.
+        """
+        self.k = kept_setting(k)
+        self.margin = kept_setting(margin)
+        super().__init__(agreement_threshold, check_shapes, fail_fast, find_output_func)
+        for name in self.named_outputs() | {""}:
+            self._k_for(name)
+            self._margin_for(name)
+
+    def per_output_settings(self) -> tuple[Any, ...]:
+        """Return the threshold, how many entries are looked at, and the margin."""
+        return self.threshold, self.k, self.margin
+
+    def _k_for(self, name: str) -> int:
+        k = value_for(self.k, name, 1)
+        if isinstance(k, bool) or int(k) != k or k < 1:
+            raise UsageError(f"The number of highest entries is a whole number from 1, not {k!r}.")
+        return int(k)
+
+    def _margin_for(self, name: str) -> float:
+        margin = float(value_for(self.margin, name, 0.0))
+        if not margin >= 0:
+            raise UsageError(f"A margin is a number that is not negative, not {margin!r}.")
+        return margin
+
+    def result_of(self, value: Side, reference: Side, setting: str) -> CompareResult:
+        """Compare lists; those that have no more than k entries cannot differ, which fails."""
+        k, shape = self._k_for(setting), value.array.shape or (1,)
+        if shape[-1] <= k:
+            return UncomparedResult(
+                f"All entries of lists of {shape[-1]} are among the {k} highest, so there is"
+                " nothing to compare."
+            )
+        return super().result_of(value, reference, setting)
+
+    def measure(self, value: Side, reference: Side, setting: str) -> Measured:
+        """Return the share of lists that agree, and what agreement would take."""
+        k, margin = self._k_for(setting), self._margin_for(setting)
+        found = compare_top_k(value.array, reference.array, k, margin)
+        return found.agreement, {
+            "k": k,
+            "margin": margin,
+            "needed_margin": found.margin,
+            "lists": found.lists,
+            "first_disagreement": None if found.first is None else list(found.first),
+        }
+
+
+def _bias(function: MetricCompareFunc, value: Side, reference: Side, _setting: str) -> Measured:
+    """Return the bias, and the mean signed error in the output's own unit."""
+    mean = mean_signed_error(value.array, reference.array, threads=function.threads)
+    details = {"mean_signed_error": mean}
+    if mean == 0 or math.isnan(mean):
+        return mean, details
+    magnitude = root_mean_square(reference.array, threads=function.threads)
+    return (mean / magnitude if magnitude else math.copysign(math.inf, mean)), details
+
+
+def _non_finite(
+    function: MetricCompareFunc, value: Side, reference: Side, _setting: str
+) -> Measured:
+    """Return how many elements differ, how many of each kind, and the first."""
+    found = compare_non_finite(value.array, reference.array, threads=function.threads)
+    return float(found.count), {
+        "nan": found.nan,
+        "posinf": found.posinf,
+        "neginf": found.neginf,
+        "first": None if found.first is None else list(found.first),
+    }
+
+
+def _distribution(
+    function: MetricCompareFunc, value: Side, reference: Side, _setting: str
+) -> Measured:
+    """Return the 99th percentile, and the distribution."""
+    if Kind.OTHER in (kind_of(value.array.dtype), kind_of(reference.array.dtype)):
+        raise TypeError("errors are of numbers")
+    difference = Difference(value.array, reference.array, threads=function.threads)
+    details = distribution_of(difference)
+    p99 = details.pop("p99")
+    return (math.nan if details["nan"] else p99), details
+
+
+MEASURES: dict[str, Method | type[MetricCompareFunc]] = {
+    "l2": _from_dot(similarity.l2_norm),
+    "normalized_l2": _from_dot(similarity.normalized_l2),
+    "cosine_similarity": _from_dot(similarity.cosine_similarity),
+    "psnr": _from_dot(similarity.psnr),
+    "snr": _from_dot(similarity.snr),
+    "sqnr": _from_dot(similarity.sqnr),
+    "perceptual_metrics": _Perceptual,
+    "ulp": _ulp,
+    "top_k": _TopK,
+    "bias": _bias,
+    "non_finite": _non_finite,
+    "error_distribution": _distribution,
+}
+"""By the name of the function."""

@@ -1,0 +1,64 @@
+"""What a diagnosis has compared of what was asked, and what may be said of it: one table.
+
+| compared    | differs | may be said                                                          |
+|-------------|---------|----------------------------------------------------------------------|
+| nothing     |         | inconclusive: give something to compare with                         |
+| some of it  | no      | inconclusive: what matches, and what was left out                    |
+| all of it   | no      | nobody is to blame                                                   |
+| any of it   | yes     | who is to blame; if that cannot be said, inconclusive: who it may be |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import Factory, define, evolve
+
+from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+
+
+@define
+class Evidence:
+    """What was compared.
+
+    Attributes:
+        against: with what, in words, such as ``saved results``.
+        left_out: what was asked for and not compared, a sentence without its period each.
+        unexplained: why what differs was not explained; empty where nothing does, or all of it was.
+    """
+
+    against: list[str] = Factory(list)
+    left_out: list[str] = Factory(list)
+    unexplained: str = ""
+
+    def compared(self, what: str, left_out: Sequence[str] = ()) -> None:
+        """Note with what outputs were compared, and what was not."""
+        self.against.append(what)
+        self.left_out += [said for said in left_out if said not in self.left_out]
+
+    def allowed(self, result: DiagnosisResult, alone: str = "") -> DiagnosisResult:
+        """Return what may be said: a result that blames nobody holds only where everything was
+        compared.
+
+        Args:
+            result: what was found out.
+            alone: the only backend that ran, where there is nothing else to compare with.
+        """
+        if result.verdict != AGREE:
+            return result
+        if self.unexplained:
+            reason = self.unexplained
+        elif not self.against:
+            reason = (
+                f"There is nothing to compare with: {alone or 'the backend'} runs the model, and"
+                " its outputs are finite. Give another backend, as --onnx, or what is right:"
+                " --reference or --golden."
+            )
+        elif self.left_out:
+            reason = (
+                f"What was compared matches, but not all of it was: {'; '.join(self.left_out)}."
+            )
+        else:
+            return result
+        said = f"{reason} {result.reason}".strip()
+        return evolve(result, verdict=INCONCLUSIVE, reason=said)
