@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -132,6 +132,14 @@ class _Pair:
             made[name] = np.asarray(given, meta.dtype.numpy()) if is_cast and meta.dtype else given
         return made
 
+    def _rough(self, feed_dict: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Return the outputs of the original model twice as rounding may move them."""
+        try:
+            return resolve(NarrowModels).roughly(self.original)(feed_dict)
+        except PolygraphyException as error:
+            G_LOGGER.verbose(f"What adds up along the model is not known: {error}")
+            return []
+
     def runs(self, feeds: Iterable[Mapping[str, Any]]) -> Iterator[RunResults]:
         """Yield, iteration by iteration, what both models compute, the original one as the
         second.
@@ -151,6 +159,8 @@ class _Pair:
             for runner, values, known in zip((_EDITED, _ORIGINAL), (after, before), facts):
                 chosen = {name: values[name] for name in outputs}
                 result = IterationResult(chosen, runner_name=runner, facts=known)
+                if self.compute is None:
+                    result.rough = partial(self._rough, feed_dict)
                 runs.append((runner, [result]))
             yield runs
 
