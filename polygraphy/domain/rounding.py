@@ -44,10 +44,11 @@ where that is more, is all that is explained: beyond, its outputs are of no use.
 FLIPS = 0.01
 """The share of whole numbers that may change where a coarse type decides between nearly equal ones,
 such as classes or steps."""
+WIDE = ("float64", "float32")
+"""Types in which what adds up along a model is seen by moving its tensors."""
 NOISE = 64.0
 """How many times what moving the inputs of a node by an ulp does is still explained by rounding."""
 
-_WIDE = ("float64", "float32")
 _COARSE = 2.0**-11
 """From this epsilon on, a type decides otherwise between what is nearly equal."""
 _MOVED = 2.0
@@ -139,7 +140,7 @@ def seen_between(made: Sequence[Mapping[str, Any]], name: str, rounding: Roundin
     tensor of the model was moved, each in its own way. What computes in a narrow type is not looked
     at so: the evaluator rounds there anyway.
     """
-    if rounding is None or rounding.dtype not in _WIDE:
+    if rounding is None or rounding.dtype not in WIDE:
         return 0.0
     values = [outputs[name] for outputs in made if name in outputs]
     return deviation(values[0], values[1], rounding=rounding).excess if len(values) > 1 else 0.0
@@ -385,38 +386,39 @@ def _exact(value: Array, reference: Array, flips: float) -> Deviation:
 
 
 def in_order(value: Array, reference: Array, rounding: Rounding) -> Array:
-    """Return an output with its rows in the order of the reference, where they may have changed
-    places: a few of them, or any in a type so coarse that most scores are the same.
+    """Return an output with its rows, or the elements of each row, in the order of the reference,
+    where they may have changed places: a few of them, or any in a type so coarse that most scores
+    are the same.
     """
-    if not value.ndim or value.shape != reference.shape or not value.size:
+    if value.shape != reference.shape or not np.issubdtype(value.dtype, np.number):
         return value
-    width = value.shape[-1] if value.ndim > 1 else 1
-    rows, right = value.reshape(-1, width), reference.reshape(-1, width)
-    if len(rows) > _MOST_ROWS or not np.issubdtype(value.dtype, np.number):
-        return value
-    far = _distances(rows, right)
-    sizes = np.abs(right.astype(np.float64)).max(axis=1)
-    limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(reference) else 0.0
-    free = [int(at) for at in np.flatnonzero(~(np.diagonal(far) <= limit))]
-    if not rounding.flips and len(free) > max(_SWAPPED, FLIPS * len(rows)):
-        return value
-    order = np.arange(len(rows))
-    for at in list(free):
-        best = min(free, key=lambda place: far[at, place])
-        free.remove(best)
-        order[best] = at
-    made: Array = rows[order].reshape(value.shape)
-    return made
-
-
-def _distances(rows: Array, right: Array) -> Array:
-    """Return how far each row is from each, by its worst element."""
-    one, other = rows.astype(np.float64), right.astype(np.float64)
-    found = np.zeros((len(one), len(other)))
-    for column in range(one.shape[1]):
-        gap = np.abs(one[:, column, None] - other[None, :, column])
-        np.maximum(found, np.nan_to_num(gap, nan=np.inf), out=found)
+    found = value
+    for rows in (2, 1):  # Such as boxes, and such as scores.
+        if value.ndim >= rows and value.size:
+            shape = (-1, value.shape[-rows], value.shape[-1] if rows == 2 else 1)
+            pairs = zip(found.reshape(shape), reference.reshape(shape))
+            made = [_ordered(one, other, rounding) for one, other in pairs]
+            found = np.stack(made).reshape(value.shape)
     return found
+
+
+def _ordered(rows: Array, right: Array, rounding: Rounding) -> Array:
+    """Return some rows in the order of others."""
+    if len(rows) > _MOST_ROWS:
+        return rows
+    wide, other = rows.astype(np.float64), right.astype(np.float64)
+    sizes = np.abs(other).max(axis=1, initial=0)
+    limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(right) else 0.0
+    apart = np.abs(wide - other).max(axis=1, initial=0)
+    free = [int(at) for at in np.flatnonzero(~(apart <= limit))]
+    if not rounding.flips and len(free) > max(_SWAPPED, FLIPS * len(rows)):
+        return rows
+    order = np.arange(len(rows))
+    for place in list(free):
+        gaps = np.nan_to_num(np.abs(wide[free] - other[place]).max(axis=1, initial=0), nan=np.inf)
+        order[place] = free.pop(int(np.argmin(gaps)))
+    made: Array = rows[order]
+    return made
 
 
 def _of_collections(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
+from polygraphy.domain.rounding import GROWTH, moved
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -21,8 +22,6 @@ class FakeNarrowModel:
     Some of them lose everything in the narrower type. Each reads ``x`` or what the node before it
     makes, and makes ``NAME_out``, the last one ``y``.
     """
-
-    bounded: Collection[str] = ()
 
     def __init__(self, nodes: Sequence[str], losing: Collection[str], dtype: DataTypeEntry) -> None:
         """Name the nodes, and those that lose everything."""
@@ -87,20 +86,14 @@ class FakeNarrowModels:
         return None if self._dtype is None else (self._dtype, list(self._nodes))
 
     def computed(self, model: Any) -> Compute | None:
-        """Return what computes the model with every operator rounding, where it is narrow."""
+        """Return what hands on the input, as far as no node loses it; None where none is narrow."""
         if self._dtype is None:
             return None
         return FakeNarrowModel(self._nodes, self._losing, self._dtype).run
 
     def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
-        """Return what hands on the input, moved up and down by 16 epsilons."""
-        step = np.float32(16 * np.finfo(np.float32).eps)
-
-        def compute(feed: Mapping[str, Any]) -> list[dict[str, Any]]:
-            value = np.array(feed["x"], np.float32)
-            return [{"y": value * (1 + step)}, {"y": value * (1 - step)}]
-
-        return compute
+        """Return what hands on the input twice, moved."""
+        return lambda feed: [{"y": moved(np.float32(feed["x"]), seed, GROWTH)} for seed in (1, 2)]
 
     def widened(self, model: Any) -> Any:
         """Return the model itself."""

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
+from attrs import define
 
 from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.validation import validate
+from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.case import REFUSALS
+from polygraphy.application.diagnose.data import feeds_of_half
+from polygraphy.application.diagnose.half import Tolerance, Trial, tolerance_for
 from polygraphy.application.run.feeding import Feeds
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.compare import CompareResult, PairwiseCompareFunc, SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.diagnosis.headroom import Range
+from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.rounding import deviation, in_order
+from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.tensors.facts import is_ordered
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.narrowing import limits_of, with_digits
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import NarrowModels
+from polygraphy.ports.diagnosing import Compute, NarrowModels, SuspectedParty
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import FactFinder, TensorObserver
 
 _ORIGINAL, _EDITED = "original", "edited"
-_BESIDE_ROUNDING = 2.0
-_MOST_ROUNDING = 5.0
-"""What is tolerated where rounding the weights explains more than is usual: so many times what it
-does, and so many times what usually is at most.
-"""
 
 
 def verify(
@@ -45,7 +48,10 @@ def verify(
     outputs of the latter.
 
     What the edited model takes that is inside the original one - it may be a part of it - is
-    taken from there, with what it computes of the data.
+    taken from there, with what it computes of the data. An edited model that computes in half
+    precision is computed with rounding at every operator, as hardware does, and with the tolerance
+    ``auto`` held to what `polygraphy.diagnose` holds it to. At the end it is run once as its users
+    will: in ONNX Runtime, at the default level of optimisation, in a process of its own.
 
     Args:
         original: the model as it was.
@@ -67,15 +73,25 @@ def verify(
         if name in asked:
             asked.add(name, asked[name].dtype, meta.shape)
     function = _as_of_verification(compare_func)
-    if isinstance(function, SimpleCompareFunc):
-        function = _AllowingForRounding(function, original, edited)
-    feeds = _feeds(original, asked, data_loader)
-    results = compare_accuracy(
-        _runs(original, edited, then, feeds, function), compare_func=function
-    )
+    pair = _Pair(original, edited, then, resolve(NarrowModels).computed(edited))
+    feeds: Iterable[Mapping[str, Any]] | None = None
+    if pair.compute is not None and _is_auto(function):
+        judge = _of_half(pair, data_loader)
+        if judge is not None:
+            function, feeds = judge, judge.feeds
+    if feeds is None:
+        feeds = _feeds(original, asked, data_loader)
+    results = compare_accuracy(pair.runs(feeds), compare_func=function)
     if advice is not None and not results:
         G_LOGGER.info(f"Which nodes are to blame, and what helps: {advice}")
+    if results and pair.last is not None:
+        _run_as_users_do(edited, pair.last)
     return results
+
+
+def _is_auto(compare_func: Any) -> bool:
+    """Return whether a comparison function leaves to the judge what is tolerated."""
+    return isinstance(compare_func, SimpleCompareFunc) and compare_func.is_auto("")
 
 
 def _as_of_verification(compare_func: Any) -> Any:
@@ -89,157 +105,198 @@ def _as_of_verification(compare_func: Any) -> Any:
     return named
 
 
-class _AllowingForRounding(PairwiseCompareFunc):
-    """Compares the outputs of an edited model with those of the original one; where the edited one
-    computes in a narrow type, outputs that differ too much are held to what rounding explains.
+@define
+class _Pair:
+    """A model, and what was made of it.
 
-    In some models the weights that are rounded to that type take the outputs further away than is
-    usual, in float32 already, and rounding at every operator adds about as much. A fault, such as a
-    range that is left or a wrong operator, shows beside that; an infinity or NaN never passes.
+    Attributes:
+        original: the model as it was.
+        edited: the model as it is.
+        then: the inputs of the edited one.
+        compute: computes it with rounding at every operator, if it is narrow.
+        last: the data that it was given last.
     """
 
-    def __init__(self, function: SimpleCompareFunc, original: Any, edited: Any) -> None:
-        super().__init__(function.check_shapes, function.fail_fast, function.find_output_func)
-        self.label = function.label
-        self.feed: Mapping[str, Any] = {}
-        self._function = function
-        self._original = original
-        self._is_sensitive = False
-        self._open = lru_cache(maxsize=1)(
-            lambda: resolve(NarrowModels).with_rounded_weights(original, edited)
-        )
+    original: Any
+    edited: Any
+    then: TensorMetadata
+    compute: Compute | None
+    last: Mapping[str, Any] | None = None
 
-    def per_output_settings(self) -> Iterable[Any]:
-        """Return the settings of the function that compares."""
-        return self._function.per_output_settings()
+    def fed(self, feed_dict: Mapping[str, Any], inside: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the data of the edited model, which may take another data type, too."""
+        made = {}
+        for name, meta in self.then.items():
+            given = inside[name] if name in inside else feed_dict[name]
+            is_cast = meta.dtype is not None and name not in inside
+            made[name] = np.asarray(given, meta.dtype.numpy()) if is_cast and meta.dtype else given
+        return made
+
+    def _rough(self, feed_dict: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Return the outputs of the original model twice as rounding may move them."""
+        try:
+            return resolve(NarrowModels).roughly(self.original)(feed_dict)
+        except PolygraphyException as error:
+            G_LOGGER.verbose(f"What adds up along the model is not known: {error}")
+            return []
+
+    def runs(self, feeds: Iterable[Mapping[str, Any]]) -> Iterator[RunResults]:
+        """Yield, iteration by iteration, what both models compute, the original one as the
+        second.
+        """
+        observer = resolve(TensorObserver)
+        outputs = observer.outputs(self.edited)
+        facts = [resolve(FactFinder).find(model) for model in (self.edited, self.original)]
+        for feed_dict in feeds:
+            inside = [name for name in self.then if name not in feed_dict]
+            before = observer.observe(self.original, feed_dict, [*outputs, *inside])
+            fed = self.last = self.fed(feed_dict, {name: before[name] for name in inside})
+            if self.compute is None:
+                after: Mapping[str, Any] = observer.observe(self.edited, fed, outputs)
+            else:
+                after = self.compute(fed)
+            runs = RunResults()
+            for runner, values, known in zip((_EDITED, _ORIGINAL), (after, before), facts):
+                chosen = {name: values[name] for name in outputs}
+                result = IterationResult(chosen, runner_name=runner, facts=known)
+                if self.compute is None:
+                    result.rough = partial(self._rough, feed_dict)
+                runs.append((runner, [result]))
+            yield runs
+
+
+def _of_half(pair: _Pair, data_loader: Any) -> _OfHalf | None:
+    """Return what judges a model that was cast to half precision as a diagnosis does; None where
+    it is not the same model, but for that.
+    """
+    models, observer = resolve(NarrowModels), resolve(TensorObserver)
+    narrow = models.narrow_nodes(pair.edited)
+    if narrow is None or models.narrow_nodes(pair.original) is not None:
+        return None
+    if set(observer.outputs(pair.edited)) != set(observer.outputs(pair.original)):
+        return None
+    if not set(pair.then) <= set(observer.inputs(pair.original)):
+        return None
+    dtype, nodes = narrow
+    try:
+        opened = models.open(pair.original, dtype)
+        if kept := set(opened.nodes) - set(nodes):
+            opened = models.open(pair.original, dtype, set(opened.nodes) - kept)
+    except PolygraphyException as error:
+        G_LOGGER.verbose(f"What rounding adds up to is not known: {error}")
+        return None
+    is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
+    data = data_loader if is_made_up or iter(data_loader) is not data_loader else [*data_loader]
+    chosen = feeds_of_half(opened, data)
+    trial = Trial(opened, tolerance_for(dtype, opened.facts()), chosen)
+    compute = pair.compute
+    assert compute is not None
+    before, verdict = trial.judged(Range.of(dtype), dtype, lambda feed: compute(pair.fed(feed, {})))
+    if verdict == "ill-conditioned":
+        G_LOGGER.warning(
+            f"Rounding nothing but the inputs to {dtype} changes outputs as much: {before}."
+        )
+    elif verdict == "inconclusive":
+        G_LOGGER.warning(f"In {dtype} {before}: rounding adds up to that everywhere.")
+    feeds = chosen if is_made_up else _feeds(pair.original, opened.inputs, data)
+    return _OfHalf(dtype, trial.tolerance, feeds)
+
+
+class _OfHalf(PairwiseCompareFunc):
+    """Compares outputs in half precision with those in float32, and holds them to what rounding
+    explains.
+    """
+
+    label = "simple"
+
+    def __init__(
+        self, dtype: DataTypeEntry, tolerance: Tolerance, feeds: Iterable[Mapping[str, Any]]
+    ) -> None:
+        super().__init__()
+        self.feeds = feeds
+        self._tolerance = tolerance
+        adds = ", and adds up along the model" if tolerance.share > 1 else ""
+        self.given_by = f"what rounding to {dtype} explains{adds}"
 
     def thresholds_for(self, output_name: str) -> Any:
-        """Return what the output is held to unless rounding explains more."""
-        return self._function.thresholds_for(output_name)
-
-    def check_averages(self) -> None:
-        """Refuse what the function that compares refuses."""
-        self._function.check_averages()
-
-    def grant_threads(self, count: int) -> None:
-        """Let the function that compares use several threads."""
-        self._function.grant_threads(count)
+        """Return what the output is held to, as a fraction of its size."""
+        return SimpleCompareFunc(rtol=self._tolerance.usual, atol=0).tolerance_for(output_name)
 
     def compare(
         self, iter_result0: IterationResult, iter_result1: IterationResult
     ) -> dict[str, CompareResult]:
         """Compare all outputs of one iteration; the second run is that of the original model."""
-        results = self._function.compare(iter_result0, iter_result1)
-        failed = [name for name, each in results.items() if not each and name in iter_result1]
-        for name, function in self._allowances(failed, iter_result1):
-            pair = [each.with_outputs({name: each[name]}) for each in (iter_result0, iter_result1)]
-            results.update(function.compare(*pair))
-        self._blame_inputs([name for name in failed if not results[name]], iter_result1)
-        return results
+        made, right = dict(iter_result0), dict(iter_result1)
+        rtol, atol = {"": 0.0}, {"": 0.0}
+        for name in iter_result0:
+            made[name], right[name] = self._alike(name, made[name], right[name])
+            rounding = self._tolerance.rounding(name, right[name])
+            rtol[name], atol[name] = rounding.rtol, rounding.atol
+        function = SimpleCompareFunc(rtol=rtol, atol=atol)
+        function.given_by = self.given_by
+        return function(iter_result0.with_outputs(made), iter_result1.with_outputs(right))
 
-    def _blame_inputs(self, names: Sequence[str], right: IterationResult) -> None:
-        """Log of which outputs that differ the original model itself makes as much where only its
-        inputs are rounded; once.
-        """
-        names = [name for name in names if self._is_judged_by_elements(name, right[name])]
-        opened = self._open() if names and not self._is_sensitive else None
-        if opened is None:
+    def _alike(self, name: str, value: Any, right: Any) -> tuple[Any, Any]:
+        """Return an output and its reference as arrays whose elements belong together."""
+        if isinstance(right, (list, tuple)):
+            one, other = _flat(value), _flat(right)
+            return (one, other) if one.shape == other.shape else (value, right)
+        if not isinstance(right, np.ndarray) or not isinstance(value, np.ndarray):
+            return value, right
+        rounding = self._tolerance.rounding(name, right)
+        if is_float(right):
+            value = np.asarray(value, right.dtype)
+        if is_ordered(self._tolerance.facts, name) and deviation(value, right, rounding=rounding):
+            value = in_order(value, right, rounding)
+        found = deviation(value, right, rounding=rounding)
+        if found.count and not found and not is_float(right):
+            G_LOGGER.info(
+                f"Output {name!r}: {found.count} of {right.size} elements are others, as many as"
+                " a type so coarse decides otherwise."
+            )
+            return right, right
+        return value, right
+
+
+def _flat(value: Any) -> Any:
+    """Return the elements of a sequence of tensors or maps one after the other."""
+    if isinstance(value, dict):
+        return _flat(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        parts = [np.ravel(_flat(each)) for each in value]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    return np.asarray(value)
+
+
+def _run_as_users_do(model: Any, feed: Mapping[str, Any]) -> None:
+    """Run a model in ONNX Runtime with all that it does to models, if it is there.
+
+    Raises:
+        BackendError: it crashes, or is refused because of that.
+    """
+    party = resolve(SuspectedParty, "onnxrt")
+    try:
+        alone(lambda: party.load(model)(feed) and None, "ONNX Runtime")
+    except MissingDependencyError:
+        return
+    except REFUSALS as error:
+        if getattr(error, "backend", "") and not _runs_plainly(party, model, feed):
+            G_LOGGER.warning(f"ONNX Runtime does not run it here at all: {error}")
             return
-        _, _, spacing = limits_of(opened[1].numpy())
-        rounded = {name: with_digits(np.asarray(v), spacing) for name, v in self.feed.items()}
-        for name, alone, most in self._changes(self._original, rounded, names, right):
-            if alone > most:
-                self._is_sensitive = True
-                G_LOGGER.warning(
-                    f"Output {name!r}: rounding the inputs to {opened[1]} alone changes it by"
-                    f" {alone:.3g} in the original model, which is that sensitive on these data."
-                )
-
-    def _allowances(
-        self, names: Sequence[str], right: IterationResult
-    ) -> Iterator[tuple[str, SimpleCompareFunc]]:
-        """Yield the outputs of which rounding the weights explains more than is usual, each with
-        what compares it.
-        """
-        names = [name for name in names if self._is_judged_by_elements(name, right[name])]
-        opened = self._open() if names else None
-        if opened is None:
-            return
-        model, dtype = opened
-        for name, alone, most in self._changes(model, self.feed, names, right):
-            usual = self._function.tolerance_for(name)
-            allowed = min(_BESIDE_ROUNDING * alone, most)
-            if allowed > usual.atol:  # Not so where it is NaN.
-                function = copy(self._function)
-                function.atol, function.rtol = float(f"{allowed:.3g}"), usual.rtol
-                function.check_error_stat = usual.check_error_stat
-                function.error_quantile = None
-                explained = f"rounding the weights to {dtype} alone makes {alone:.3g}"
-                function.given_by = f"that of the verification; {explained}"
-                G_LOGGER.info(
-                    f"Output {name!r}: {explained}, so abs={function.atol:.3g} is tolerated instead"
-                    f" of abs={usual.atol:.3g}."
-                )
-                yield name, function
-
-    def _changes(
-        self, model: Any, feed: Mapping[str, Any], names: Sequence[str], right: IterationResult
-    ) -> Iterator[tuple[str, float, float]]:
-        """Yield of each output how much another model or other data change it, and the most that is
-        tolerated for that.
-        """
-        moved = resolve(TensorObserver).observe(model, feed, names)
-        for name in names:
-            usual = self._function.tolerance_for(name)
-            most = _MOST_ROUNDING * max(usual.atol, usual.rtol * _largest(right[name]))
-            yield name, _distance(moved[name], right[name]), most
-
-    def _is_judged_by_elements(self, name: str, array: Any) -> bool:
-        """Return whether an output is held to numbers, and its elements are."""
-        if not is_float(np.asarray(array)) or self._function.is_auto(name):
-            return False
-        return {"elemwise", "max"}.issuperset(self._function.tolerance_for(name).check_error_stat)
+        raise BackendError(
+            f"The model that was made is not verified: in ONNX Runtime, at the default level of"
+            f" optimisation, it fails. {error}",
+            backend="onnxruntime",
+            hint="polygraphy diagnose says why; --graph-optimization-level ENABLE_BASIC may do.",
+        ) from error
 
 
-def _distance(one: Any, other: Any) -> float:
-    """Return the largest difference; NaN where there is no telling."""
-    if one.shape != other.shape or not one.size:
-        return math.nan
-    with np.errstate(all="ignore"):
-        return float(np.abs(np.asarray(one, np.float64) - other).max())
-
-
-def _largest(array: Any) -> float:
-    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
-
-
-def _runs(
-    original: Any,
-    edited: Any,
-    then: TensorMetadata,
-    feeds: Iterable[Mapping[str, Any]],
-    function: Any,
-) -> Iterator[RunResults]:
-    """Yield, iteration by iteration, what both models compute, the original one as the second."""
-    observer = resolve(TensorObserver)
-    outputs = observer.outputs(edited)
-    facts = [resolve(FactFinder).find(model) for model in (edited, original)]
-    for feed_dict in feeds:
-        if isinstance(function, _AllowingForRounding):
-            function.feed = feed_dict
-        inside = [name for name in then if name not in feed_dict]
-        before = observer.observe(original, feed_dict, [*outputs, *inside])
-        feed_after = {name: before[name] if name in inside else feed_dict[name] for name in then}
-        for name, meta in then.items():  # It may take another data type, too.
-            if meta.dtype is not None and name not in inside:
-                feed_after[name] = np.asarray(feed_after[name], meta.dtype.numpy())
-        after = observer.observe(edited, feed_after, outputs)
-        runs = RunResults()
-        for runner, values, known in zip((_EDITED, _ORIGINAL), (after, before), facts):
-            chosen = {name: values[name] for name in outputs}
-            result = IterationResult(chosen, runner_name=runner, facts=known)
-            runs.add([result], runner_name=runner)
-        yield runs
+def _runs_plainly(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> bool:
+    try:
+        alone(lambda: party.load(model, plain=True)(feed) and None, "ONNX Runtime")
+    except REFUSALS:
+        return False
+    return True
 
 
 def verify_runs(model: Any, data_loader: Any = None) -> bool:

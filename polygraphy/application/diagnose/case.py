@@ -202,17 +202,13 @@ class Case:
         made = [found[name] for node in self.model.nodes for name in node.makes if name in found]
         self.curves.append(Curve(party, what, made))
 
-    def computed_in(self, output: str) -> str | None:
-        """Return the coarsest type of floats in which an output is computed; None where it is not
-        known, or quantised: the steps of those explain almost anything.
+    def epsilon(self, output: str) -> float | None:
+        """Return the epsilon of the coarsest type of floats in which an output is computed; None
+        where it is not known, or quantised.
         """
         known = compute_dtype(self.facts, output)
-        return known if known in _FLOATS else None
-
-    def epsilon(self, output: str) -> float | None:
-        """Return the epsilon of the coarsest type of floats in which an output is computed."""
-        known = precision_of(self.computed_in(output) or "")
-        return None if known is None else known.epsilon
+        precision = precision_of(known) if known in _FLOATS else None
+        return None if precision is None else precision.epsilon
 
     @property
     def facts(self) -> Facts:
@@ -235,14 +231,13 @@ class Case:
         return found
 
     def rounding(self, name: str, value: Any, expected: Any) -> Rounding | None:
-        """Return what rounding explains of an output, for what it is and the type that it is
-        computed in; None of what is no array of numbers.
+        """Return what rounding explains of an output, for what it is and its own type: whether a
+        coarser one inside is why, and rightly, its nodes tell. None of what is no array of numbers.
         """
         if not is_float(value) or not is_float(expected) or value.shape != expected.shape:
             return None
-        computed_in = (self.computed_in(name),) * 2
         by_nature = is_bounded(self.facts, name)
-        return rounding_between((value, expected), computed_in, is_bounded=by_nature)
+        return rounding_between((value, expected), is_bounded=by_nature)
 
     def judged(self, name: str, value: Any, expected: Any, noise: Any = 0.0) -> Deviation:
         """Return how far an output is off."""

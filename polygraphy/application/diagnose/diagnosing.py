@@ -38,7 +38,7 @@ from polygraphy.application.diagnose.locating import (
 )
 from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.refusing import of_refusals
-from polygraphy.application.diagnose.rounding import of_rounding, relative, unsteady
+from polygraphy.application.diagnose.rounding import adds_up, of_rounding, relative, unsteady
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
@@ -183,6 +183,8 @@ class _Diagnosis:
         worst = self._worst()
         if worst is None and not self._has_nan():
             return DiagnosisResult(AGREE, reason=self._untested())
+        if not self._has_nan() and adds_up(self._case, self._feeds, self._outputs):
+            return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
         half = half_model(self._case, self._feeds)
         found = None
         if half is not None and half.is_whole:

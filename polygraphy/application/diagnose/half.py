@@ -25,7 +25,7 @@ from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import NarrowModel, NarrowModels
+from polygraphy.ports.diagnosing import Compute, NarrowModel, NarrowModels
 
 _TYPES = {"fp16": DataType.FLOAT16, "bf16": DataType.BFLOAT16}
 
@@ -195,7 +195,8 @@ class Tolerance:
             # Unlike where both sides are narrow, what the type makes zero is lost.
             size = root_mean_square(exact) if is_float(exact) else 0.0
             atol = rtol * (max(1.0, size) if is_bounded(self.facts, name) else size)
-        return Rounding(self.dtype.name, self.share * rtol, self.share * atol, "")
+        rtol, atol = (float(f"{self.share * limit:.3g}") for limit in (rtol, atol))
+        return Rounding(self.dtype.name, rtol, atol, "")
 
     def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> OutputError:
         """Return how far outputs are off; elements that are no numbers where they are exact are
@@ -260,27 +261,15 @@ class Trial:
             invalid = first_invalid(self._losses)
             if invalid is not None:
                 return HalfPrecision("fault", OutputError(), culprits=[invalid], **facts)
-        with self._step(f"all nodes in {limits.name}") as said:
-            errors = [self._error(index, ()) for index in range(len(self._feeds))]
-            before = max(errors, key=lambda error: error.excess)
-            said.append(str(before))
-        self._order.sort(key=lambda index: -errors[index].excess)
-        if not before.is_tolerable and not before.broken and self._is_ill_conditioned(dtype):
-            return HalfPrecision("ill-conditioned", before, before, checks=2, **facts)
-        if not before.is_tolerable and not self._has_own_tolerance(limits):
-            alone = self._by_rounding().excess
-            share = BESIDE * alone
-            explains = not before.broken and before.excess <= share
-            is_alike = not any(loss.cancels(limits) for loss in self._losses)
-            if is_alike and explains and before.excess > MOST:
-                return HalfPrecision("inconclusive", before, before, adds_up=True, **facts)
-            # Where it is too much by itself, what else is wrong is seen beside it.
-            is_most = is_alike and alone > MOST
-            self._allow(share if is_most else min(MOST, share))
+        before, verdict = self.judged(limits, dtype)
         facts["allowance"] = min(MOST, self._allowance)
-        if before.excess <= self._allowance:
-            before = evolve(before, excess=before.excess / self._allowance)
+        if verdict == "agree":
             return HalfPrecision("agree", before, before, checks=1, **facts)
+        if verdict:
+            adds_up = verdict == "inconclusive"
+            checks = 0 if adds_up else 2
+            facts["allowance"] = 1.0
+            return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
         with self._step("fewest nodes in float32") as said:
             order = ranked(self._losses, self._model.nodes, self._model.users, limits)
             self._started = time.perf_counter()
@@ -307,6 +296,44 @@ class Trial:
             verdict, found = "inconclusive", []
         facts |= {"culprits": found, "checks": self._checks, "adds_up": not found}
         return HalfPrecision(verdict, before, after, in_order, **facts)
+
+    def judged(
+        self, limits: Range, dtype: DataTypeEntry, compute: Compute | None = None
+    ) -> tuple[OutputError, str]:
+        """Return how far outputs are off with every node narrow, and the verdict, if that says it:
+        ``agree``, ``ill-conditioned``, or ``inconclusive`` where rounding adds up to too much.
+
+        Args:
+            limits: the range of the type.
+            dtype: the type.
+            compute: computes the narrow model, where that is made already.
+        """
+        with self._step(f"all nodes in {limits.name}") as said:
+            made = [(compute or self._model.run)(feed) for feed in self._feeds]
+            errors = [self._tolerance.error(*pair) for pair in zip(self._exact, made)]
+            before = max(errors, key=lambda error: error.excess)
+            said.append(str(before))
+        self._order.sort(key=lambda index: -errors[index].excess)
+        if not before.is_tolerable and not before.broken and self._is_ill_conditioned(dtype):
+            return before, "ill-conditioned"
+        if not before.is_tolerable and not self._has_own_tolerance(limits):
+            alone = self._by_rounding().excess
+            share = BESIDE * alone
+            explains = not before.broken and before.excess <= share
+            is_alike = not any(loss.cancels(limits) for loss in self._losses)
+            if is_alike and explains and before.excess > MOST:
+                return before, "inconclusive"
+            # Where it is too much by itself, what else is wrong is seen beside it.
+            is_most = is_alike and alone > MOST
+            self._allow(share if is_most else min(MOST, share))
+        if before.excess > self._allowance:
+            return before, ""
+        return evolve(before, excess=before.excess / self._allowance), "agree"
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """What is tolerated, of what rounding adds up to."""
+        return self._usual.allowing(min(MOST, self._allowance))
 
     @contextmanager
     def _step(self, title: str) -> Iterator[list[str]]:

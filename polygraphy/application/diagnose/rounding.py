@@ -5,10 +5,11 @@ and backends that do not compute the same twice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from polygraphy.application.diagnose.case import REFUSALS, Case, Values
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.tracing import Trace, repeated, trace
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -24,11 +25,14 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import (
     BESIDE,
     LARGE,
+    WIDE,
     Deviation,
+    Rounding,
     allowance,
     deviation,
     seen_between,
 )
+from polygraphy.domain.tensors.facts import compute_dtype
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
 
@@ -40,48 +44,67 @@ _STEPS = 0.1
 """As `LARGE`, for a network that rounds to few steps."""
 
 
+def adds_up(case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Values]]) -> bool:
+    """Return whether all that parties make differently is explained by rounding that adds up along
+    the model, so that no node has to be looked at.
+    """
+    first, *others = outputs.values()
+    for number, feed in enumerate(feeds):
+        made: list[dict[str, Any]] = []
+        for other in others:
+            found = case.differing(first[number], other[number])
+            if found and not all(np.isfinite(each.excess) for each in found.values()):
+                return False
+            made = made or (_moved(case, feed) if found else [])
+            for name, each in found.items():
+                rounding = case.rounding(name, first[number][name], other[number][name])
+                seen = _seen(case, made, name, rounding)
+                if rounding is None or each.excess > allowance(seen, rounding.rtol):
+                    return False
+    return True
+
+
+def _moved(case: Case, feed: Feed) -> list[dict[str, Any]]:
+    """Return the outputs twice as rounding may move them; nothing where that cannot be computed."""
+    try:
+        return resolve(NarrowModels).roughly(case.model.proto)(feed)
+    except PolygraphyException:
+        return []
+
+
+def _seen(
+    case: Case, made: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None
+) -> float:
+    """Return how many times what is explained rounding was seen to do to an output; nothing of one
+    that is narrow inside, or quantised.
+    """
+    known = compute_dtype(case.facts, name)
+    return seen_between(made, name, rounding) if known is None or known in WIDE else 0.0
+
+
 def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
-    """Return what outputs that differ come to where no party computes anything wrong."""
-    allowed, seen = _adding_up(case, found, known)
-    if all(one.excess <= share for one, share in allowed):
-        return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+    """Return what outputs that differ come to where no party computes anything wrong, and more than
+    what is seen to add up to it differs.
+    """
     limit = _STEPS if any(node.jumps for node in case.model.nodes) else LARGE
     worst = max(relative(case, name, each) for name, each in found.items())
     if worst <= limit:
         reason = "What differs is how nodes approximate: none of them by more than is usual."
         return DiagnosisResult(AGREE, reason=reason)
-    if not all(one.excess <= BESIDE * most for one, most in seen):
-        return DiagnosisResult(
-            INCONCLUSIVE,
-            reason=(
-                f"Outputs differ by {worst:.2g} of their size, but every node alone agrees, and"
-                " so does every part of the graph that is run; what rounding adds up to along"
-                " the model does not explain it, either."
-            ),
-        )
-    culprit = _amplifier(case, known)
-    return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
-
-
-_Shares = list[tuple[Deviation, float]]
-
-
-def _adding_up(case: Case, found: Mapping[str, Deviation], known: Trace) -> tuple[_Shares, _Shares]:
-    """Return of each output that differs how many times the usual is explained by rounding that
-    adds up along the model, and how many times it was seen to do.
-    """
-    try:
-        made = resolve(NarrowModels).roughly(case.model.proto)(known.feed)
-    except PolygraphyException:  # What cannot be evaluated is not explained.
-        made = []
-    allowed, seen = [], []
+    made = _moved(case, known.feed)
     for name, each in found.items():
         right = known.values.get(name)
-        rounding = case.rounding(name, right, right)
-        most = seen_between(made, name, rounding)
-        seen.append((each, most))
-        allowed.append((each, allowance(most, rounding.rtol) if rounding else 1.0))
-    return allowed, seen
+        if each.excess > BESIDE * _seen(case, made, name, case.rounding(name, right, right)):
+            return DiagnosisResult(
+                INCONCLUSIVE,
+                reason=(
+                    f"Outputs differ by {worst:.2g} of their size, but every node alone agrees, and"
+                    " so does every part of the graph that is run; what rounding adds up to along"
+                    " the model does not explain it, either."
+                ),
+            )
+    culprit = _amplifier(case, known)
+    return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
 
 
 def relative(case: Case, output: str, found: Deviation) -> float:

@@ -44,7 +44,7 @@ class HalfOptions(Options):
         kind=Number(minimum=0),
         feeds="diagnose_half.rtol",
         help="How far outputs in half precision may be off, as a fraction.",
-        otherwise="0.01 in fp16, 0.1 in bf16",
+        otherwise="what rounding explains, 0.0156 in fp16, 0.125 in bf16",
     )
     atol: float | None = option(
         "--atol",

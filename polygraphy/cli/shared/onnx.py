@@ -13,10 +13,8 @@ LOADERS = ("check_lint", "draw_model", "inspect_model", "inspect_sparsity", "onn
 """The functions of commands that load ONNX models as the options say."""
 SAVERS = ("save_onnx", "save_shards")
 """Those that save them."""
-CASTS = {"convert_to_fp16": 1e-2, "convert_to_bf16": 1e-1}
-"""What narrows data types, and a tolerance for it: about ten times the relative spacing of the
-numbers of each type.
-"""
+CASTS = ("convert_to_fp16", "convert_to_bf16")
+"""What narrows data types."""
 EVERY_TENSOR = ("*",)
 """The value of an option that makes every tensor an output."""
 

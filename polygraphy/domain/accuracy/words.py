@@ -120,7 +120,8 @@ def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
     ratio = min(excess_ratio(numbers[0], rounding.atol), excess_ratio(numbers[1], rounding.rtol))
     if not isfinite(ratio) or ratio <= 1:
         return f"No: {explained}, and not this."
-    if float(f"{ratio:.2g}") <= rounding.most:
+    is_counted = any("what rounding" in getattr(each.limit, "reason", "") for each in failing)
+    if float(f"{ratio:.2g}") <= rounding.most and not is_counted:
         return (
             f"Perhaps: {explained} of one operator; this is {_factor(ratio)} times more, which may"
             " add up along the model: 'auto' counts that."

@@ -247,7 +247,10 @@ class OutputCompareResult(CompareResult):
     def may_add_up(self) -> bool:
         """Whether it is no more than may add up along a model, of which no more is known here."""
         rounding = self.rounding
+        limits = self.tolerance
         if rounding is None or self.is_rounding:
+            return False
+        if (limits.atol, limits.rtol) == (rounding.atol, rounding.rtol):  # It was counted.
             return False
         share = rounding.most
         return all(

@@ -19,6 +19,7 @@ from polygraphy.domain.compare import L2CompareFunc, SimpleCompareFunc
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
+from tests.support.models import identity
 
 NUMBERS = st.one_of(
     st.sampled_from([0.0, 1.0, -1.0, 1000.0, 1e-6, np.inf, -np.inf, np.nan]),
@@ -154,25 +155,11 @@ def test_the_reason_says_who_gave_a_tolerance(settings: Any, reason: str) -> Non
     assert SimpleCompareFunc(**settings).tolerance_for("y").reason == reason
 
 
-def test_nobody_gave_those_of_a_verification(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polygraphy.application.compare import verification
-
-    kept: list[Any] = []
-    monkeypatch.setattr(verification, "_runs", lambda *args: None)
-    monkeypatch.setattr(verification, "_feeds", lambda *args: None)
-    monkeypatch.setattr(verification, "resolve", lambda port: Inputs())
-    monkeypatch.setattr(
-        verification, "compare_accuracy", lambda runs, compare_func: kept.append(compare_func)
-    )
+def test_nobody_gave_the_tolerances_of_a_verification() -> None:
+    model = identity()
     given = SimpleCompareFunc(atol=1, rtol=1)
-    verify("model", "edited", compare_func=given)
-    verify("model", "edited", compare_func=L2CompareFunc(0.5))
-    assert [function.thresholds_for("y").reason for function in kept] == [
-        "that of the verification"
-    ] * 2
+    for function in (given, L2CompareFunc(0.5)):
+        [compared] = verify(model, model, compare_func=function)
+        iteration = compared["edited", "original"][0]
+        assert iteration["y"].thresholds.reason == "that of the verification"
     assert given.thresholds_for("y").reason == "as given"
-
-
-class Inputs:
-    def inputs(self, model: Any) -> dict[str, Any]:
-        return {}

@@ -22,7 +22,7 @@ def main() -> bool:
         onnx_from_path(MODEL, map_weights=True),
         model,
         data_loader=data_loader,
-        compare_func=SimpleCompareFunc(rtol=0.01, atol=0.01),
+        compare_func=SimpleCompareFunc(rtol="auto", atol="auto"),
         advice="polygraphy diagnose identity.onnx --load-inputs inputs.json --fp-to-fp16",
     ):
         return False
