@@ -22,6 +22,7 @@ from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.network_source import source_of
 from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest
+from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType
@@ -30,7 +31,6 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.running import FactFinder
-from polygraphy.ports.storage import PathOrFile
 
 create_config: Callable[..., Any]
 postprocess_config: Callable[..., Any]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ from polygraphy.adapters.tensorrt.describe.build_record import (
 from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.plan.deserialize import deserialized, loaded_runtime
 from polygraphy.adapters.tensorrt.plan.plan_header import HEADER_SIZE, check_plan
+from polygraphy.domain.asked import PathOrFile
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.storage import PathOrFile
 
 buffer_from_engine: Callable[..., Any]
 bytes_from_engine: Callable[..., bytes]
@@ -184,7 +183,7 @@ class SaveEngine(BaseLoader):
                 would be lost.
         """
         path = self._path
-        if not isinstance(path, (str, PathLike)):
+        if not isinstance(path, (str, Path)):
             engine = evaluate(self._engine)
             path.write(memoryview(_serialized(engine)))
             path.flush()
