@@ -115,6 +115,7 @@ class MissingFileError(FileError, FileNotFoundError):
 
     @property
     def filename(self) -> str | None:
+        """The path as text, as Python's own error has it."""
         return None if self.path is None else str(self.path)
 
 
