@@ -280,6 +280,15 @@ def test_a_person_is_asked_until_the_answer_is_understood() -> None:
             AskUser()()
 
 
+@pytest.mark.parametrize("artifact", ["polygraphy_debug.onnx", None])
+def test_a_person_learns_what_the_question_is_about(artifact: str | None) -> None:
+    questions = ScriptedQuestions(["p"])
+    with bind(Questions, questions):
+        repeat(Iterations(AskUser(), artifact), until=1)
+    [asked] = questions.asked
+    assert asked.startswith(f"Look at {artifact}. Did" if artifact else "Did")
+
+
 def test_where_nobody_is_there_a_command_decides() -> None:
     check = AskUser(otherwise=CheckCommand(["a"]))
     with bind(Commands, FunctionCommands(lambda words: 1)):

@@ -291,7 +291,13 @@ def _is_ours(command: Sequence[str]) -> bool:
 
 
 class AskUser:
-    """Asks the person at the terminal."""
+    """Asks the person at the terminal.
+
+    Attributes:
+        artifact: the file that the answer is about, if there is one; `Iterations` sets it.
+    """
+
+    artifact: str | None = None
 
     def __init__(self, otherwise: CheckCommand | None = None) -> None:
         """Set what decides where no user is there.
@@ -318,6 +324,8 @@ class AskUser:
         if self._otherwise is not None and not questions.can_ask():
             return self._otherwise()
         question = "Did this iteration [p]ass or [f]ail? ([s]kip if you do not know)"
+        if self.artifact is not None:
+            question = f"Look at {self.artifact}. {question}"
         while True:
             answer = questions.ask(question)
             if answer.lower() in _ANSWERS:

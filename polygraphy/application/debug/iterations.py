@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Protocol
 
+from polygraphy.application.debug.checks import AskUser
 from polygraphy.application.debug.places import Place
 from polygraphy.application.debug.rows import Rows
 from polygraphy.application.debug.side_by_side import Candidate, Jobs, Started, StartsChecks
@@ -105,6 +106,8 @@ class Iterations:
         self.counts = dict.fromkeys(Outcome, 0)
         self.unmade: list[PolygraphyException] = []
         self._check = check
+        if isinstance(check, AskUser):
+            check.artifact = artifact
         self._artifact = artifact
         self._keeps = keep_artifact
         self._artifacts = list(artifacts)

@@ -26,6 +26,8 @@ from polygraphy.domain.search.subsets import Outcome, ddmin
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
 
+_STANDARD = "ai.onnx."
+"""How the domains of the standard begin, beside the main one, which has no name in messages."""
 _OPERATORS = 6
 """Where nodes of so many operators are refused alone, it is not for what they compute."""
 
@@ -87,7 +89,8 @@ def _lacking(culprits: Sequence[Culprit], errors: Iterable[PolygraphyException])
     if not culprits or not all("." in one.op for one in culprits):
         return ""
     lacks = " ".join(
-        f"{one.party} does not have {one.op}, which is no operator of the standard."
+        f"{one.party} does not have {one.op}"
+        + ("." if one.op.startswith(_STANDARD) else ", which is no operator of the standard.")
         for one in culprits
     )
     return (

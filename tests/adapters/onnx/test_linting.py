@@ -455,3 +455,20 @@ def test_a_loop_that_does_not_end_is_not_tried(tmp_path: Path) -> None:
     # One whose condition is computed may end at any time.
     model.graph.node[0].attribute[0].g.node[0].op_type = "Not"
     assert lint(_saved(tmp_path, model), OnnxrtTrial()).passing
+
+
+@pytest.mark.parametrize(("shape", "count"), [([1, 64], 1), ([1, 64, 1], 0)])
+def test_a_signal_of_another_rank_than_the_standard_says_is_a_warning(
+    tmp_path: Path, shape: list[int], count: int
+) -> None:
+    node = helper.make_node("STFT", ["x", "step", "window"], ["y"], name="stft")
+    weights = [
+        numpy_helper.from_array(np.array(16, np.int64), "step"),
+        numpy_helper.from_array(np.ones(32, np.float32), "window"),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node], "g", [models.value("x", shape)], outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    entries = lint(_saved(tmp_path, model), OnnxrtTrial()).entries
+    found = [entry for entry in entries if "the standard asks for 3" in entry.message]
+    assert len(found) == count and all(entry.level == WARNING for entry in found)

@@ -94,6 +94,8 @@ class NodeChecks:
                 except _Contradiction as error:
                     yield LintEntry(EXCEPTION, Source.SHAPES, str(error), (label,), node.op_type)
                 else:
+                    for text in _wrong_ranks(node, types):
+                        yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type)
                     types.update(made)
                     for text in _disagreements(made, stated):
                         yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type)
@@ -181,6 +183,23 @@ def _disagreements(made: Mapping[str, TypeProto], stated: Mapping[str, TypeProto
                     f"Output: '{name}' is of shape ({', '.join(map(str, ours))}), but the graph"
                     f" says ({', '.join(map(str, theirs))})."
                 )
+
+
+_RANKS = {"STFT": (0, 3)}
+"""Which operand of an operator has which number of dimensions, where inference does not ask."""
+
+
+def _wrong_ranks(node: NodeProto, types: Types) -> Iterator[str]:
+    """Yield which operand has another number of dimensions than the standard says: some backends
+    take it, others do not.
+    """
+    position, rank = _RANKS.get("" if domain_of(node.domain) else node.op_type, (0, 0))
+    if not rank or len(node.input) <= position or node.input[position] not in types:
+        return
+    name = node.input[position]
+    dims = _dims(types[name])
+    if dims is not None and len(dims) != rank:
+        yield f"Input: '{name}' has {len(dims)} dimension(s), where the standard asks for {rank}."
 
 
 def _dims(described: TypeProto) -> list[int | str] | None:

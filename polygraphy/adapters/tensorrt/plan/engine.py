@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Callable
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +253,7 @@ class SaveEngine(BaseLoader):
                 would be lost.
         """
         path = self._path
-        if not isinstance(path, (str, PathLike)):
+        if not isinstance(path, (str, Path)):
             engine = evaluate(self._engine)
             path.write(memoryview(_serialized(engine)))
             path.flush()
