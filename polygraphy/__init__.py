@@ -2,7 +2,7 @@
 differs.
 """
 
-from polygraphy.ports.binding import register_resolver
+from polygraphy.binding import register_resolver
 
 __version__ = "1.0.0.dev0"
 

@@ -71,7 +71,16 @@ INSTALL_CMD: list[str] = os.environ.get("POLYGRAPHY_INSTALL_CMD", "").split() or
 """The command that installs a package, split at white space; the packages are appended to it."""
 
 ARRAY_SWAP_THRESHOLD_MB: int = _integer("POLYGRAPHY_ARRAY_SWAP_THRESHOLD_MB", -1)
-"""Result arrays larger than this many MiB are moved to disk: 0 for all, negative for none."""
+"""Without effect, and named in a warning: outputs that are compared one iteration at a time, or a
+few layers at a time, need not be moved to disk.
+"""
+
+if ARRAY_SWAP_THRESHOLD_MB >= 0:
+    PROBLEMS.append(
+        "POLYGRAPHY_ARRAY_SWAP_THRESHOLD_MB in the environment is without effect: nothing is moved"
+        " to disk. Comparator.run(streaming=True) holds one iteration at a time, and --mark-all as"
+        " many layers as fit into --memory-budget."
+    )
 
 EXPANSION_LIMIT_MB: int = _integer("POLYGRAPHY_EXPANSION_LIMIT_MB", 256)
 """How many MiB may be made of a small file, beside what follows from its size: constants that are

@@ -8,11 +8,11 @@ from typing import Any
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, Detail, IterationReport, RunReport
+from polygraphy.domain.asked import ResultStore, Stored
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Reports
-from polygraphy.ports.storage import ResultStore, Stored
 
 
 def inspect_data(

@@ -76,7 +76,10 @@ def _dispatch(words: list[str]) -> int:
 
         return _show(main_help(top_level(), __version__))
     if first == "--version" or words == ["-v"]:
-        return _show(f"Polygraphy {__version__}\n")
+        import polygraphy
+
+        folders = list(polygraphy.__path__)
+        return _show(f"Polygraphy | Version: {__version__} | Path: {folders}\n")
     if first == "help":
         return _help(words[1:])
     if first == "--completion":

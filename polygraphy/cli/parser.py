@@ -39,7 +39,8 @@ class _Help(argparse.Action):
 
 class _Words(argparse.Action):
     """Collects the words of an option; an option that is given again replaces its words, as is
-    usual.
+    usual, but for one word that begins with a dash: such words, as of ``--nodes=-a --nodes=-b``,
+    can be given in no other way.
     """
 
     def __call__(
@@ -50,6 +51,9 @@ class _Words(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         words = values if isinstance(values, list) else [] if values is None else [values]
+        if isinstance(values, list) and len(words) == 1 and words[0].startswith("-"):
+            before = getattr(namespace, self.dest)
+            words = [*before, *words] if isinstance(before, list) else words
         setattr(namespace, self.dest, words)
 
 

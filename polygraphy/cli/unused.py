@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from io import StringIO
 
-from polygraphy.cli.declare.errors import CommandLineError, warn, was_named
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle, was_named
 from polygraphy.cli.declare.option import Option, Options, changed, options_of
 from polygraphy.cli.declare.values import Values
 
@@ -26,8 +26,7 @@ def warn_about_unused(values: Values, source: str, render: Callable[[Values], st
         for group, row in list(_suspects(values, source))
         if _rendered(render, _without(values, group, row)) == source
     ]
-    if unused:
-        warn(f"{', '.join(unused)}: without effect, because nothing in this program takes it.")
+    warn_idle(unused, ", because nothing in this program takes it")
 
 
 def _suspects(values: Values, source: str) -> Iterator[tuple[Options, Option]]:

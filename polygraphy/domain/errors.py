@@ -27,6 +27,7 @@ error says what was expected, what was found and, in `hint`, what to do about it
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from typing import Any
 
@@ -107,7 +108,14 @@ class FileError(PolygraphyException):
 
 
 class MissingFileError(FileError, FileNotFoundError):
-    """A file that does not exist."""
+    """A file that does not exist; `errno`, `strerror` and `filename` are as in Python's own."""
+
+    errno = errno.ENOENT
+    strerror = "No such file or directory"
+
+    @property
+    def filename(self) -> str | None:
+        return None if self.path is None else str(self.path)
 
 
 class DamagedFileError(FileError, ValueError):

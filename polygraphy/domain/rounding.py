@@ -47,6 +47,7 @@ such as classes or steps."""
 NOISE = 64.0
 """How many times what moving the inputs of a node by an ulp does is still explained by rounding."""
 
+_WIDE = ("float64", "float32")
 _COARSE = 2.0**-11
 """From this epsilon on, a type decides otherwise between what is nearly equal."""
 _MOVED = 2.0
@@ -111,6 +112,11 @@ class Rounding:
         return Rounding(self.dtype, _brief(share * self.rtol), _brief(share * self.atol), why)
 
     @property
+    def most(self) -> float:
+        """How many times as much may be explained by what adds up along a model."""
+        return _most(self.rtol)
+
+    @property
     def flips(self) -> float:
         """The share of whole numbers that may differ."""
         known = precision_of(self.dtype)
@@ -128,15 +134,29 @@ def _scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:
     return max(magnitude, 1.0 if is_bounded else precision.smallest)
 
 
+def seen_between(made: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None) -> float:
+    """Return how many times what is explained lies between two values of an output of which every
+    tensor of the model was moved, each in its own way. What computes in a narrow type is not looked
+    at so: the evaluator rounds there anyway.
+    """
+    if rounding is None or rounding.dtype not in _WIDE:
+        return 0.0
+    values = [outputs[name] for outputs in made if name in outputs]
+    return deviation(values[0], values[1], rounding=rounding).excess if len(values) > 1 else 0.0
+
+
 def allowance(seen: float, rtol: float) -> float:
     """Return how many times what is usual is explained, at least once.
 
     Args:
-        seen: how many times that rounding was seen to do, in every tensor of the model.
+        seen: how many times what is usual rounding was seen to do, in every tensor of the model.
         rtol: what is usual, as a fraction.
     """
-    most = max(MOST, LARGE / rtol if rtol else 0.0)
-    return max(1.0, min(BESIDE * seen, most)) if np.isfinite(seen) else 1.0
+    return max(1.0, min(BESIDE * seen, _most(rtol))) if np.isfinite(seen) else 1.0
+
+
+def _most(rtol: float) -> float:
+    return max(MOST, LARGE / rtol if rtol else 0.0)
 
 
 def coarsest_between(arrays: tuple[Array, Array], computed_in: ComputedIn) -> Precision | None:
@@ -268,8 +288,9 @@ def deviation(
     if rtol is not None or rounding is None:
         rounding = _share_of(rtol or 0.0, reference, is_bounded)
     found = _elementwise(value, reference, noise, rounding)
-    if found and is_sorted and value.ndim:
-        return _reordered(value, reference, rounding, found)
+    if found and is_sorted:
+        again = _elementwise(in_order(value, reference, rounding), reference, noise, rounding)
+        return again if again.excess < found.excess else found
     return found
 
 
@@ -363,30 +384,29 @@ def _exact(value: Array, reference: Array, flips: float) -> Deviation:
     return Deviation(excess, share, count, largest, largest, where, value[place], reference[place])
 
 
-def _reordered(value: Array, reference: Array, rounding: Rounding, found: Deviation) -> Deviation:
-    """Judge rows once more where they may have changed places: a few of them, or in a type so
-    coarse that most scores are the same, any.
+def in_order(value: Array, reference: Array, rounding: Rounding) -> Array:
+    """Return an output with its rows in the order of the reference, where they may have changed
+    places: a few of them, or any in a type so coarse that most scores are the same.
     """
-    rows, right = (
-        each.reshape(-1, each.shape[-1] if each.ndim > 1 else 1) for each in (value, reference)
-    )
-    if len(rows) > _MOST_ROWS:
-        return found
-    limit = rounding.atol if is_float(reference) else 0.0
+    if not value.ndim or value.shape != reference.shape or not value.size:
+        return value
+    width = value.shape[-1] if value.ndim > 1 else 1
+    rows, right = value.reshape(-1, width), reference.reshape(-1, width)
+    if len(rows) > _MOST_ROWS or not np.issubdtype(value.dtype, np.number):
+        return value
     far = _distances(rows, right)
-    allowed = np.maximum(limit, rounding.rtol * np.abs(right.astype(np.float64)).max(axis=1))
-    moved_rows = [int(at) for at in np.flatnonzero(~(np.diagonal(far) <= allowed))]
-    free = list(moved_rows)
+    sizes = np.abs(right.astype(np.float64)).max(axis=1)
+    limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(reference) else 0.0
+    free = [int(at) for at in np.flatnonzero(~(np.diagonal(far) <= limit))]
+    if not rounding.flips and len(free) > max(_SWAPPED, FLIPS * len(rows)):
+        return value
     order = np.arange(len(rows))
-    for at in moved_rows:
-        best = min(free, key=lambda other: far[at, other])
+    for at in list(free):
+        best = min(free, key=lambda place: far[at, place])
         free.remove(best)
         order[best] = at
-    is_coarse = rounding.flips > 0
-    if not is_coarse and len(moved_rows) > max(_SWAPPED, FLIPS * len(rows)):
-        return found
-    again = _elementwise(rows[order].reshape(value.shape), reference, 0.0, rounding)
-    return again if again.excess < found.excess else found
+    made: Array = rows[order].reshape(value.shape)
+    return made
 
 
 def _distances(rows: Array, right: Array) -> Array:
@@ -448,8 +468,10 @@ class OutputError:
         return f"{self.name!r} is off by {self.error:.3g}, {share} what is tolerated"
 
 
-def moved(array: Any, seed: int) -> Any:
-    """Return an array whose numbers are moved by about an ulp, up or down; others as they are."""
+def moved(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
+    """Return an array whose numbers are moved by so many epsilons of themselves, up or down; others
+    as they are.
+    """
     if not is_float(array):
         return array
     rng = np.random.default_rng(seed)
@@ -459,7 +481,7 @@ def moved(array: Any, seed: int) -> Any:
         for part in _blocks(flat.size):
             wide = np.asarray(flat[part], np.float64)
             signs = rng.choice(np.array([-1.0, 1.0]), size=wide.size)
-            other = wide * (1 + _MOVED * epsilon_of(array.dtype) * signs)
+            other = wide * (1 + epsilons * epsilon_of(array.dtype) * signs)
             made[part] = np.where(np.isfinite(other), other, wide).astype(array.dtype)
     return made.reshape(array.shape)
 

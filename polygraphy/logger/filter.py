@@ -61,20 +61,6 @@ class SeverityFilter:
         self._tables[-1].table = SeverityTable(severity)
         self._table_changed()
 
-    @property
-    def severity(self) -> int:
-        """The severity of all modules that have none of their own; setting it leaves theirs, and is
-        deprecated.
-        """
-        return self.module_severity.get()
-
-    @severity.setter
-    def severity(self, severity: int) -> None:
-        from polygraphy import mod  # Which logs itself.
-
-        self.module_severity = self.module_severity.with_default(severity)
-        mod.warn_deprecated("Logger.severity", "module_severity", "2.0")
-
     def _table_changed(self) -> None:
         table = self.module_severity
         self._floor = table.floor

@@ -61,7 +61,8 @@ class Logger(Messages):
         legacy: Whether every comparison of a run is logged line by line on the console, too.
         json: Whether each message is one line of JSON in place of text.
         use_python_logging_system: Whether messages go to `logging.getLogger("Polygraphy")` in place
-            of the console.
+            of the console: as lines, with their letters, at the level of their severity's number;
+            2, 4 and 6 for the most verbose ones.
     """
 
     _STATE = (
@@ -233,7 +234,8 @@ class Logger(Messages):
         with self._lock:
             if self.use_python_logging_system:
                 self._pending.flush()
-                forward(text, severity, caller_frame(stack_depth))
+                said = text if self.json else laid_out
+                forward(said, severity, caller_frame(stack_depth))
                 self._write_file([(laid_out, severity)])
                 return
             self._pending.add((laid_out, severity))

@@ -52,6 +52,21 @@ class Messages(SeverityFilter):
         """
         raise NotImplementedError
 
+    @property
+    def severity(self) -> int:
+        """The severity of all modules that have none of their own; setting it leaves theirs, and is
+        deprecated.
+        """
+        return self.module_severity.get()
+
+    @severity.setter
+    def severity(self, severity: int) -> None:
+        self.module_severity = self.module_severity.with_default(severity)
+        self.warning(
+            "Logger.severity is deprecated and will be removed in Polygraphy 2.0. Use"
+            " module_severity instead."
+        )
+
     def flush(self) -> None:
         """Write the lines that wait to be written."""
         raise NotImplementedError

@@ -24,6 +24,7 @@ __all__ = [
     "SeverityTable",
     "colour_of",
     "letter_of",
+    "level_of",
     "name_of",
 ]
 
@@ -69,6 +70,9 @@ _STYLES = {
 }
 
 
+_LOWEST_LEVELS = {ULTRA_VERBOSE: 2, SUPER_VERBOSE: 4, EXTRA_VERBOSE: 6}
+
+
 def _named(severity: int) -> int:
     """Return the most severe named severity that is not above `severity`."""
     if severity in _NAMES:
@@ -84,6 +88,13 @@ def name_of(severity: int) -> str:
 def letter_of(severity: int) -> str:
     """Return the letter that tags messages of this severity."""
     return (_STYLES.get(severity) or _STYLES[_named(severity)])[0]
+
+
+def level_of(severity: int) -> int:
+    """Return the level of `logging` for a severity: the same number, but below VERBOSE, since
+    `logging` takes 0 for none and nothing below it.
+    """
+    return severity if severity >= VERBOSE else _LOWEST_LEVELS[_named(severity)]
 
 
 def colour_of(severity: int) -> str:

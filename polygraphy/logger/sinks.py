@@ -6,7 +6,7 @@ import os
 import sys
 
 from polygraphy.logger.plain import plain
-from polygraphy.logger.severity import CRITICAL, colour_of
+from polygraphy.logger.severity import CRITICAL, colour_of, level_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,11 +159,12 @@ class LogFile:
 
 
 def forward(text: str, severity: int, frame: FrameType) -> None:
-    """Hand a message to `logging.getLogger("Polygraphy")`, as a record that `frame` made."""
+    """Hand a message to `logging.getLogger("Polygraphy")`, as a record of the level of its severity
+    (see `level_of`) that `frame` made.
+    """
     import logging
 
-    # Severities between two of the levels of `logging` get the lower; DEBUG is the lowest.
-    level = max(logging.DEBUG, severity // 10 * 10)
+    level = level_of(severity)
     logger = logging.getLogger("Polygraphy")
     if logger.isEnabledFor(level):
         code = frame.f_code

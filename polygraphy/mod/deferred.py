@@ -17,6 +17,7 @@ def deferred_names(
     namespace: dict[str, Any],
     names: Mapping[str, str] | None = None,
     submodules: Collection[str] = (),
+    gone: Mapping[str, str] | None = None,
 ) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module, and have `dir` list the names, too.
 
@@ -24,6 +25,7 @@ def deferred_names(
         namespace: the module's `globals()`, in which a name is kept once it was asked for.
         names: which module has each of the names; ``module:Name`` where it has another one there.
         submodules: modules of a package that are attributes of it without an import of their own.
+        gone: what there is no more, and what to write instead.
     """
 
     homes = names or {}
@@ -37,7 +39,10 @@ def deferred_names(
             return value
         if name in submodules:
             return import_module(f"{namespace['__name__']}.{name}")
-        raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+        missing = f"module {namespace['__name__']!r} has no attribute {name!r}"
+        if gone and name in gone:
+            raise AttributeError(f"{missing} any more. Instead: {gone[name]}")
+        raise AttributeError(missing)
 
     namespace["__dir__"] = lambda: sorted({*namespace, *homes, *submodules})
     return __getattr__

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["BACKENDS", "DATA_TYPES", "Plugin", "are_installed", "installed"]
+__all__ = ["BACKENDS", "DATA_TYPES", "OTHERS_BACKENDS", "Plugin", "are_installed", "installed"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 BACKENDS = "polygraphy.backends"
 """The group of backends: objects of class `polygraphy.extension.Backend`."""
+
+OTHERS_BACKENDS = "polygraphy.run.plugins"
+"""The group of backends for NVIDIA's Polygraphy, which are strings of code, and not read."""
 
 DATA_TYPES = "polygraphy.data_types"
 """The group of `DataTypeConverter` classes; the name is that of the library whose types they

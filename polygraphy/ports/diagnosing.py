@@ -94,6 +94,25 @@ class NarrowModels(Protocol):
         of the nodes that do; None where none does.
         """
 
+    def computed(self, model: Any) -> Compute | None:
+        """Return what computes an ``onnx.ModelProto`` that is narrow as it is, with rounding at
+        every operator; None where no node of it is.
+
+        Raises:
+            BackendError: the reference evaluator cannot run it.
+        """
+
+    def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+        """Return what computes a model twice, with all that its nodes make moved: each element up
+        or down by as much as rounding explains of one operator.
+
+        Args:
+            model: an ``onnx.ModelProto``, its bytes or its path.
+
+        Raises:
+            BackendError: the reference evaluator cannot run it.
+        """
+
     def widened(self, model: Any) -> Any:
         """Return an ``onnx.ModelProto`` as it would be in float32, with the same names."""
 

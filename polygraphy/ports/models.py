@@ -59,7 +59,7 @@ class ModelReports(Protocol):
         """How large a model is, and what it costs to run."""
 
     def unbounded(self, names: Sequence[str]) -> None:
-        """Tensors whose shape depends on data without limit."""
+        """Tensors whose elements decide without limit how large others become."""
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
         """Which tensors there are, and where they come from."""

@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
-
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.accuracy.inspection import DataReport
-    from polygraphy.domain.accuracy.output_rows import OutputRow as AccuracyRow
     from polygraphy.domain.accuracy.pairs import PairResult
     from polygraphy.domain.checks.capability import SupportReport
-    from polygraphy.domain.diagnosis.culprit import DiagnosisResult
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Model
     from polygraphy.domain.model.drawing import GraphDrawing
     from polygraphy.domain.model.statistics import ModelStatistics
     from polygraphy.domain.report.document import Document, OutputRow
-    from polygraphy.domain.results.results import DeviceTimes, RunResults
+    from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -194,95 +190,6 @@ class Progress(Protocol):
         Returns:
             A context manager whose value is called, from any thread, with what is done now; it
             need not be.
-        """
-
-
-class Plots(Protocol):
-    """Draws how two outputs differ. Pictures are saved to a folder, shown on a screen, or both."""
-
-    def prepare(self, path: str | None = None) -> None:
-        """Make sure that pictures can be drawn, before anything is computed for them.
-
-        Args:
-            path: a file that one is to be saved to.
-
-        Raises:
-            MissingDependencyError: a package that this takes is not installed.
-            FileError: the extension of the path names no format of pictures.
-        """
-
-    def heat_maps(
-        self,
-        name: str,
-        value: np.ndarray[Any, Any],
-        reference: np.ndarray[Any, Any],
-        *,
-        folder: str | None,
-        show: bool,
-    ) -> None:
-        """Draw both outputs, and their absolute and relative difference, as images.
-
-        Args:
-            name: what the pictures are called; any text.
-            value: numbers; the last two dimensions are an image, the others count images.
-            reference: numbers, of the same shape.
-            folder: where the pictures are saved; None for nowhere.
-            show: whether they are shown.
-
-        Raises:
-            FileError: a picture cannot be saved.
-        """
-
-    def error_plots(
-        self,
-        name: str,
-        value: np.ndarray[Any, Any],
-        reference: np.ndarray[Any, Any],
-        limits: tuple[float, float],
-        *,
-        folder: str | None,
-        show: bool,
-    ) -> None:
-        """Draw the absolute and the relative difference over the reference, and what they are held
-        to; see `heat_maps`.
-        """
-
-    def error_by_depth(self, lines: Mapping[str, Sequence[AccuracyRow]], path: str) -> None:
-        """Draw the largest differences of outputs, in the order in which a model computes them.
-
-        Args:
-            lines: what each pair of runs is called, and what was found about its outputs.
-            path: the file that is written; its extension says in which format.
-
-        Raises:
-            FileError: the plot cannot be saved.
-        """
-
-
-class Notebooks(Protocol):
-    """Shows values in a notebook, as fragments of HTML."""
-
-    def results(self, results: RunResults) -> str:
-        """Return what runners gave, without elements."""
-
-    def verdicts(self, results: AccuracyResults) -> str:
-        """Return verdicts."""
-
-    def model(self, model: Model) -> str:
-        """Return what a model takes and gives, and how large it is."""
-
-    def diagnosis(self, result: DiagnosisResult) -> str:
-        """Return who is to blame, why, and what helps."""
-
-
-class DataFrames(Protocol):
-    """Makes tables for people who compute with them."""
-
-    def frame(self, records: Sequence[Mapping[str, Any]]) -> Any:
-        """Return a table with a row per record.
-
-        Raises:
-            MissingDependencyError: the package that makes tables is not installed.
         """
 
 

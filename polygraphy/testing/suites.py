@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import FileError, PolygraphyException
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter
 from polygraphy.ports.running import Runner
-from polygraphy.ports.storage import ResultStore
 
 
 def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]) -> None:

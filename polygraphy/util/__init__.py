@@ -1,90 +1,9 @@
 """Small helpers that scripts use; `polygraphy.util.array` has those about arrays."""
 
+from polygraphy.legacy import helpers
+from polygraphy.legacy.helpers import *  # noqa: F403
 from polygraphy.mod.deferred import deferred_names
-from polygraphy.util.files import (
-    LockFile,
-    NamedTemporaryFile,
-    add_file_suffix,
-    find_in_dirs,
-    get_file_size,
-    load_file,
-    makedirs,
-    sanitize_filename,
-    save_file,
-)
-from polygraphy.util.objects import (
-    TempAttrChange,
-    check_called_by,
-    getattr_nested,
-    indent_block,
-    is_inf,
-    is_nan,
-    make_repr,
-    str_from_layer,
-    try_getattr,
-    try_receive_on_queue,
-    try_send_on_queue,
-)
-from polygraphy.util.sequences import (
-    check_sequence_contains,
-    contains_wildcard,
-    default,
-    find_str_in_iterable,
-    invert_dict,
-    invoke_if_callable,
-    is_sequence,
-    match_keys,
-    unique_list,
-    unpack_args,
-    value_or_from_dict,
-)
-from polygraphy.util.shapes import (
-    is_empty_shape,
-    is_shape_dynamic,
-    is_valid_shape_override,
-    override_dynamic_shape,
-    try_match_shape,
-    volume,
-)
 
-__all__ = [
-    "LockFile",
-    "NamedTemporaryFile",
-    "TempAttrChange",
-    "add_file_suffix",
-    "check_called_by",
-    "check_sequence_contains",
-    "contains_wildcard",
-    "default",
-    "find_in_dirs",
-    "find_str_in_iterable",
-    "get_file_size",
-    "getattr_nested",
-    "indent_block",
-    "invert_dict",
-    "invoke_if_callable",
-    "is_empty_shape",
-    "is_inf",
-    "is_nan",
-    "is_sequence",
-    "is_shape_dynamic",
-    "is_valid_shape_override",
-    "load_file",
-    "make_repr",
-    "makedirs",
-    "match_keys",
-    "override_dynamic_shape",
-    "sanitize_filename",
-    "save_file",
-    "str_from_layer",
-    "try_getattr",
-    "try_match_shape",
-    "try_receive_on_queue",
-    "try_send_on_queue",
-    "unique_list",
-    "unpack_args",
-    "value_or_from_dict",
-    "volume",
-]
-
+__all__ = []
+__all__ += helpers.__all__
 __getattr__ = deferred_names(globals(), submodules=("array", "misc", "util"))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.util.sequences import find_str_in_iterable
-from polygraphy.util.shapes import (
+from polygraphy.legacy.helpers import (
+    find_str_in_iterable,
     is_shape_dynamic,
     is_valid_shape_override,
     override_dynamic_shape,

@@ -85,7 +85,7 @@ def test_what_is_cast_can_be_chosen(polygraphy: Any, g2_dir: Path) -> None:
     assert done.code == 2
     assert "'Conv'" in done.out + done.err
     done = polygraphy("polygraphy convert identity.onnx -o c.onnx --cast-io")
-    assert "--cast-io: no effect without --fp-to-fp16 or --to-bf16" in done.err
+    assert "--cast-io: without effect without --fp-to-fp16 or --to-bf16" in done.err
 
 
 def test_the_opset_of_a_model_is_changed(polygraphy: Any, g2_dir: Path) -> None:

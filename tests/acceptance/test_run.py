@@ -220,3 +220,30 @@ def test_a_silent_run_still_writes_its_log_file(g2_dir: Path, polygraphy: Run) -
     assert polygraphy(f"{command} --atol -1").code == 2
     assert polygraphy(f"{command} --iterations 2 -v").out == ""
     assert "[V] " in Path("log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "options", ["--onnxrt", "--onnxrt --onnx", "--onnxrt --onnx --mark-all",
+                "--onnxrt --onnx --sequential-runners --warm-up 2", "--onnxrt --validate",
+                "--onnxrt --onnx --use-subprocess"]
+)  # fmt: skip
+def test_models_are_made_and_saved_where_no_iteration_is_asked_for(
+    g2_dir: Path, polygraphy: Run, options: str
+) -> None:
+    done = polygraphy(
+        f"polygraphy run identity.onnx {options} --iterations 0"
+        + (" --save-onnx made.onnx" if options == "--onnxrt" else "")
+    )
+    assert done.code == 0
+    *_, note, verdict = done.out.splitlines()
+    assert note == "[W] Nothing was run: 0 iterations were asked for."
+    assert verdict.startswith("[I] PASSED | Runtime: ")
+    assert "Completed" not in done.out and "Average" not in done.out
+    assert Path("made.onnx").exists() == (options == "--onnxrt")
+
+
+def test_other_commands_need_data(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy diagnose identity.onnx --onnxrt --onnx --iterations 0")
+    assert done.code == 2 and "There are no input data" in done.err
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --iterations -1")
+    assert done.code == 2

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore, RecordingConsole
+from polygraphy.domain.asked import ResultStore
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.storage import ResultStore
 
 
 @pytest.fixture(autouse=True)

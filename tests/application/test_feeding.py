@@ -10,13 +10,13 @@ import pytest
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.compare.comparator import Comparator
 from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of
+from polygraphy.domain.asked import Tensors
 from polygraphy.domain.data.loading import ONLY_FIRST
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UsageError
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.running import Tensors
 from tests.application.runs import INPUTS, doubler, feed
 
 
@@ -67,7 +67,7 @@ def test_what_nobody_asks_for_is_dropped_every_time(fit: Any) -> None:
 def test_data_that_cannot_fit_are_explained(fit: Any) -> None:
     with pytest.raises(InputError, match="'x'"):
         fit({"x": np.array([1e300])})
-    with pytest.raises(InputError, match="no data for 'x'"):
+    with pytest.raises(InputError, match="not found in the data: 'x'"):
         fit({})
 
 

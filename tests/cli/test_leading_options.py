@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy import __version__
 from polygraphy.cli.commands.debug.context import CheckOptions
 from polygraphy.cli.commands.listing import (
     COMMANDS,
@@ -23,6 +22,7 @@ from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.log import LogOptions
 from tests.cli.flags.words import BASES
+from tests.support.program_facts import VERSION
 
 LOGGING = (
     ["-v"],
@@ -85,7 +85,7 @@ def test_the_help_of_a_group_is_there_behind_them(
 
 def test_v_alone_is_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-v"]) == 0
-    assert capsys.readouterr().out == f"Polygraphy {__version__}\n"
+    assert capsys.readouterr().out == VERSION
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy import __version__
 from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top_level
 from polygraphy.cli.help import command_help, describe, described, write_descriptions
 from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
+from tests.support.program_facts import VERSION
 
 
 def run_python(code: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -62,7 +62,7 @@ def test_every_positional_argument_is_in_the_usage(capsys: pytest.CaptureFixture
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"Polygraphy {__version__}\n"
+    assert capsys.readouterr().out == VERSION
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_python_m_is_the_same_command_line() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout == f"Polygraphy {__version__}\n"
+    assert done.stdout == VERSION
 
 
 def test_a_program_is_saved_formatted_and_executable(

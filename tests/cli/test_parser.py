@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.commands.run.run import RunCommand
+from polygraphy.cli.commands.surgeon.surgeon_options import CopyOptions
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Flag, Integer, Text
 from polygraphy.cli.declare.option import Option, argv_of, options_of
@@ -19,6 +21,7 @@ from polygraphy.cli.shared.compare import CompareOptions, SimpleOptions
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions, severities
 from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.domain.diagnosis.remedies import copying
 
 
 def test_runners_keep_their_order_and_may_repeat() -> None:
@@ -250,3 +253,23 @@ def leading(row: Option) -> list[str]:
             continue
         return [row.flags[0], *words]
     raise AssertionError(f"no word is a value of {row.label}")
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+
+
+@given(st.lists(st.one_of(NAMES, NAMES.map("-{}".format)), min_size=1, max_size=4, unique=True))
+def test_a_remedy_names_nodes_whatever_they_are_called(names: list[str]) -> None:
+    line = copying("m.onnx", "r.onnx", names)
+    values = parse(load("surgeon copy"), shlex.split(line)[3:])
+    assert sorted(values[CopyOptions].nodes) == sorted(names)
+
+
+def test_words_with_a_dash_are_added_and_others_replace() -> None:
+    words = ["m.onnx", "--reference", "r.onnx", "-o", "f.onnx"]
+    for given_words, nodes in (
+        (["--nodes", "a", "--nodes", "b"], ("b",)),
+        (["--nodes=a", "--nodes=b"], ("b",)),
+        (["--nodes", "a", "b", "--nodes=-c", "--nodes=-d"], ("a", "b", "-c", "-d")),
+    ):
+        assert parse(load("surgeon copy"), [*words, *given_words])[CopyOptions].nodes == nodes

@@ -280,3 +280,18 @@ def test_a_package_has_names_for_data_types(
         DataType.to_dtype(DataType.INT8, "mine")
     with pytest.raises(DataTypeConversionException, match="'theirs' are not known here"):
         DataType.to_dtype(DataType.INT8, "theirs")
+
+
+def test_packages_that_extend_another_command_line_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "m.onnx", "--onnxrt", "--gen-script", "-"]
+    assert main(words) == 0
+    assert capsys.readouterr().err == ""
+    groups = {"polygraphy.run.plugins": {"a": "theirs:A", "b": "theirs:B"}}
+    monkeypatch.syspath_prepend(str(install(tmp_path, groups, name="theirs")))
+    assert main(words) == 0
+    assert capsys.readouterr().err == (
+        "[W] theirs 1.0: entry points of the group polygraphy.run.plugins are not read here; those"
+        " of polygraphy.backends are.\n"
+    )

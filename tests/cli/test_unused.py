@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.main import main
 
 REASON = "without effect, because nothing in this program takes it."
@@ -55,3 +56,26 @@ def test_what_was_named_with_a_better_reason_is_not_named_again(
     warnings = [line for line in capsys.readouterr().err.splitlines() if "--rtol" in line]
     assert len(warnings) == 1
     assert "a single runner is" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "warning"),
+    [
+        ("surgeon sanitize m.onnx -o n.onnx --num-passes 2 --no-fold-shapes", "--num-passes, --no-fold-shapes: without effect without --fold-constants."),
+        ("run m.onnx --onnxrt --cast-io", "--cast-io: without effect without --fp-to-fp16 or --to-bf16."),
+        ("inspect model m.onnx --no-onnxruntime-shape-inference", "--no-onnxruntime-shape-inference: without effect without --shape-inference."),
+        ("inspect capability m.onnx --save-external-data", "--save-external-data: without effect without --with-partitioning."),
+    ],
+)  # fmt: skip
+def test_what_an_option_needs_is_named_once(
+    words: str, warning: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words.split(), "--gen-script", "-"]) == 0
+    assert capsys.readouterr().err == f"[W] {warning}\n"
+
+
+def test_what_an_option_needs_is_an_option_of_its_command() -> None:
+    for command in map(load, COMMANDS):
+        flags = {row.flags[0] for row in command.options if row.flags}
+        for row in command.options:
+            assert set(row.needs) <= flags, (command.name, row.flags)

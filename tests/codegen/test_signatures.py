@@ -43,7 +43,7 @@ PUBLISHED = (
     "polygraphy.surgeon",
 )
 
-_CALLED = re.compile(r'\b(?:call_of|Call)\(\s*"([\w.]+)"')
+_CALLED = re.compile(r'\b(?:(?:call_of|Call)\(\s*|call = )"([\w.]+)"')
 
 TAKERS: dict[Any, Any] = {CreateConfigRTX: CreateConfig, CreateConfig: CommonSettings}
 """Whose arguments are taken as further ones by name."""

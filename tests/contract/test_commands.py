@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy import __version__
 from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.adapters.processes.commands import ProcessCommands
 from polygraphy.cli.backends.registry import modules_for
 from polygraphy.domain.errors import UsageError
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.running import Commands
+from tests.support.program_facts import VERSION
 
 PYTHON = [sys.executable, "-S", "-c"]
 
@@ -135,7 +135,7 @@ def test_polygraphy_is_this_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = processes.run(["polygraphy", "--version"])
-    assert (done.code, done.output) == (0, f"Polygraphy {__version__}\n")
+    assert (done.code, done.output) == (0, VERSION)
     assert processes.run(["polygraphy", "runn"]).code == 2
     done = processes.run(["polygraphy", "inspect", "data", "missing.json"])
     assert done.code == 2

@@ -55,9 +55,10 @@ def protocols() -> dict[str, type]:
     found: dict[str, type] = {
         port.__name__: port for port in (DataTypeConverter, PerceptualDistance, Spool)
     }
-    for info in pkgutil.iter_modules(ports.__path__, "polygraphy.ports."):
-        for name, value in vars(import_module(info.name)).items():
-            is_own = getattr(value, "__module__", None) == info.name
+    modules = [each.name for each in pkgutil.iter_modules(ports.__path__, "polygraphy.ports.")]
+    for module in ("polygraphy.domain.asked", *modules):
+        for name, value in vars(import_module(module)).items():
+            is_own = getattr(value, "__module__", None) == module
             if inspect.isclass(value) and is_own and getattr(value, "_is_protocol", False):
                 found[name] = value
     return found

@@ -10,12 +10,12 @@ import pytest
 from polygraphy.adapters.fake import MemoryResultStore
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind
-from polygraphy.ports.storage import ResultStore
 
 AB, BC = ("a", "b"), ("b", "c")
 

@@ -10,10 +10,11 @@ import pytest
 from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.comparator import Comparator, IterationResult, RunResults, SimpleCompareFunc
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.asked import DataFrames
 from polygraphy.domain.compare import L2CompareFunc
 from polygraphy.domain.errors import CheckFailedError
 from polygraphy.ports.binding import bind
-from polygraphy.ports.reporting import Console, DataFrames
+from polygraphy.ports.reporting import Console
 
 
 def compared(*differences: float, function: Any = None, iterations: int = 1) -> AccuracyResults:

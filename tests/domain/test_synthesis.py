@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.domain.asked import Tensors
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
     InputError,
@@ -19,7 +20,6 @@ from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import InputHint, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.running import Tensors
 from tests.domain.strategies import shapes
 
 F32, F64, F16 = DataType.FLOAT32, DataType.FLOAT64, DataType.FLOAT16
@@ -429,7 +429,7 @@ def test_a_shape_that_can_only_be_the_value_of_a_shape_tensor_is() -> None:
     ("settings", "fact"),
     [
         ({"seed": -1}, "seed"),
-        ({"iterations": 0}, "iteration"),
+        ({"iterations": -1}, "iterations"),
         ({"iterations": -3}, "iteration"),
         ({"val_range": (1, 0)}, "1, 0"),
         ({"val_range": (math.nan, 1)}, "nan"),

@@ -69,6 +69,13 @@ def test_swap_threshold(value: str, expected: int, monkeypatch: pytest.MonkeyPat
     assert read_again()["ARRAY_SWAP_THRESHOLD_MB"] == expected
 
 
+def test_a_swap_threshold_is_said_to_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, count in (("-1", 0), ("16", 1)):
+        monkeypatch.setenv("POLYGRAPHY_ARRAY_SWAP_THRESHOLD_MB", value)
+        problems = read_again()["PROBLEMS"]
+        assert len([each for each in problems if "without effect" in each]) == count
+
+
 def test_legacy_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYGRAPHY_EXIT_CODES", "legacy")
     assert read_again()["EXIT_CODES"] == "legacy"

@@ -18,7 +18,7 @@ PRODUCT = Path(polygraphy.__file__).parent
 PYPROJECT = PRODUCT.parent / "pyproject.toml"
 ABOVE = {"__init__", "__main__"}
 """Modules of the package itself, which no contract can name apart from it."""
-GROUND = {"config", "constants", "func", "logger", "mod", "termination"}
+GROUND = {"binding", "config", "constants", "func", "logger", "mod", "termination"}
 CLI_MAY_USE = {"adapters.console", "adapters.pandas", "adapters.processes", "adapters.report"}
 
 TECHNOLOGY = re.compile(r"onnx|tensorrt|\btrt|cuda|torch|tensorflow|protobuf", re.IGNORECASE)
@@ -71,7 +71,7 @@ def forbidden() -> Iterator[tuple[set[str], set[str]]]:
     ("layer", "may_use"),
     [
         ("ports", GROUND | {"domain"}),
-        ("domain", {"ports"} | {"constants", "termination"}),
+        ("domain", {"binding", "constants", "termination"}),
         ("application", GROUND | {"domain", "ports"}),
         ("adapters", GROUND | {"domain", "ports"}),
         ("codegen", GROUND | {"domain", "ports"}),
@@ -161,7 +161,7 @@ FLOATS_BY_KIND = {
     "domain/tensors/casting.py": "NumPy's own types, which overflow to infinity",
     "domain/tensors/narrowing.py": "NumPy's own types; others have no digits to lose",
     "domain/tensors/pairing.py": "asks for integers",
-    "util/array.py": "others are widened",
+    "legacy/arrays.py": "others are widened",
 }
 """Modules that ask NumPy whether numbers are rounded, and why that is right there."""
 

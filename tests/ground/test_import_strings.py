@@ -20,7 +20,7 @@ ALLOWED = {
     "logger/errors.py": "names the errors that it notes, which stand above it",
     "mod/installing.py": "names the error that a missing package is",
     "mod/scripts.py": "names the errors that a script is",
-    "util/conversion.py": "asks whether the module was imported",
+    "legacy/arrays.py": "asks whether the module was imported",
 }
 """Files, and why they name modules."""
 _FOR_PROGRAMS = ("codegen/", "cli/backends/", "cli/shared/")

@@ -13,10 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from polygraphy import config
 from polygraphy.exception import PolygraphyException
 from polygraphy.logger import G_LOGGER, SEVERITIES, Logger
+from polygraphy.logger.severity import level_of
 
 Capture = pytest.CaptureFixture[str]
 HERE = Path(__file__).name
@@ -252,19 +255,23 @@ class TestPythonLogging:
         log.use_python_logging_system = True
         log.module_severity = log.ULTRA_VERBOSE
         log.log_file = tmp_path / "debug.log"
-        with caplog.at_level(logging.DEBUG, "Polygraphy"):
+        with caplog.at_level(1, "Polygraphy"):
             for severity in SEVERITIES.values():
                 log.log("100% {x}\ny", severity)
             line = this_line() - 1
-        assert [record.levelno for record in caplog.records] == (
-            [logging.DEBUG] * 4 + [logging.INFO] * 3 + [30, 40, 50]
-        )
+        assert [record.levelno for record in caplog.records] == [
+            2, 4, 6, 10, 20, 22, 28, 30, 40, 50
+        ]  # fmt: skip
         record = caplog.records[0]
-        assert (record.name, record.getMessage()) == ("Polygraphy", "100% {x}\ny")
+        assert (record.name, record.getMessage()) == ("Polygraphy", "[U] 100% {x}\n    y")
         assert (record.pathname, record.lineno) == (__file__, line)
         assert record.funcName == "test_records_take_the_place_of_the_console"
         assert capsys.readouterr() == ("", "")
         assert (tmp_path / "debug.log").read_text().startswith("[U] 100% {x}\n    y\n[S] ")
+
+    @given(st.integers(-60, 60), st.integers(-60, 60))
+    def test_levels_keep_the_order_of_severities(self, one: int, other: int) -> None:
+        assert level_of(one) > 0 and (one > other or level_of(one) <= level_of(other))
 
     def test_the_level_of_the_python_logger_counts(
         self, log: Logger, caplog: pytest.LogCaptureFixture
@@ -401,7 +408,7 @@ class TestTogether:
         log.log_file = None
         assert (tmp_path / "first").read_text() == "[I] a\n"
         assert (tmp_path / "second").read_text() == "[I] b\n[E] c\n"
-        assert [record.message for record in caplog.records] == ["c"]
+        assert [record.message for record in caplog.records] == ["[E] c"]
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -389,17 +389,6 @@ def test_with_internal_checks_a_runner_resets_itself(
     assert not runner.is_active
 
 
-def test_map_node_outputs_needs_no_tensorflow() -> None:
-    from polygraphy.backend.tf.util import map_node_outputs
-
-    inputs = {"x": [], "mm": ["x", "w:0"], "r": ["mm:1", "^x"], "z": ["mm", "r"]}
-    graph = SimpleNamespace(
-        node=[SimpleNamespace(name=name, input=read) for name, read in inputs.items()]
-    )
-    readers = {name: [n.name for n in nodes] for name, nodes in map_node_outputs(graph).items()}
-    assert readers == {"x": ["mm", "r"], "w": ["mm"], "mm": ["r", "z"], "r": ["z"]}
-
-
 def test_setting_the_severity_is_deprecated(capsys: pytest.CaptureFixture[str]) -> None:
     before = G_LOGGER.module_severity
     try:

@@ -90,14 +90,6 @@ def test_wider_types() -> None:
     types |= {"bool": "bool", "int64": "int64"}
     assert {kind: util.cast_up(np.ones(2, kind)).dtype.name for kind in types} == types
 
-    @util.use_higher_precision
-    def twice(values: Any) -> Any:
-        return values + values
-
-    assert twice(np.array([60000], np.float16)) == 120000
-    assert twice(np.array([120], np.int8)) == 240
-    assert twice(np.zeros(0, np.float16)) == 0
-
 
 def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -154,14 +146,3 @@ def test_arrays_in_parts() -> None:
     memory = np.zeros(4, np.float32)
     assert array.resize_or_reallocate(memory, (2,)) is memory and memory.shape == (2,)
     assert array.resize_or_reallocate(memory.view(), (5, 2)).shape == (5, 2)
-
-
-def test_dispatching() -> None:
-    @array.dispatch(num_arrays=2)
-    def total() -> Any:
-        """Add up."""
-        return {"numpy": lambda lhs, rhs, more: (lhs + rhs).sum() + more}
-
-    assert total(np.ones(2), 3, more=4) == 12 and total.__doc__ == "Add up."
-    with pytest.raises(PolygraphyException, match="total does not take a float"):
-        total(1.0, 2.0, 3)

@@ -171,20 +171,6 @@ def test_marks() -> None:
         util.mark_outputs(Network(), [])
 
 
-def test_names_and_metadata() -> None:
-    inputs = TensorMetadata().add("x", DataType.FLOAT32, [-1, 3]).add("size", DataType.INT32, [2])
-    assert util.get_network_input_names_meta(Network()) == (["x", "size"], inputs)
-    outputs = TensorMetadata().add("r", DataType.FLOAT32, [-1, 4])
-    assert util.get_network_output_names_meta(Network()) == (["r"], outputs)
-    layer = Network().layers[4]
-    hidden = TensorMetadata().add("h", DataType.FLOAT32, [-1, 4])
-    assert util.get_layer_input_names_meta(layer) == (["h"], hidden)
-    assert util.get_layer_output_names_meta(layer)[0] == ["b"]
-    assert util.str_from_tensor(Network().get_input(1), True) == (
-        "Input shape-tensor: size (dtype=DataType.INT32, shape=(2,))"
-    )
-
-
 def native_profile() -> Any:
     return SimpleNamespace(
         get_shape=lambda name: [(1, 3), (2, 3), (4, 3)],
@@ -206,24 +192,10 @@ def test_metadata_of_a_profile(make_profile: Any) -> None:
     assert facts == {"x": ([-1, 3], (1, 3), (4, 3)), "size": ([2], (1, 1), (3, 3))}
     usual = util.get_input_metadata_from_network(Network(), make_profile(), force_opt_shapes=True)
     assert usual["x"].shape == [2, 3] and usual["x"].shape.min is None
-    config = SimpleNamespace(
-        int8_calibrator=SimpleNamespace(), get_calibration_profile=make_profile
-    )
-    util.try_setup_polygraphy_calibrator(config, Network())  # Somebody else's.
-    reported: list[Any] = []
-    config.int8_calibrator.set_input_metadata = reported.append
-    util.try_setup_polygraphy_calibrator(config, Network())
-    util.try_setup_polygraphy_calibrator(SimpleNamespace(int8_calibrator=None), Network())
-    assert reported == [usual]
 
 
 def test_layers() -> None:
     assert set(util.get_layer_class_mapping()) == {Kinds.SHAPE, Kinds.CONSTANT}
-    assert util.get_layer_attribute_names(Network().layers[3]) == ["reshape_mode"]
-    assert util.str_from_layer(Network().layers[1], 3) == (
-        "Layer 3    | mm [Op: LayerType.MATRIX_MULTIPLY]\n    {x [dtype=float32, shape=(-1, 3)],\n"
-        "     c [dtype=float32, shape=(3, 4)]}\n     -> {h [dtype=float32, shape=(-1, 4)]}\n"
-    )
     text = util.str_from_network(Network(), show_layers=True)
     assert text.startswith(
         "Name: net | Explicit Batch Network\n\n---- 2 Network Input(s) ----\n{x ["
@@ -259,7 +231,6 @@ def test_engines(capsys: pytest.CaptureFixture[str]) -> None:
     expected = TensorMetadata().add("x", DataType.FLOAT32, [-1, 3, 2, 2])
     assert util.get_metadata_from_engine(Engine(), Context(), Modes.INPUT) == expected
     assert util.get_metadata_from_engine(Engine(), Context(), Modes.NONE) == TensorMetadata()
-    assert util.get_tensor_format(Engine(), Context(), "x") is Formats.CHW4
     assert util.get_bindings_per_profile(Engine()) == 2
     old = SimpleNamespace(num_bindings=6, num_optimization_profiles=3)
     assert util.get_bindings_per_profile(old) == 2
@@ -276,29 +247,6 @@ def test_a_replaced_function_is_called_through_the_module(monkeypatch: pytest.Mo
     assert util.get_active_profile_bindings(Context()) == (5, 10)
 
 
-def test_formats() -> None:
-    linear = np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2)
-    made = util.convert_linear_to_vectorized_format(Context(), "x", linear)
-    assert made.shape == linear.shape
-    scalars = made.array.view(np.float32).reshape(2, 2, 4)
-    assert scalars[0, 0].tolist() == [0, 4, 8, 0] and scalars[1, 1].tolist() == [3, 7, 11, 0]
-    for raw in (made, made.array, made.array.view(np.float32)):
-        back = util.convert_vectorized_to_linear_format(Context(), "x", raw)
-        np.testing.assert_array_equal(back, linear)
-    with pytest.raises(PolygraphyException, match="takes 64 bytes"):
-        util.convert_vectorized_to_linear_format(Context(), "x", made.array[:-1])
-    with pytest.raises(PolygraphyException, match="float64"):
-        util.convert_linear_to_vectorized_format(Context(), "x", linear.astype(float))
-    with pytest.raises(PolygraphyException, match="'z' does not exist"):
-        util.convert_linear_to_vectorized_format(Context(), "z", linear)
-
-
-def test_shapes() -> None:
-    assert util.get_hwc_shape_from_chw((1, 2, 3, 4)) == (1, 3, 4, 2)
-    assert util.get_hwc_shape_from_chw((1, 2, 3, 4, 5)) == (1, 2, 4, 5, 3)
-    assert util.get_chw_shape_from_hwc((1, 2, 3, 4)) == (1, 4, 2, 3)
-
-
 def parser(*errors: str) -> Any:
     made = [
         SimpleNamespace(desc=lambda text=text: text, node=lambda: 3, code=lambda: "UNSUPPORTED")
@@ -308,25 +256,11 @@ def parser(*errors: str) -> Any:
 
 
 def test_checks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert util.check_profile("p") == "p"
-    with pytest.raises(PolygraphyException):
-        util.check_profile(())
     util.check_onnx_parser_errors(parser(), True)
     for wrong in ((parser("bad"), False), (parser("bad"), True), (parser(), False)):
         with pytest.raises(PolygraphyException, match="could not parse the ONNX model"):
             util.check_onnx_parser_errors(*wrong)
     assert "node 3: UNSUPPORTED: bad" in capsys.readouterr().out
-
-
-def test_docstrings() -> None:
-    def parent() -> None:
-        """Be first."""
-
-    @util.inherit_and_extend_docstring(parent)
-    def child() -> None:
-        """Be second."""
-
-    assert child.__doc__ == "Be first.\n\nBe second." and child.__name__ == "child"
 
 
 def test_the_logger_is_none_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,3 +270,10 @@ def test_the_logger_is_none_until_somebody_asks(monkeypatch: pytest.MonkeyPatch)
     assert util.TRT_LOGGER is made is get_trt_logger()
     with pytest.raises(AttributeError):
         _ = util.NOTHING
+
+
+def test_what_a_release_lacks_is_said() -> None:
+    with pytest.raises(
+        PolygraphyException, match=r"^refitting is not available in TensorRT 10\.3\.0"
+    ):
+        util.fail_unavailable("refitting")

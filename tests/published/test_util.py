@@ -6,6 +6,7 @@ import io
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from itertools import permutations
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis.extra import numpy as hnp
 from polygraphy import util
 from polygraphy.datatype import DataType
 from polygraphy.exception import PolygraphyException
+from polygraphy.json import load_json, save_json
 from polygraphy.util import array as arrays
 
 
@@ -173,6 +175,16 @@ def test_files_are_loaded_and_saved(tmp_path: Path) -> None:
     for wrong in (lambda: util.load_file(f"{path}x"), lambda: util.get_file_size(f"{path}x")):
         with pytest.raises(PolygraphyException, match="filex"):
             wrong()
+
+
+def test_a_temporary_file_is_read_by_who_made_it_and_an_empty_one_is_no_mistake() -> None:
+    with tempfile.NamedTemporaryFile() as made:
+        assert util.load_file(made.name) == b"" and util.load_file(made.name, "r") == ""
+        util.save_file(b"x", made.name)
+        made.seek(0)
+        assert made.read() == b"x"
+        save_json({"a": 1}, made.name)  # It holds something, so it is replaced.
+        assert load_json(made.name) == {"a": 1}
 
 
 def test_streams_are_loaded_and_saved() -> None:

@@ -7,7 +7,13 @@ import copy
 import shlex
 from collections.abc import Iterator
 
-__all__ = ["constants_of", "facts_of"]
+import polygraphy
+from polygraphy import __version__
+
+__all__ = ["VERSION", "constants_of", "facts_of"]
+
+VERSION = f"Polygraphy | Version: {__version__} | Path: {polygraphy.__path__}\n"
+"""What ``polygraphy --version`` writes."""
 
 
 def facts_of(program: str) -> set[str]:

@@ -205,6 +205,11 @@ def _rounding_words(result: OutputCompareResult, failing: Sequence[object]) -> l
         return []
     atol, rtol = format_number(rounding.atol), format_number(rounding.rtol)
     explained = f"Rounding explains abs={atol} or rel={rtol} ({rounding})"
+    if result.may_add_up:
+        return [
+            f"{explained} of one operator; this may be what adds up along the model, which the"
+            " tolerance 'auto' counts."
+        ]
     if not result.is_rounding:
         return [f"{explained}, and not this difference."]
     if all(isinstance(each, OutputCompareResult) and each.is_rounding for each in failing):

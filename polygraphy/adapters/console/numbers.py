@@ -40,13 +40,13 @@ def format_distinct(value: float, limit: float) -> tuple[str, str]:
     return texts
 
 
-def round_up(value: float | None) -> str:
-    """Return a tolerance with two digits that is not smaller than `value`."""
+def round_up(value: float | None, digits: int = 2) -> str:
+    """Return a tolerance with some significant digits that is not smaller than `value`."""
     if value is None or not math.isfinite(value) or value == 0:
         return format_number(value)
-    digits = float(f"{value:.1e}")
-    step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
-    return f"{digits if digits >= value else digits + step:.2g}"
+    rounded, exponent = float(f"{value:.{digits}g}"), int(f"{value:.{digits - 1}e}".split("e")[1])
+    step = 0.0 if rounded >= value else 10.0 ** (exponent - digits + 1)
+    return f"{rounded + step:.{digits}g}"
 
 
 def statistics(summary: Summary) -> str:

@@ -202,6 +202,9 @@ def _rounding_words(worst: Worst, failing: Sequence[OutputRow]) -> str:
     factor = _factor(worst)
     if factor is None:
         return f"No: {explained}, and not this."
+    if float(factor.replace(",", "")) <= rounding.most:
+        more = "this is {factor} times more, which may add up along the model: 'auto' counts that"
+        return f"Perhaps: {explained} of one operator; {more.format(factor=factor)}."
     return f"No: {explained}; this is {factor} times more."
 
 

@@ -16,9 +16,9 @@ from polygraphy.adapters.console.metrics import (
     metric_line,
 )
 from polygraphy.adapters.console.numbers import (
-    format_number,
     histogram_bars,
     percentiles,
+    round_up,
     statistics,
     tolerance,
 )
@@ -114,7 +114,7 @@ def _log_metrics(result: OutputCompareResult) -> None:
             absolute, relative = result.required(statistic)
             G_LOGGER.info(
                 f"Minimum Required Tolerance: {_named(statistic, result)} error |"
-                f" [abs={format_number(absolute)}] OR [rel={format_number(relative)}]"
+                f" [abs={round_up(absolute, 5)}] OR [rel={round_up(relative, 5)}]"
                 + (
                     " (requirements may be lower if both abs/rel tolerances are set)"
                     if statistic == "elemwise"
@@ -213,7 +213,7 @@ def _log_averages(averages: Mapping[str, CompareResult]) -> None:
                     absolute, relative = average.required(statistic)
                     G_LOGGER.info(
                         f"Average Minimum Required Tolerance: {_named(statistic, average)} error |"
-                        f" [abs={format_number(absolute)}] OR [rel={format_number(relative)}]"
+                        f" [abs={round_up(absolute, 5)}] OR [rel={round_up(relative, 5)}]"
                     )
                 _log_verdict(name, average)
                 continue

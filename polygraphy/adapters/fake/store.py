@@ -13,9 +13,9 @@ from typing import IO, Any, Generic, TypeVar, Union, cast
 from attrs import frozen
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.asked import ResultWriter
 from polygraphy.domain.errors import FileError, MissingFileError, UsageError
 from polygraphy.domain.results.results import RunResults
-from polygraphy.ports.storage import ResultWriter
 
 T = TypeVar("T")
 

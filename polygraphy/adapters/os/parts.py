@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 
 try:
@@ -22,6 +23,7 @@ except ImportError:  # Windows does not remove files that are open.
 
 
 _SUFFIX = ".part"
+_LONGEST = 255 - len(".12345678.part") - 1  # In bytes.
 _RANDOM = r"\.[a-z0-9_]{8}"
 
 STAYS_OPEN = fcntl is not None
@@ -33,7 +35,7 @@ def make_part(target: Path) -> tuple[int, str]:
     _sweep(target)
     while True:
         descriptor, path = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{target.name}.", suffix=_SUFFIX
+            dir=target.parent, prefix=f".{short_name(target)}.", suffix=_SUFFIX
         )
         _lock(descriptor)
         if os.fstat(descriptor).st_nlink:
@@ -46,12 +48,21 @@ def make_part_folder(target: Path) -> tuple[int | None, Path]:
     be closed, if there is any, and its path.
     """
     _sweep(target)
-    path = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=_SUFFIX))
+    prefix = f".{short_name(target)}."
+    path = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix, suffix=_SUFFIX))
     if fcntl is None:
         return None, path
     descriptor = os.open(path, os.O_RDONLY)
     _lock(descriptor)
     return descriptor, path
+
+
+def short_name(target: Path) -> str:
+    """Return the name of a file if a name made of it is no longer than file systems allow, else a
+    checksum.
+    """
+    name = os.fsencode(target.name)
+    return target.name if len(name) <= _LONGEST else blake2b(name, digest_size=16).hexdigest()
 
 
 def is_abandoned(path: Path) -> bool:
@@ -90,7 +101,7 @@ def _sweep(target: Path) -> None:
 
 
 def _parts_of(target: Path) -> Iterator[Path]:
-    name = re.compile(re.escape(f".{target.name}") + _RANDOM + re.escape(_SUFFIX))
+    name = re.compile(re.escape(f".{short_name(target)}") + _RANDOM + re.escape(_SUFFIX))
     with suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
             if entry.name.startswith(".") and name.fullmatch(entry.name):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,9 +14,11 @@ from typing import IO, Any
 from polygraphy.adapters.os.parts import STAYS_OPEN, make_part
 from polygraphy.domain.errors import FileError, MissingFileError
 
+_CHUNK = 1 << 22
 
-def readable_file(path: str | Path, what: str = "File") -> Path:
-    """Return the path of an existing, readable, non-empty file.
+
+def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = False) -> Path:
+    """Return the path of an existing, readable file, which is not empty unless it may be.
 
     Raises:
         FileError: it is missing, a folder, unreadable or empty.
@@ -30,10 +34,14 @@ def readable_file(path: str | Path, what: str = "File") -> Path:
                 path=path,
                 hint="Mend the link, or name the file itself.",
             )
-        raise MissingFileError(f"{what} {path} does not exist.", path=path, hint=_nearby(path))
+        raise MissingFileError(
+            f"{what} {path} does not exist: {MissingFileError.strerror}.",
+            path=path,
+            hint=_nearby(path),
+        )
     if not os.access(path, os.R_OK):
         raise FileError(f"{what} {path} cannot be read.", path=path, hint="Check its permissions.")
-    if path.stat().st_size == 0:
+    if path.stat().st_size == 0 and not may_be_empty:
         raise FileError(f"{what} {path} is empty.", path=path)
     return path
 
@@ -119,7 +127,8 @@ def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
     The text goes to a temporary file in the same folder, is synced to disk and then renamed, so
     that a crash, an interrupt or a full disk leaves what was there before as it was. A symbolic
-    link stays one: what it points to is replaced.
+    link stays one: what it points to is replaced. A file that is there and empty, as `mkstemp`
+    makes it, has nothing to lose: it is filled, so that who has it open reads what was written.
 
     Raises:
         FileError: the file cannot be written.
@@ -169,8 +178,10 @@ class StagedFile:
                 self.stream.close()
 
     def place(self) -> None:
-        """Put it in its place."""
-        if self.part is not None:
+        """Put it in its place, or its content into an empty file that is there."""
+        if self.part is None:
+            return
+        if not _filled(self.target, self.part):
             self.part.replace(self.target)
             self.part = None
 
@@ -204,6 +215,33 @@ def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
             if staged is None or staged.part is not None:
                 with suppress(OSError):
                     Path(temporary).unlink()
+
+
+def is_empty_file(path: str | Path) -> bool:
+    """Return whether a file is there that holds nothing."""
+    with suppress(OSError):
+        found = Path(path).stat()
+        return stat.S_ISREG(found.st_mode) and found.st_size == 0
+    return False
+
+
+def _filled(target: Path, part: Path) -> bool:
+    """Copy a part into its target if that is an empty file that can be written; return whether."""
+    if not is_empty_file(target):
+        return False
+    try:
+        stream = target.open("r+b")
+    except OSError:
+        return False
+    with stream, part.open("rb") as source:
+        try:
+            shutil.copyfileobj(source, stream, _CHUNK)
+            stream.flush()
+            os.fsync(stream.fileno())
+        except BaseException:
+            stream.truncate(0)
+            raise
+    return True
 
 
 def _mode_for(target: Path) -> int:

@@ -20,6 +20,7 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.accuracy.comparison_record import ComparisonRecord
 from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.calling import check_signature, name_of, supporting
 from polygraphy.domain.compare import (
     CompareResult,
@@ -35,7 +36,7 @@ from polygraphy.domain.tensors.naming import Note
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Machine
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.storage import ResultStore, Spools
+from polygraphy.ports.storage import Spools
 
 __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.output_rows import AccuracyTable
+from polygraphy.domain.asked import Plots
 from polygraphy.domain.results.runner_names import short_names
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.reporting import Plots
 
 
 class DepthPlot:

@@ -7,11 +7,11 @@ from typing import Any
 
 from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.asked import ResultStore, Stored
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import kind_of_runner
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import ResultStore, Stored
 
 
 def compare_saved(

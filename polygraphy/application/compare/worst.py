@@ -7,11 +7,11 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.domain.accuracy.pairs import PairResult, RunnerPair
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare import CompareResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import ResultStore
 
 DEFAULT_PATH = "worst.safetensors"
 

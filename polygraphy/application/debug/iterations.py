@@ -262,7 +262,7 @@ class Iterations:
         """Sum up, and end what runs ahead."""
         self.close()
         passed, count = self.counts[Outcome.GOOD], self.count
-        rate = f"{100 * passed / count:.4g}%" if count else "none"
+        rate = f"{100 * passed / count:.1f}%" if count else "none"
         unresolved = self.counts[Outcome.UNRESOLVED]
         more = f" | Unresolved: {unresolved}" if unresolved else ""
         more += f" | Not shown: {self._rows.left_out} (-v)" if self._rows.left_out else ""

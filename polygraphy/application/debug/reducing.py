@@ -17,6 +17,7 @@ from polygraphy.application.debug.parts import (
     without_what_follows,
     without_what_is_between,
 )
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import (
     InconclusiveError,
     PolygraphyException,
@@ -35,7 +36,6 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.reporting import Findings
-from polygraphy.ports.storage import ResultStore
 
 _SEARCHES: Mapping[str, Callable[..., GraphFound]] = {
     "bisect": first_bad_part,

@@ -11,10 +11,9 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.locating import Place
 from polygraphy.application.diagnose.rewriting import guilty_passes
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
-from polygraphy.domain.rounding import deviation
+from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.ports.diagnosing import SuspectedParty
 
 

@@ -27,7 +27,14 @@ from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.remedies import undoing
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
-from polygraphy.domain.rounding import Deviation, deviation, moved, rounding_between, spread
+from polygraphy.domain.rounding import (
+    Deviation,
+    Rounding,
+    deviation,
+    moved,
+    rounding_between,
+    spread,
+)
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.binding import resolve
@@ -66,6 +73,8 @@ class Case:
         curves: the errors of tensors that were measured so far.
         budget: how many bytes all tensors may take at a time, where that is given.
         is_given: whether this is the model that was given, and not another form of it.
+        is_made_up: whether the data are.
+        are_shapes_open: whether they are, and no shape was given.
     """
 
     def __init__(
@@ -86,6 +95,7 @@ class Case:
         self.expected: Values | None = None
         self.evidence = Evidence()
         self.is_given = True
+        self.is_made_up = self.are_shapes_open = False
         self.curves: list[Curve] = []
         self._reports = reports
         self.budget = memory
@@ -98,6 +108,7 @@ class Case:
         made = Case(model, self.path, self.parties, self._reports, self.budget)
         made.attempts, made.curves, made.evidence = self.attempts, self.curves, self.evidence
         made.is_given = False
+        made.is_made_up, made.are_shapes_open = self.is_made_up, self.are_shapes_open
         return made
 
     @property
@@ -223,15 +234,25 @@ class Case:
                     found[name] = made
         return found
 
+    def rounding(self, name: str, value: Any, expected: Any) -> Rounding | None:
+        """Return what rounding explains of an output, for what it is and the type that it is
+        computed in; None of what is no array of numbers.
+        """
+        if not is_float(value) or not is_float(expected) or value.shape != expected.shape:
+            return None
+        computed_in = (self.computed_in(name),) * 2
+        by_nature = is_bounded(self.facts, name)
+        return rounding_between((value, expected), computed_in, is_bounded=by_nature)
+
     def judged(self, name: str, value: Any, expected: Any, noise: Any = 0.0) -> Deviation:
-        """Return how far an output is off, for what it is and the type that it is computed in."""
-        by_nature, rounding = is_bounded(self.facts, name), None
-        if is_float(value) and is_float(expected):
-            computed_in = (self.computed_in(name),) * 2
-            rounding = rounding_between((value, expected), computed_in, is_bounded=by_nature)
-        is_sorted = is_ordered(self.facts, name)
+        """Return how far an output is off."""
         return deviation(
-            value, expected, noise, rounding, is_bounded=by_nature, is_sorted=is_sorted
+            value,
+            expected,
+            noise,
+            self.rounding(name, value, expected),
+            is_bounded=is_bounded(self.facts, name),
+            is_sorted=is_ordered(self.facts, name),
         )
 
 

@@ -14,7 +14,6 @@ from polygraphy.application.diagnose.half_model import in_float, in_float32
 from polygraphy.application.diagnose.half_verdict import of_narrowing
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.rewritten.culprits import parted
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import breaks
@@ -36,7 +35,7 @@ from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, pai
 from polygraphy.domain.diagnosis.remedies import copying, taking
 from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import Deviation, said_of
+from polygraphy.domain.rounding import LARGE, Deviation, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import precision_of

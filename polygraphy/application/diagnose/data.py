@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
+from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
@@ -140,6 +139,10 @@ def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     def runs(feed: dict[str, Any]) -> bool:
         return all(takes(party, feed) for party in case.parties)
 
+    case.is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
+    case.are_shapes_open = data_loader is None or (
+        isinstance(data_loader, DataLoader) and not data_loader.has_shapes
+    )
     return feeds_that_run(case.model, data_loader, runs, fits=fits)
 
 
@@ -158,11 +161,6 @@ def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
 def _is_of_nothing(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:
     """Return whether outputs are NaN that were made of integers, as of a mask of zeros."""
     return not all(map(is_float, feed.values())) and any(map(has_nan, outputs))
-
-
-def has_nan(value: Any) -> bool:
-    """Return whether a tensor has elements that are no numbers."""
-    return is_float(value) and bool(np.isnan(value).any())
 
 
 def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from polygraphy.application.diagnose.case import (
     with_origins,
 )
 from polygraphy.application.diagnose.comparing import against_reference
-from polygraphy.application.diagnose.data import data_options, feeds_of_parties, has_nan
+from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.golden.results import against_results
 from polygraphy.application.diagnose.golden.saved import saved_results
 from polygraphy.application.diagnose.half_model import (
@@ -33,7 +33,6 @@ from polygraphy.application.diagnose.locating import (
     Place,
     first_non_finite,
     first_wrong,
-    is_broken,
     wrong_nodes,
     wrong_regions,
 )
@@ -43,6 +42,7 @@ from polygraphy.application.diagnose.rounding import of_rounding, relative, unst
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
+from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,

@@ -22,7 +22,6 @@ from polygraphy.application.diagnose.half import (
     named,
     tolerance_for,
 )
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -39,7 +38,7 @@ from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.rounding import OutputError
+from polygraphy.domain.rounding import LARGE, OutputError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, NarrowModels, SuspectedParty

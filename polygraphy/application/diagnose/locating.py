@@ -13,7 +13,9 @@ from attrs import frozen
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, TensorError
+from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
+from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy, TensorError
+from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import (
     BOUNDED,
     GraphNode,
@@ -27,7 +29,7 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
 from polygraphy.ports.editing import OpenModel, OpenModels
 
 _ONE_STEP = 0.03
@@ -295,16 +297,25 @@ def computed_roughly(
 
 
 def first_non_finite(case: Case, known: Trace) -> Culprit | None:
-    """Return the first node that makes NaN, or infinity that becomes NaN, of finite numbers."""
+    """Return the first node that makes infinity of finite numbers which becomes NaN, or else the
+    one that makes the first NaN, as of a mask that leaves nothing; None where there is neither.
+    """
     held = known.held
     first = None
     for index, node in enumerate(case.model.nodes):
         bad = [name for name in node.makes if is_broken(held.get(name))]
-        if bad and not any(is_broken(held.get(name)) for name in node.reads):
-            first = (index, bad[0])
-            if np.isnan(held[bad[0]]).any():
-                break
+        if not bad:
             continue
+        is_nan = any(map(has_nan, map(held.get, bad)))
+        if not any(is_broken(held.get(name)) for name in node.reads):
+            if is_nan:
+                first = (index, bad[0])
+                break
+            if not _masks(case, node):
+                first = first or (index, bad[0])
+        elif is_nan and not any(has_nan(held.get(name)) for name in node.reads):
+            first = first or (index, bad[0])
+            break
     if first is None:
         return None
     index, tensor = first
@@ -312,6 +323,12 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     nan, inf = int(np.isnan(value).sum()), int(np.isinf(value).sum())
     evidence = [f"{tensor!r} has {nan} NaN and {inf} infinite of {value.size} elements."]
     evidence += [_described(name, held[name]) for name in node.reads if name in held]
+    note = ""
+    if case.is_made_up:
+        note = (
+            "The data were made up: see whether it is the same with data that the model is made for"
+            " (--load-inputs)."
+        )
     is_narrow = value.dtype.name in HALF and not nan
     return Culprit(
         [node.name],
@@ -319,13 +336,18 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
         MODEL,
         "overflow" if is_narrow else "nan",
         evidence=evidence,
+        remedy=Remedy(note=note),
         op=node.op,
     )
 
 
-def is_broken(value: Any) -> bool:
-    """Return whether a tensor has elements that are NaN or infinite."""
-    return is_float(value) and not bool(np.isfinite(value).all())
+def _masks(case: Case, node: GraphNode) -> bool:
+    """Return whether a node reads a weight that is infinite, as a mask is."""
+    read = set(node.reads) & set(case.model.constants)
+    if not read:
+        return False
+    weights = Side(resolve(ModelPairs).graph(case.model.proto)).weights
+    return any(is_broken(weights[name].values) for name in read & weights.keys())
 
 
 def _described(name: str, value: Any) -> str:

@@ -246,6 +246,7 @@ def _of_open_shapes(case: Case) -> str:
     names = [
         name
         for name, meta in case.model.inputs.items()
+        if case.are_shapes_open
         if meta.shape is None or is_shape_dynamic(meta.shape)
     ]
     if not names:

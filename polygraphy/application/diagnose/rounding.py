@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Values
-from polygraphy.application.diagnose.locating import computed_roughly
 from polygraphy.application.diagnose.tracing import Trace, repeated, trace
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -22,15 +21,17 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.regions import BOUNDED, GraphNode, computing_op, producers
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.rounding import Deviation, deviation
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.domain.rounding import (
+    BESIDE,
+    LARGE,
+    Deviation,
+    allowance,
+    deviation,
+    seen_between,
+)
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
 
-LARGE = 1e-3
-"""What a well-behaved network does not make of rounding, relative to the size of its outputs."""
-_MANY = 64
-"""Epsilons of the type in which it computes."""
-_CHAOS = 30.0
-"""How many times what an ulp in every tensor does may be explained by it."""
 _GAIN = 30.0
 """By how much a node makes errors larger that is ill-conditioned itself."""
 _RUNS = 5
@@ -41,22 +42,46 @@ _STEPS = 0.1
 
 def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
     """Return what outputs that differ come to where no party computes anything wrong."""
-    steps = any(node.jumps for node in case.model.nodes)
-    limit = _STEPS if steps else max(LARGE, _MANY * (case.epsilon("") or 0.0))
+    allowed, seen = _adding_up(case, found, known)
+    if all(one.excess <= share for one, share in allowed):
+        return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+    limit = _STEPS if any(node.jumps for node in case.model.nodes) else LARGE
     worst = max(relative(case, name, each) for name, each in found.items())
     if worst <= limit:
-        return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
-    if not _is_noise(case, found, known):
+        reason = "What differs is how nodes approximate: none of them by more than is usual."
+        return DiagnosisResult(AGREE, reason=reason)
+    if not all(one.excess <= BESIDE * most for one, most in seen):
         return DiagnosisResult(
             INCONCLUSIVE,
             reason=(
                 f"Outputs differ by {worst:.2g} of their size, but every node alone agrees, and"
-                " so does every part of the graph that is run; moving every tensor by an"
-                " ulp does not explain it, either."
+                " so does every part of the graph that is run; what rounding adds up to along"
+                " the model does not explain it, either."
             ),
         )
     culprit = _amplifier(case, known)
     return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
+
+
+_Shares = list[tuple[Deviation, float]]
+
+
+def _adding_up(case: Case, found: Mapping[str, Deviation], known: Trace) -> tuple[_Shares, _Shares]:
+    """Return of each output that differs how many times the usual is explained by rounding that
+    adds up along the model, and how many times it was seen to do.
+    """
+    try:
+        made = resolve(NarrowModels).roughly(case.model.proto)(known.feed)
+    except PolygraphyException:  # What cannot be evaluated is not explained.
+        made = []
+    allowed, seen = [], []
+    for name, each in found.items():
+        right = known.values.get(name)
+        rounding = case.rounding(name, right, right)
+        most = seen_between(made, name, rounding)
+        seen.append((each, most))
+        allowed.append((each, allowance(most, rounding.rtol) if rounding else 1.0))
+    return allowed, seen
 
 
 def relative(case: Case, output: str, found: Deviation) -> float:
@@ -64,18 +89,6 @@ def relative(case: Case, output: str, found: Deviation) -> float:
     nodes = case.model.nodes
     is_bounded = computing_op(nodes, producers(nodes), output) in BOUNDED
     return min(found.relative, found.largest) if is_bounded else found.relative
-
-
-def _is_noise(case: Case, found: Mapping[str, Deviation], known: Trace) -> bool:
-    """Return whether moving every tensor by an ulp does about as much as what differs."""
-    try:
-        rough = computed_roughly(case, range(len(case.model.nodes)), known, 1, found)
-    except PolygraphyException:  # What cannot be run node by node is not explained.
-        return False
-    return all(
-        each.largest <= _CHAOS * deviation(rough.get(name), known.values.get(name)).largest
-        for name, each in found.items()
-    )
 
 
 def _amplifier(case: Case, known: Trace) -> Culprit | None:

@@ -9,10 +9,10 @@ from contextlib import suppress
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.versions import wrong_span
 from polygraphy.domain.errors import FileError, PolygraphyException
+from polygraphy.domain.rounding import LARGE
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.diagnosing import (

@@ -12,7 +12,7 @@ from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.model.statistics import statistics_of
-from polygraphy.domain.model.unbounded import unbounded_tensors
+from polygraphy.domain.model.unbounded import unbounded_operands
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.models import ModelReader, ModelReports
@@ -45,7 +45,8 @@ def inspect_model(
         show: any of ``layers``, ``attrs`` (of layers that are shown) and ``weights`` (their
             elements).
         stats: whether sizes and costs are shown.
-        list_unbounded_dds: whether tensors are named whose shape depends on data without limit.
+        list_unbounded_dds: whether tensors are named whose elements decide without limit how large
+            others become.
         model_type: ``onnx``, ``engine`` or ``trt-network-script``, or of TensorFlow: ``frozen``,
             ``keras``, ``saved-model`` or ``ckpt`` (default: follows from the file extension).
         display_as: ``trt`` to show an ONNX model as the network that TensorRT makes of it.
@@ -166,7 +167,7 @@ class _Showing:
         description = read_model(source, read, model_type, display_as)
         reports.model(_reduced(description, self._detail), self._detail)
         if self._unbounded:
-            reports.unbounded(unbounded_tensors(_onnx(description, source).graph))
+            reports.unbounded(unbounded_operands(_onnx(description, source).graph))
         if self._stats:
             if not counts_shown:  # Sizes need shapes that are not shown.
                 whole = evolve(source, infer_shapes=True, allow_onnxruntime=False)

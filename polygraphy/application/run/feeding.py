@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from polygraphy.domain.asked import Tensors
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.data.feed import fit_feed, own_copy
 from polygraphy.domain.data.loading import (
@@ -30,7 +31,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.running import KnowsModel, Promise, Runner, Tensors, TimesDevice
+from polygraphy.ports.running import KnowsModel, Promise, Runner, TimesDevice
 
 Feed = Mapping[str, Any]
 
@@ -192,10 +193,12 @@ class Feeds:
         finally:
             self._console = before
 
-    def describe_model_inputs(self, runners: Sequence[Runner]) -> None:
+    def describe_model_inputs(
+        self, runners: Sequence[Runner], *, may_be_none: bool = False
+    ) -> None:
         """Pass what the model asks for to a loader that wants to know, and take the first data.
 
-        The first runner speaks for all.
+        The first runner speaks for all. `may_be_none` as of `describe_model`.
 
         Raises:
             UsageError: there are no data.
@@ -203,20 +206,23 @@ class Feeds:
         if runners:
             inputs = runners[0].get_input_metadata(use_numpy_dtypes=False)
             describe_model(self._loader, inputs, partial(facts_of, runners[0]))
-        self._take_first()
+        self._take_first(may_be_none)
 
-    def describe_model(self, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
+    def describe_model(
+        self, inputs: TensorMetadata, facts: Callable[[], Facts], *, may_be_none: bool = False
+    ) -> None:
         """Pass what a model asks for to a loader that wants to know, and take the first data.
 
         Args:
             inputs: what the model asks for.
             facts: finds out what else it tells.
+            may_be_none: whether a loader that is made for 0 iterations will do.
 
         Raises:
             UsageError: there are no data.
         """
         describe_model(self._loader, inputs, facts)
-        self._take_first()
+        self._take_first(may_be_none)
 
     @property
     def total(self) -> int | None:
@@ -226,8 +232,17 @@ class Feeds:
         except TypeError:
             return None
 
-    def _take_first(self) -> None:
-        if not self.advance():
+    @property
+    def none_wanted(self) -> bool:
+        """Whether models are made, and nothing is run: the loader is made for 0 iterations."""
+        return getattr(self._loader, "iterations", None) == 0
+
+    def tell_none(self) -> None:
+        """Note that nothing was run, after all that was made."""
+        self._tell("Nothing was run: 0 iterations were asked for.")
+
+    def _take_first(self, may_be_none: bool) -> None:
+        if not self.advance() and not (may_be_none and self.none_wanted):
             raise UsageError("There are no input data: the data loader is empty.")
 
     @property

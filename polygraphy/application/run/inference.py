@@ -18,15 +18,17 @@ from polygraphy.application.run.feeding import (
     promises,
 )
 from polygraphy.application.run.steps import was_interrupted
+from polygraphy.domain.asked import BlobFiles, ResultStore, ResultWriter
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.results.results import DeviceTimes, IterationResult, RunResults
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Isolation, Runner
-from polygraphy.ports.storage import BlobFiles, ResultStore, ResultWriter
 
 Feed = Mapping[str, Any]
 
@@ -41,6 +43,9 @@ class _RunnerState:
     facts: Facts
     runtimes: array[float] = Factory(lambda: array("d"))
     device_times: list[DeviceTimes] = Factory(list)
+    is_streaming: bool = False
+    _roughly: Callable[[Feed], Sequence[Mapping[str, Any]]] | None = None
+    _moved: tuple[Feed, Sequence[Mapping[str, Any]]] | None = None
 
     def infer(self, feed: Feed) -> IterationResult:
         outputs = self.runner.infer(self.fit(feed), check_inputs=False)
@@ -51,10 +56,26 @@ class _RunnerState:
         if measured is not None:
             self.device_times.append(measured)
         made = IterationResult(self._kept(outputs), runtime, self.runner.name, facts=self.facts)
+        if self.is_streaming:
+            made.rough = partial(self._rough, feed)
         unmarked = getattr(outputs, "unmarked", None)
         if unmarked:
             made.unmarked = self._kept(unmarked)
         return made
+
+    def _rough(self, feed: Feed) -> Sequence[Mapping[str, Any]]:
+        """Return the outputs twice as rounding may move them; nothing where that is not known."""
+        source = getattr(self.facts, "source", None)
+        if self._moved is None or self._moved[0] is not feed:
+            self._moved = feed, []
+            try:
+                if self._roughly is None and source is not None:
+                    self._roughly = resolve(NarrowModels).roughly(source)
+                if self._roughly is not None:
+                    self._moved = feed, self._roughly(self.fit(feed))
+            except PolygraphyException as error:
+                G_LOGGER.verbose(f"What adds up along the model is not known: {error}")
+        return self._moved[1]
 
     def _kept(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.keep is _as_is:
@@ -108,7 +129,12 @@ def stream(
         save_results = _writer(saving, save_outputs_path, RunResults)
         with ExitStack() as active:
             states = [_activated(active, runner, console) for runner in runners]
-            feeds.describe_model_inputs(runners)
+            for state in states:
+                state.is_streaming = True
+            feeds.describe_model_inputs(runners, may_be_none=True)
+            if feeds.none_wanted:
+                feeds.tell_none()
+                return
             step = active.enter_context(resolve(Progress).follow("Running", feeds.total))
             index = 0
             while True:
@@ -190,6 +216,8 @@ def run_sequentially(
                 continue
             results.append((runner.name, made.iterations))
             cached = made.feeds or cached
+        if feeds.none_wanted:
+            feeds.tell_none()
         if failed and not results:  # What was saved by an earlier run stays where it is.
             raise _of_runners(failed, len(runners))
         for feed in cached:
@@ -262,10 +290,10 @@ def _one_turn(
     with ExitStack() as active:
         state = _activated(active, runner, console)
         if not cached:
-            feeds.describe_model_inputs([runner])
+            feeds.describe_model_inputs([runner], may_be_none=True)
             fresh = feeds.all_copied()
         data = cached or fresh
-        for _ in range(warm_up):
+        for _ in range(warm_up if data else 0):
             state.infer(data[0])
         state.warmed_up()
         done = active.enter_context(resolve(Progress).follow(runner.name, len(data)))
@@ -274,7 +302,8 @@ def _one_turn(
             step = _one_iteration([state], feed, console, is_first=index == 0)
             iterations += step[0][1]
             done()
-    state.completed(console)
+    if data:
+        state.completed(console)
     return _Turn(iterations, fresh)
 
 

@@ -88,7 +88,13 @@ def stream_layerwise(
     layered = resolve(OpenModels).layered(model, exclude_outputs)
     with ExitStack() as saving:
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
-        feeds.describe_model(layered.inputs, layered.facts)
+        feeds.describe_model(layered.inputs, layered.facts, may_be_none=True)
+        if feeds.none_wanted:
+            for make in make_runners:
+                with make(layered.whole()):
+                    pass  # It is made, and that is what was asked for.
+            feeds.tell_none()
+            return
         run = _Run(layered, make_runners, memory_budget, console, unmarked=unmarked)
         with ExitStack() as active:
             for step in _steps(run, feeds, save_feed, active):

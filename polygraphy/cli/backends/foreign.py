@@ -19,7 +19,7 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Expression, ForeignCall, Partial
-from polygraphy.mod.plugins import BACKENDS, Plugin, installed
+from polygraphy.mod.plugins import BACKENDS, OTHERS_BACKENDS, Plugin, installed
 
 _RUNNER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
@@ -71,6 +71,16 @@ class PluggedBackend:
     def option_flags(self) -> list[str]:
         """The flags of its own options."""
         return _flags_of(self.declared.options)
+
+
+def warn_of_others() -> None:
+    """Name the packages that extend NVIDIA's command line, and not this one."""
+    packages = list(dict.fromkeys(plugin.package for plugin in installed(OTHERS_BACKENDS)))
+    if packages:
+        warn(
+            f"{', '.join(packages)}: entry points of the group {OTHERS_BACKENDS} are not read here;"
+            f" those of {BACKENDS} are."
+        )
 
 
 def backends_in(words: Iterable[str], taken: Collection[str]) -> list[PluggedBackend]:

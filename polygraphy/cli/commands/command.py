@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from polygraphy.cli.declare.call import call_of
+from polygraphy.cli.declare.errors import said_so_far
+from polygraphy.cli.declare.given import warn_of_needs
 from polygraphy.cli.declare.option import Option, Options, options_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import Log, log_of
 from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
+from polygraphy.codegen.docstring import listed_paths
 
 
 class Program:
@@ -88,7 +92,10 @@ class Command:
         Raises:
             CommandLineError: the options cannot be meant together.
         """
-        return self.written(self.program(values), words, log_of(values))
+        before = said_so_far()
+        made = self.program(values)
+        warn_of_needs(values, before)
+        return self.written(made, words, log_of(values))
 
     def written(self, made: Program, words: Sequence[str], log: Log) -> str:
         """Return the source of a program."""
@@ -99,3 +106,41 @@ class Command:
     def destination(self, values: Values) -> str | None:
         """Return where the program is saved; None to run it instead."""
         return values[ScriptOptions].gen_script
+
+
+class OneCall(Command):
+    """A command that is one sentence and one call, which takes the arguments without a flag first.
+
+    Attributes:
+        says: what the program does; ``{}`` stands for each argument without a flag.
+        call: the function.
+        together: whether it takes several files as one list.
+        template: of the program.
+    """
+
+    says: ClassVar[str]
+    call: ClassVar[str]
+    together: ClassVar[bool] = False
+    template: ClassVar[str] = "show.py.j2"
+
+    def check(self, values: Values) -> None:
+        """Raise a CommandLineError if the options cannot be meant together."""
+
+    def program(self, values: Values) -> Program:
+        self.check(values)
+        named: list[tuple[str, ...]] = []
+        given: list[Any] = []
+        for group in values:
+            for row in options_of(type(group)):
+                if not row.is_positional:
+                    continue
+                value = getattr(group, row.name)
+                paths = (value,) if isinstance(value, str) else value
+                named.append(paths)
+                if not row.feeds:
+                    given += [list(paths)] if self.together else paths
+        return Program(
+            self.template,
+            self.says.format(*map(listed_paths, named)),
+            call=call_of(self.call, values, *given),
+        )

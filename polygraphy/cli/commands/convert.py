@@ -12,7 +12,7 @@ from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
-from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Choice
 from polygraphy.cli.declare.option import Options, argv_of, changed, option, option_group
@@ -195,11 +195,9 @@ def _verifies(values: Values, kind: str, target: str) -> bool:
             " polygraphy run to compare backends."
         )
     data = (ModelOptions, DataOptions)
-    unused = flags_given(values, data, besides=("MODEL", "--model-type"))
-    if target != "onnx" or verifies:
-        unused = []
-    if unused:
-        warn(f"{', '.join(unused)}: without effect, because the model is not run: see --verify.")
+    if target == "onnx" and not verifies:
+        unused = flags_given(values, data, besides=("MODEL", "--model-type"))
+        warn_idle(unused, ", because the model is not run: see --verify")
     return verifies
 
 

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.declare.call import call_of
+from polygraphy.cli.commands.command import OneCall
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.saved import ConvertOptions, JoinOptions
-from polygraphy.codegen.docstring import listed_paths, quoted
 
 
-class _JoinCommand(Command):
-    """Makes one file of several, with the function that is named."""
+class _JoinCommand(OneCall):
+    """Makes one file of several."""
 
-    function: ClassVar[str]
-    summary: ClassVar[str]
     groups = (JoinOptions,)
+    together = True
 
-    def program(self, values: Values) -> Program:
-        options = values[JoinOptions]
-        if options.output is None:
+    def check(self, values: Values) -> None:
+        if values[JoinOptions].output is None:
             raise CommandLineError("it is not said where to write. Name a path with -o.")
-        return Program(
-            "show.py.j2",
-            self.summary.format(listed_paths(options.paths)),
-            call=call_of(self.function, values, list(options.paths)),
-        )
 
 
 class DataConcatCommand(_JoinCommand):
@@ -36,8 +25,8 @@ class DataConcatCommand(_JoinCommand):
     """
 
     name = "data concat"
-    function = "concat"
-    summary = "Put the iterations of {} behind each other."
+    call = "concat"
+    says = "Put the iterations of {} behind each other."
 
 
 class DataMergeCommand(_JoinCommand):
@@ -46,8 +35,8 @@ class DataMergeCommand(_JoinCommand):
     """
 
     name = "data merge"
-    function = "merge"
-    summary = "Put the tensors of {} beside each other, as input data."
+    call = "merge"
+    says = "Put the tensors of {} beside each other, as input data."
 
 
 class DataToInputCommand(DataMergeCommand):
@@ -56,18 +45,12 @@ class DataToInputCommand(DataMergeCommand):
     name = "data to-input"
 
 
-class DataConvertCommand(Command):
+class DataConvertCommand(OneCall):
     """Write saved inputs, outputs or accuracy results in another format: a file, or a folder with
     one file per iteration.
     """
 
     name = "data convert"
     groups = (ConvertOptions,)
-
-    def program(self, values: Values) -> Program:
-        options = values[ConvertOptions]
-        return Program(
-            "show.py.j2",
-            f"Convert {quoted(options.path)} to {quoted(options.output)}.",
-            call=call_of("convert", values, options.path),
-        )
+    says = "Convert {} to {}."
+    call = "convert"

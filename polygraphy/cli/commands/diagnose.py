@@ -15,7 +15,7 @@ from polygraphy.cli.commands.diagnose_options import (
     party_of,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
@@ -74,6 +74,6 @@ class DiagnoseCommand(Command):
 def _warn_of_unused(values: Values) -> None:
     """Log which options are about backends that take no part."""
     for name, each in PARTIES.items():
-        unused = flags_given(values, groups_of(each))
-        if unused and name not in values[PartyOptions].parties:
-            warn(f"{', '.join(unused)}: without effect, because {each.flag} is not given.")
+        if name not in values[PartyOptions].parties:
+            unused = flags_given(values, groups_of(each))
+            warn_idle(unused, f", because {each.flag} is not given")

@@ -14,7 +14,7 @@ from polygraphy.cli.commands.diagnose_options import (
     groups_of,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import warn
+from polygraphy.cli.declare.errors import warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Number
 from polygraphy.cli.declare.option import Options, option, option_group
@@ -22,6 +22,8 @@ from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.codegen.docstring import quoted
+
+_ASKED = ("--fp-to-fp16", "--to-bf16")
 
 
 @option_group
@@ -38,6 +40,7 @@ class HalfOptions(Options):
     rtol: float | None = option(
         "--rtol",
         "--rel-tol",
+        needs=_ASKED,
         kind=Number(minimum=0),
         feeds="diagnose_half.rtol",
         help="How far outputs in half precision may be off, as a fraction.",
@@ -46,6 +49,7 @@ class HalfOptions(Options):
     atol: float | None = option(
         "--atol",
         "--abs-tol",
+        needs=_ASKED,
         kind=Number(minimum=0),
         feeds="diagnose_half.atol",
         help="How far they may be off absolutely.",
@@ -58,9 +62,6 @@ def half_of(values: Values) -> str | None:
     options = values[HalfOptions]
     if options.fp_to_fp16 or options.to_bf16:
         return "fp16" if options.fp_to_fp16 else "bf16"
-    unused = flags_given(values, [HalfOptions])
-    if unused:
-        warn(f"{', '.join(unused)}: without effect without --fp-to-fp16 or --to-bf16.")
     return None
 
 
@@ -71,15 +72,13 @@ def render_half(values: Values, dtype: str) -> Program:
         (
             [PartyOptions, *parties],
             "half precision is compared with fp32 in the reference evaluator, which rounds at every"
-            " operator.",
+            " operator",
         ),
-        ([HandoverOptions], "what half precision loses is no fault of a backend to be reported."),
-        ([MemoryOptions], "one node is computed at a time, and what no other reads is let go."),
+        ([HandoverOptions], "what half precision loses is no fault of a backend to be reported"),
+        ([MemoryOptions], "one node is computed at a time, and what no other reads is let go"),
     ]
     for groups, why in reasons:
-        unused = flags_given(values, groups)
-        if unused:
-            warn(f"{', '.join(unused)}: without effect, because {why}")
+        warn_idle(flags_given(values, groups), f", because {why}")
     diagnosed = values[CheckedModelOptions]
     data = data_of(values[DataOptions], diagnosed.input_shapes)
     return Program(

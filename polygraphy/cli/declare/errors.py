@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class BadValue(ValueError):
@@ -33,14 +33,25 @@ def warn(text: str) -> None:
     _say(f"[W] {text}")
 
 
+def warn_idle(flags: Sequence[str], why: str) -> None:
+    """Name options that have no effect, if there are any; `why` goes on behind these words."""
+    if flags:
+        warn(f"{', '.join(flags)}: without effect{why}.")
+
+
 def inform(text: str) -> None:
     """Name what was decided without being asked; see `warn`."""
     _say(f"[I] {text}")
 
 
-def was_named(flags: Iterable[str]) -> bool:
-    """Return whether a warning or a note has named one of some flags."""
-    named = {word.rstrip(",:.") for text in _said for word in text.split()}
+def said_so_far() -> int:
+    """Return how many warnings and notes there were about this command line."""
+    return len(_said)
+
+
+def was_named(flags: Iterable[str], since: int = 0) -> bool:
+    """Return whether a warning or a note has named one of some flags, `since` so many others."""
+    named = {word.rstrip(",:.") for text in _said[since:] for word in text.split()}
     return not named.isdisjoint(flags)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from polygraphy.cli.declare.errors import warn_idle, was_named
 from polygraphy.cli.declare.option import Option, Options, options_of
 from polygraphy.cli.declare.values import Values
 
@@ -48,6 +49,25 @@ def flags_feeding_others(
     """
     feeding = set(flags_feeding(values, calls))
     return [flag for flag in flags_given(values, groups) if flag not in feeding]
+
+
+def warn_of_needs(values: Iterable[Options], since: int) -> None:
+    """Log which options have no effect because others are left out that they need, but for those
+    that a warning or a note has named already, `since` there were so many.
+    """
+    given = [
+        row
+        for group in values
+        for row in options_of(type(group))
+        if getattr(group, row.name) != row.default
+    ]
+    known = {flag for row in given for flag in row.flags}
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for row in given:
+        if row.needs and known.isdisjoint(row.needs) and not was_named(row.flags, since):
+            lacking.setdefault(row.needs, []).append(row.flags[0])
+    for needs, flags in lacking.items():
+        warn_idle(flags, f" without {' or '.join(needs)}")
 
 
 def _spelled(declared: Option) -> str:

@@ -55,6 +55,7 @@ class Option:
         "is_plain",
         "kind",
         "name",
+        "needs",
         "otherwise",
         "reads",
         "writes",
@@ -74,6 +75,7 @@ class Option:
         constant: str = "",
         writes: bool = False,
         excludes: tuple[str, ...] = (),
+        needs: tuple[str, ...] = (),
     ) -> None:
         self.flags = flags
         self.kind = kind or Text()
@@ -87,6 +89,7 @@ class Option:
         self.constant = constant
         self.writes = writes
         self.excludes = excludes
+        self.needs = needs
         self.name = ""
 
     @property
@@ -214,6 +217,7 @@ def option(
     constant: str = "",
     writes: bool = False,
     excludes: str | tuple[str, ...] = (),
+    needs: str | tuple[str, ...] = (),
 ) -> Any:
     """Declare an option; without flags, a positional argument.
 
@@ -232,6 +236,7 @@ def option(
         constant: what a program calls the value where it uses it more than once.
         writes: whether it names files that are written; no two options may name the same one.
         excludes: flags of options, in their first spelling, that cannot be given as well.
+        needs: flags of options, in their first spelling, without any of which it has no effect.
     """
     if default is None and isinstance(kind, Flag):
         default = False
@@ -247,6 +252,7 @@ def option(
         constant=constant,
         writes=writes,
         excludes=(excludes,) if isinstance(excludes, str) else excludes,
+        needs=(needs,) if isinstance(needs, str) else needs,
     )
     return attr.ib(default=default, metadata={_METADATA: declared})
 

@@ -47,8 +47,9 @@ class DataOptions(Options):
         "--iterations",
         "--iters",
         feeds="DataLoader.iterations",
-        kind=Integer(minimum=1),
-        help="How often the model is run, each time on other generated data.",
+        kind=Integer(minimum=0),
+        help="How often the model is run, each time on other generated data. With 0, run makes and"
+        " saves the models, and runs nothing.",
         otherwise="1",
     )
     data_loader_backend_module: str | None = option(

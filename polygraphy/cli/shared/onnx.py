@@ -120,6 +120,9 @@ def _cast(argument: str) -> tuple[str, ...]:
     return tuple(f"{name}.{argument}" for name in CASTS)
 
 
+_CASTS = ("--fp-to-fp16", "--to-bf16")
+
+
 @option_group
 class OnnxCastOptions(Options):
     """ONNX Precision: the data type in which an ONNX model computes."""
@@ -134,39 +137,45 @@ class OnnxCastOptions(Options):
     )
     cast_keep_ops: tuple[str, ...] = option(
         "--cast-keep-ops",
+        needs=_CASTS,
         feeds=_cast("keep_ops"),
         kind=Texts("OP"),
         help="Types of operators that stay in fp32, such as Softmax.",
     )
     cast_keep_nodes: tuple[str, ...] = option(
         "--cast-keep-nodes",
+        needs=_CASTS,
         feeds=_cast("keep_nodes"),
         kind=Texts("NODE"),
         help="Nodes that stay in fp32; one without a name goes by those of its results.",
     )
     cast_only_ops: tuple[str, ...] = option(
         "--cast-only-ops",
+        needs=_CASTS,
         feeds=_cast("only_ops"),
         kind=Texts("OP"),
         help="Types of operators that are converted; nothing else is then.",
     )
     cast_only_nodes: tuple[str, ...] = option(
         "--cast-only-nodes",
+        needs=_CASTS,
         feeds=_cast("only_nodes"),
         kind=Texts("NODE"),
         help="Nodes that are converted; nothing else is then.",
     )
     cast_io: bool = option(
         "--cast-io",
+        needs=_CASTS,
         feeds=_cast("cast_io"),
         help="Convert the types of its inputs and outputs, too.",
     )
 
 
-def onnx_alone_option(*feeds: str) -> Any:
+def onnx_alone_option(*feeds: str, needs: str | tuple[str, ...] = ()) -> Any:
     """Return the option that keeps ONNX Runtime out of shape inference, and what it feeds."""
     return option(
         "--no-onnxruntime-shape-inference",
+        needs=needs,
         help="Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
         " inference is asked for ranks that it does not find, where sympy is installed.",
         as_=False,
@@ -188,6 +197,7 @@ class OnnxShapeOptions(Options):
         "inspect_model.allow_onnxruntime",
         "draw_model.allow_onnxruntime",
         "infer_shapes.allow_onnxruntime",
+        needs="--shape-inference",
     )
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
 from polygraphy.cli.declare.given import flags_feeding
-from polygraphy.cli.declare.option import argv_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.onnx import (
     CASTS,
@@ -143,12 +142,7 @@ def onnx_of(
 
 def inference_of(values: Values) -> list[Call]:
     """Return the call that infers shapes, where that is asked for."""
-    shape = values[OnnxShapeOptions]
-    if shape.shape_inference:
-        return [call_of("infer_shapes", values)]
-    if shape.no_onnxruntime_shape_inference:
-        warn("--no-onnxruntime-shape-inference: has no effect without --shape-inference.")
-    return []
+    return [call_of("infer_shapes", values)] if values[OnnxShapeOptions].shape_inference else []
 
 
 def cast_of(options: OnnxCastOptions) -> list[Call]:
@@ -156,9 +150,6 @@ def cast_of(options: OnnxCastOptions) -> list[Call]:
     if options.fp_to_fp16 or options.to_bf16:
         chosen = "convert_to_fp16" if options.fp_to_fp16 else "convert_to_bf16"
         return [call_of(chosen, (options,))]
-    unused = [flag for flag in argv_of(options) if flag.startswith("--cast-")]
-    if unused:
-        warn(f"{', '.join(unused)}: no effect without --fp-to-fp16 or --to-bf16.")
     return []
 
 
@@ -183,8 +174,8 @@ def warn_about_saving(values: Values, *, is_saved: bool = True) -> None:
     """Log which options about the files of large weights have no effect."""
     unused = flags_feeding(values, ["save_onnx"])
     unused = [flag for flag in unused if flag != "--save-onnx"]
-    if unused and not is_saved:
-        warn(f"{', '.join(unused)}: without effect, because no model is saved: see --save-onnx.")
+    if not is_saved:
+        warn_idle(unused, ", because no model is saved: see --save-onnx")
     elif unused and "--save-external-data" not in unused:
         warn(
             f"{', '.join(unused)}: only matters with --save-external-data, or for models of 2 GB or"

@@ -7,6 +7,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, SupportsIndex
 
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.answer_log import (
     AnswerLog,
     Answers,
@@ -16,13 +17,12 @@ from polygraphy.domain.accuracy.answer_log import (
 )
 from polygraphy.domain.accuracy.pairs import PairKey, PairTally, RunnerPair, WorstOutput
 from polygraphy.domain.accuracy.reevaluation import Thresholds, check_aggregation, reevaluate
+from polygraphy.domain.asked import DataFrames, Notebooks
 from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import CheckFailedError, UsageError
 from polygraphy.domain.results.keyed_list import KeyedList
 from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.reporting import DataFrames, Notebooks
 
 
 @pickled_as("polygraphy.comparator.struct")

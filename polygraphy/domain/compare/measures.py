@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.arithmetic import Difference, similarity
 from polygraphy.domain.arithmetic.bias import mean_signed_error
 from polygraphy.domain.arithmetic.magnitude import root_mean_square
@@ -22,7 +23,6 @@ from polygraphy.domain.rounding import coarsest_between
 from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.precision import is_exact
-from polygraphy.ports.binding import Unbound, resolve
 
 if TYPE_CHECKING:
     import numpy as np

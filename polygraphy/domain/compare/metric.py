@@ -276,9 +276,6 @@ def classes_of(
 
 
 def _derived(name: str, base: type[Base], doc: str, members: dict[str, Any]) -> type[Base]:
-    made = "polygraphy.domain.compare.metrics"
     if "__init__" in members:
         members["__init__"].__qualname__ = f"{name}.__init__"
-    return type(
-        name, (base,), {"__doc__": doc, "__module__": made, "__qualname__": name, **members}
-    )
+    return type(name, (base,), {"__doc__": doc, **members})

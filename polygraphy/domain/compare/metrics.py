@@ -10,4 +10,6 @@ __all__ = [name for row in METRICS.values() for name in row.published_names]
 __all__.sort()
 
 for _row in METRICS.values():
-    globals().update({each.__name__: each for each in classes_of(_row, MEASURES[_row.function])})
+    for _each in classes_of(_row, MEASURES[_row.function]):
+        _each.__module__ = __name__
+        globals()[_each.__name__] = _each

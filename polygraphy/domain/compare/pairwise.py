@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +52,11 @@ class Side:
     def lineage(self) -> Lineage | None:
         """What the outputs were computed from; None where that is not known."""
         return self.outputs.lineage if isinstance(self.outputs, IterationResult) else None
+
+    def rough(self) -> Sequence[Mapping[str, Any]]:
+        """Return the outputs twice, as rounding may move them; nothing where that is not known."""
+        made = self.outputs.rough if isinstance(self.outputs, IterationResult) else None
+        return () if made is None else made()
 
     @property
     def name(self) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from attrs import Factory, define
 
+from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.reporting import Plots
+from polygraphy.domain.asked import Plots
 
 Array = np.ndarray[Any, Any]
 

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy.domain.arithmetic import Difference
-from polygraphy.domain.compare.differences import OutputCompareResult
+from polygraphy.domain.compare.differences import Explain, OutputCompareResult
 from polygraphy.domain.compare.inherited import with_inherited
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.rounding import Rounding, coarsest_between, rounding_between
+from polygraphy.domain.rounding import (
+    Rounding,
+    coarsest_between,
+    rounding_between,
+    seen_between,
+)
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
 
 if TYPE_CHECKING:
@@ -46,7 +51,7 @@ def compare_arrays(
         *arrays, infinities_equal=function.infinities_compare_equal, threads=function.threads
     )
 
-    def held_to(rounding: Rounding | None) -> OutputCompareResult:
+    def held_to(rounding: Rounding | None, explain: Explain = explain) -> OutputCompareResult:
         return OutputCompareResult.of(
             (value.tensor, reference.tensor),
             arrays,
@@ -62,7 +67,19 @@ def compare_arrays(
         sides = value, reference
         inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
         return result if inherited is None else held_to(inherited)
+    if rounding is not None and not result:
+        explained = _adding_up((value, reference), rounding)
+        if explained != rounding:
+            return held_to(explained, lambda _: explained)
     return result
+
+
+def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
+    """Return what is explained by rounding that adds up along the model, where it is at hand."""
+    for side in sides:
+        if seen := seen_between(side.rough(), side.name, rounding):
+            return rounding.adding_up(seen)
+    return rounding
 
 
 def _explained(

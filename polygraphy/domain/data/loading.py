@@ -7,13 +7,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
+from polygraphy.binding import resolve
+from polygraphy.domain.asked import BlobFiles, ResultStore
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.data.blobs import arrays_of
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import BlobFiles, ResultStore
 
 ONLY_FIRST = (
     "There are several iterations of input data: only the first is used, because the model is run"

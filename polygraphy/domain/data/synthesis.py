@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.binding import Unbound, resolve
+from polygraphy.domain.asked import Tensors
 from polygraphy.domain.data.sampling import integer_limits, sample
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
@@ -23,8 +25,6 @@ from polygraphy.domain.tensors.shapes import (
     is_shape_dynamic,
     override_dynamic_shape,
 )
-from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.ports.running import Tensors
 
 DEFAULT_SEED = 1
 DEFAULT_VAL_RANGE = (0.0, 1.0)
@@ -59,7 +59,7 @@ class DataLoader:
         Args:
             seed: seed of iteration 0 (default: 1).
             iterations: how many feed dictionaries there are (default: one, or one per entry of
-                `input_metadata`).
+                `input_metadata`). 0 is for models that are to be made, and not run.
             input_metadata: data types and shapes that are to be used instead of the model's; names
                 may be patterns. Of several, each iteration takes the next, over and over.
             val_range: smallest and largest value, both inclusive, for all inputs or per input
@@ -84,10 +84,17 @@ class DataLoader:
         self.assumed: dict[str, tuple[int, ...]] = {}
         if self.seed < 0:
             raise UsageError(f"A seed is not negative, unlike {self.seed}.")
-        if self.iterations < 1:
-            raise UsageError(f"There must be at least one iteration, not {self.iterations}.")
+        if not self._turns:
+            raise UsageError("There must be at least one iteration: `input_metadata` lists none.")
+        if self.iterations < 0:
+            raise UsageError(f"There cannot be {self.iterations} iterations.")
         self._tensors = _tensors_of(data_loader_backend_module)
         _ranges(self.val_range)
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether shapes, or data types, of inputs were given."""
+        return any(self._turns)
 
     def __len__(self) -> int:
         return self.iterations

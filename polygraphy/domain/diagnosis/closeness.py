@@ -12,6 +12,16 @@ from polygraphy.domain.tensors.precision import is_float
 Array = np.ndarray[Any, Any]
 
 
+def has_nan(value: Any) -> bool:
+    """Return whether a tensor has elements that are no numbers."""
+    return is_float(value) and bool(np.isnan(value).any())
+
+
+def is_broken(value: Any) -> bool:
+    """Return whether a tensor has elements that are NaN or infinite."""
+    return is_float(value) and not bool(np.isfinite(value).all())
+
+
 def breaks(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
     """Return whether outputs have NaN or infinities that they should not have."""
     return any(

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import Factory, evolve, frozen
 
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.reporting import Notebooks
+from polygraphy.binding import resolve
+from polygraphy.domain.asked import Notebooks
 
 AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"

@@ -27,7 +27,19 @@ def copying(path: str, reference: str, nodes: Iterable[str]) -> str:
     """Return the command line that copies nodes, with their weights, from a reference."""
     names = dict.fromkeys(nodes)
     words = ["polygraphy", "surgeon", "copy", path, "--reference", reference]
-    return shlex.join([*words, "--nodes", *names, "-o", fixed_path(path)])
+    ordered = sorted(names, key=_begins_with_a_dash)
+    return shlex.join([*words, *_given("--nodes", ordered), "-o", fixed_path(path)])
+
+
+def _begins_with_a_dash(name: str) -> bool:
+    return name.startswith("-")
+
+
+def _given(flag: str, values: Sequence[str]) -> list[str]:
+    """Return an option with values; those that begin with a dash come last, and after ``=``."""
+    plain = [value for value in values if not _begins_with_a_dash(value)]
+    dashed = [f"{flag}={value}" for value in values if _begins_with_a_dash(value)]
+    return [*([flag, *plain] if plain else []), *dashed]
 
 
 def reporting(path: str, parties: Iterable[str], data: Iterable[str]) -> str:
@@ -73,8 +85,10 @@ def _inserted(node: Node) -> list[str] | None:
     is_said = all(one.kind in _WRITABLE and one.value not in ((), "") for one in node.attributes)
     if node.domain or not is_said or not all(names) or not all(outputs) or not names:
         return None
-    words = ["--op", node.op, *(["--name", node.name] if node.name else [])]
-    words += ["--inputs", *names, "--outputs", *outputs]
+    if any(one != sorted(one, key=_begins_with_a_dash) for one in (names, outputs)):
+        return None  # Behind one with a dash there can be none without.
+    words = ["--op", node.op, *(_given("--name", [node.name]) if node.name else [])]
+    words += [*_given("--inputs", names), *_given("--outputs", outputs)]
     given = [f"{one.name}={_text(one.kind, one.value)}" for one in node.attributes]
     return [*words, *(["--attrs", *given] if given else [])]
 

@@ -205,7 +205,7 @@ def change_of_weight(one: Any, other: Any) -> str:
         return "has other texts"
     differing = np.flatnonzero((one != other).reshape(-1))
     if one.size == 1:
-        return f"is {one.reshape(-1)[0]:.6g} instead of {other.reshape(-1)[0]:.6g}"
+        return f"is {_apart(one.reshape(-1)[0], other.reshape(-1)[0])}"
     if one.ndim == 2 and one.shape[0] == one.shape[1] and np.array_equal(one, other.T):
         return "is transposed"
     if not differing.size:
@@ -214,8 +214,19 @@ def change_of_weight(one: Any, other: Any) -> str:
     if scale is not None:
         return f"is scaled by {scale:.4g}"
     place = tuple(map(int, np.unravel_index(int(differing[0]), one.shape)))
-    first = f"{one[place]:.6g} instead of {other[place]:.6g} at {place}"
+    first = f"{_apart(one[place], other[place])} at {place}"
     return f"is {first}, in {differing.size} of {one.size} elements"
+
+
+def _apart(one: Any, other: Any) -> str:
+    """Return two numbers that differ in words that do: integers whole, others with as many digits
+    as it takes.
+    """
+    if one.dtype.kind in "biu" or other.dtype.kind in "biu":
+        return f"{one} instead of {other}"
+    texts = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in (6, 9, 17))
+    mine, theirs = next((pair for pair in texts if pair[0] != pair[1]), (str(one), str(other)))
+    return f"{mine} instead of {theirs}"
 
 
 def _scale(one: Any, other: Any) -> float | None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
+from polygraphy.binding import resolve
 from polygraphy.domain.tensors.shapes import Dim
-from polygraphy.ports.binding import resolve
 
 
 @frozen
@@ -249,7 +249,7 @@ class Model:
 
     def _repr_html_(self) -> str:
         """Return the model as notebooks show it."""
-        from polygraphy.ports.reporting import Notebooks
+        from polygraphy.domain.asked import Notebooks
 
         return resolve(Notebooks).model(self)
 

@@ -35,6 +35,15 @@ def unbounded_tensors(graph: Graph) -> list[str]:
     return found
 
 
+def unbounded_operands(graph: Graph) -> list[str]:
+    """Return the tensors whose elements decide without limit how large others become, as the length
+    of a Range does; see `unbounded_tensors`.
+    """
+    large = set(unbounded_tensors(graph))
+    makers = (node for node in graph.nodes if not large.isdisjoint(node.outputs))
+    return list(dict.fromkeys(node.inputs[DRIVING_INPUT[node.op]] for node in makers))
+
+
 def _is_new(tensor: Tensor | None, known: set[str]) -> bool:
     """Return whether a shape has a dimension that is not one of those known so far."""
     if tensor is None or tensor.shape is None:

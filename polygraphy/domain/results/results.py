@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from polygraphy.binding import resolve
+from polygraphy.domain.asked import Notebooks, ResultStore
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.keyed_list import KeyedList
 from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.reporting import Notebooks
-from polygraphy.ports.storage import ResultStore
 
 
 @frozen
@@ -66,11 +65,14 @@ class IterationResult(dict[str, Any]):
         unmarked: outputs of the model that are not among these, because other tensors were chosen;
             they are not saved, but have to match where both sides of a comparison have them.
         lineage: what they were computed from, as long as the run goes on; not kept elsewhere.
+        rough: makes all outputs twice, with all that nodes make moved by what rounding explains of
+            one operator; as long as the run goes on.
         origin: the file that they were read from; empty for none.
     """
 
     unmarked: Mapping[str, Any] = MappingProxyType({})
     lineage: Lineage | None = None
+    rough: Callable[[], Sequence[Mapping[str, Any]]] | None = None
     origin = ""
 
     def __init__(
@@ -90,7 +92,8 @@ class IterationResult(dict[str, Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy in another process has besides the outputs."""
-        return {name: value for name, value in vars(self).items() if name != "lineage"}
+        own = vars(self).items()
+        return {name: value for name, value in own if name not in ("lineage", "rough")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take what a pickle says besides the outputs; NVIDIA's says those, too."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from attrs import field, frozen
 
+from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.pickling import pickled_as
-from polygraphy.ports.binding import Unbound, resolve
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

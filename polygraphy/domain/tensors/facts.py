@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import Factory, frozen
 
@@ -44,6 +44,10 @@ class Facts(Protocol):
         """The outputs that are made of what was sorted by a score, such as boxes."""
 
     @property
+    def source(self) -> Any:
+        """The model itself, or its path; None where it is not at hand."""
+
+    @property
     def input_hints(self) -> Mapping[str, InputHint]:
         """By input which values it may take, where the model limits them."""
 
@@ -71,6 +75,7 @@ class ModelFacts:
     is_program: bool = False
     bounded: Collection[str] = ()
     ordered: Collection[str] = ()
+    source: Any = None
 
 
 def compute_dtype(facts: Facts | None, name: str) -> str | None:
@@ -135,6 +140,11 @@ class DeferredFacts:
     def ordered(self) -> Collection[str]:
         """See `Facts`."""
         return self._facts().ordered
+
+    @property
+    def source(self) -> Any:
+        """See `Facts`."""
+        return self._facts().source
 
     @property
     def input_hints(self) -> Mapping[str, InputHint]:

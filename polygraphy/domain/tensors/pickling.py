@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import PathOrFile, ResultStore
+from polygraphy.binding import resolve
+from polygraphy.domain.asked import PathOrFile, ResultStore
 
 Class = TypeVar("Class", bound=type)
 Value = TypeVar("Value")

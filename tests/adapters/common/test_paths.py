@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 from pathlib import Path
 
 import pytest
 
+from polygraphy.adapters.os.parts import make_part
 from polygraphy.adapters.os.paths import atomic_file, check_writable, readable_file
 from polygraphy.domain.errors import FileError
 
@@ -84,3 +86,69 @@ def test_a_link_that_leads_nowhere_is_reported_from_a_missing_file(tmp_path: Pat
     (tmp_path / "model.onnx").symlink_to("gone.onnx")
     with pytest.raises(FileError, match=r"model\.onnx is a link to gone\.onnx,"):
         readable_file(tmp_path / "model.onnx", "Model")
+
+
+def test_an_empty_file_is_filled_so_that_who_has_it_open_reads_it(tmp_path: Path) -> None:
+    target = tmp_path / "made"
+    target.touch(0o640)
+    link = tmp_path / "link"
+    os.link(target, link)
+    with target.open("rb") as opened:
+        with atomic_file(target) as stream:
+            stream.write(b"content")
+        assert opened.read() == b"content"
+    assert link.read_bytes() == b"content" and target.stat().st_mode & 0o777 == 0o640
+    with atomic_file(target) as stream:  # What holds something is replaced.
+        stream.write(b"other")
+    assert link.read_bytes() == b"content" and target.read_bytes() == b"other"
+    assert sorted(tmp_path.iterdir()) == [link, target]
+
+
+def test_an_empty_file_stays_empty_where_nothing_is_written(tmp_path: Path) -> None:
+    target = tmp_path / "made"
+    target.touch()
+
+    def write() -> None:
+        with atomic_file(target) as stream:
+            stream.write(b"half of it")
+            raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        write()
+    assert target.read_bytes() == b"" and list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write any file")
+def test_an_empty_file_that_cannot_be_written_is_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "made"
+    target.touch(0o440)
+    with atomic_file(target) as stream:
+        stream.write(b"content")
+    assert target.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "x" * 241, "ä" * 127])
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path, name: str) -> None:
+    for content in (b"a", b"b"):
+        with atomic_file(tmp_path / name) as stream:
+            stream.write(content)
+        assert [each.name for each in tmp_path.iterdir()] == [name]
+        assert (tmp_path / name).read_bytes() == content
+
+
+def test_parts_of_long_names_that_a_killed_process_left_are_swept(tmp_path: Path) -> None:
+    target = tmp_path / ("x" * 250)
+    descriptor, part = make_part(target)
+    os.close(descriptor)
+    with atomic_file(target) as stream:
+        stream.write(b"content")
+    assert not Path(part).exists()
+
+
+def test_a_missing_file_is_what_python_calls_one(tmp_path: Path) -> None:
+    path = tmp_path / "none"
+    with pytest.raises(FileNotFoundError, match="No such file or directory") as caught:
+        readable_file(path)
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert (error.errno, error.filename) == (errno.ENOENT, str(path))
+        assert error.strerror == os.strerror(errno.ENOENT)

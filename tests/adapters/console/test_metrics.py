@@ -93,6 +93,7 @@ def test_neighbours_are_distinguished() -> None:
 @given(st.floats(min_value=1e-300, max_value=1e300))
 def test_a_tolerance_that_is_proposed_would_pass(value: float) -> None:
     assert value <= float(round_up(value)) <= value * 1.11
+    assert value <= float(round_up(value, 5)) <= value * (1 + 1.01e-4)
 
 
 def test_functions_are_named_unless_there_is_nothing_to_choose(

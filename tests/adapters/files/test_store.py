@@ -18,12 +18,12 @@ from polygraphy.adapters.files.codecs.annotations import ENDING, PLAIN_MEMBER
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tactics.tactics import TacticReplay
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import ResultStore
 
 STORE = FileResultStore()
 
@@ -212,6 +212,15 @@ def test_a_file_in_place_of_a_folder() -> None:
     assert Path("plain").read_text() == "text"
 
 
+def test_an_empty_file_without_an_extension_is_written_as_json() -> None:
+    Path("made").touch()
+    feed = {"x": np.zeros(2)}
+    with STORE.writer("made", dict) as writer:
+        writer.add(feed)
+    [found] = STORE.load("made", list)
+    np.testing.assert_array_equal(found["x"], feed["x"])
+
+
 def test_a_file_in_place_of_the_parent() -> None:
     Path("plain").write_text("text")
     for dest in ("plain/inputs.json", "plain/inputs"):
@@ -307,7 +316,8 @@ def test_the_kind_of_file_that_is_missing_is_reported() -> None:
     with pytest.raises(FileError) as caught:
         STORE.iterate("output.json", RunResults)
     assert str(caught.value) == (
-        "File of inference results output.json does not exist. Did you mean outputs.json?"
+        "File of inference results output.json does not exist: No such file or directory."
+        " Did you mean outputs.json?"
     )
 
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper, parser
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from polygraphy.adapters.onnx.fold import folding
 from polygraphy.adapters.onnx.fold.folding import fold_constants
@@ -256,3 +256,32 @@ def test_known_elements_are_those_that_are_computed(
         assert values[name].ndim == (0 if elements.is_scalar else 1)
         for known, computed in zip(elements.values, values[name].reshape(-1).tolist(), strict=True):
             assert known is None or known == computed
+
+
+@given(st.lists(st.sampled_from(["add", "relu", ""]), min_size=2, max_size=4), st.booleans())
+def test_nodes_of_branches_that_have_the_same_names_get_others(
+    names: list[str], around: bool
+) -> None:
+    nodes, made = [], "x"
+    for index, name in enumerate(names):
+        inner = helper.make_node("Abs", [made], ["r"], name=name)
+        value = helper.make_tensor_value_info("r", TensorProto.FLOAT, [2])
+        branch = helper.make_graph([inner], "b", [], [value])
+        made = f"y{index}"
+        nodes.append(
+            helper.make_node(
+                "If", ["c"], [made], name=f"if{index}", then_branch=branch, else_branch=branch
+            )
+        )
+    nodes.append(helper.make_node("Neg", [made], ["out"], name="add" if around else "neg"))
+    x, out = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", "out"))
+    condition = numpy_helper.from_array(np.array(True), "c")
+    graph = helper.make_graph(nodes, "g", [x], [out], [condition])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feed = {"x": np.array([-1, 2], np.float32)}
+    before = run(model, **feed)
+    folded = fold_constants(model)
+    assert [node.op_type for node in folded.graph.node] == ["Abs"] * len(names) + ["Neg"]
+    given_names = [node.name for node in folded.graph.node if node.name]
+    assert len(set(given_names)) == len(given_names) == sum(map(bool, names)) + 1
+    assert alike(run(folded, **feed), before)

@@ -143,6 +143,21 @@ def test_weights_of_another_model_are_not_overwritten(tmp_path: Path, one_file: 
         save("third.onnx")
 
 
+def test_an_empty_file_is_no_weights_of_another_model(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").touch()
+    save_onnx(large(), str(tmp_path / "m.onnx"), "w.bin")
+    assert (tmp_path / "w.bin").stat().st_size == 1 << 21
+    assert onnx_from_path(str(tmp_path / "m.onnx")).graph == large().graph
+
+
+@pytest.mark.parametrize("long", ["model", "weights"])
+def test_names_of_models_and_weights_may_be_long(tmp_path: Path, long: str) -> None:
+    model, weights = ("m" * 250, "w.bin") if long == "model" else ("m.onnx", "w" * 250)
+    for _ in range(2):
+        save_onnx(large(), str(tmp_path / model), weights)
+        assert {path.name for path in tmp_path.iterdir()} == {model, weights}
+
+
 @pytest.mark.parametrize("location", ["m.onnx", "../w.bin", "./m.onnx"])
 def test_places_where_weights_cannot_go(tmp_path: Path, location: str) -> None:
     (tmp_path / "home").mkdir()

@@ -352,3 +352,12 @@ def test_a_weight_of_an_absurd_shape_is_named(dims: list[int]) -> None:
     model.graph.initializer[0].dims.extend(dims)
     with pytest.raises(ModelError, match=r"conv1\.weight"):
         reconstruct_weights(model)
+
+
+def test_attributes_of_an_inserted_node_keep_their_order() -> None:
+    made = insert_node(
+        g1.classifier(), op="Foo", inputs=["input"], outputs=["input"], domain="own",
+        attrs={"b": 1, "a": 2.0, "c": [1, 2], "B": "text"},
+    )  # fmt: skip
+    [node] = [node for node in made.graph.node if node.op_type == "Foo"]
+    assert [attribute.name for attribute in node.attribute] == ["b", "a", "c", "B"]

@@ -5,7 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparing import breaks
@@ -47,3 +47,41 @@ def test_nan_that_should_not_be_there_breaks_outputs_of_every_type(dtype: Any) -
     assert breaks({"y": bad}, {"y": good})
     assert not breaks({"y": good}, {"y": good})
     assert not breaks({"y": bad}, {"y": bad})
+
+
+def masked(mask: float, *, divides: bool = False) -> tuple[Case, Trace]:
+    """A softmax behind a mask, or behind a division by zero."""
+    first = helper.make_node(
+        "Div" if divides else "Add", ["x", "zero" if divides else "mask"], ["m"], name="first"
+    )
+    nodes = [first, helper.make_node("Softmax", ["m"], ["y"], name="softmax")]
+    shaped = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    weights = {"mask": np.full(2, mask, np.float32), "zero": np.zeros(2, np.float32)}
+    made = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "masked", shaped[:1], shaped[1:], made)
+    case = Case(resolve(OpenModels).open(helper.make_model(graph)), "m.onnx", [], resolve(
+        DiagnosisReports
+    ))  # fmt: skip
+    values = {"m": np.full(2, np.inf if divides else mask, np.float32), "y": np.full(2, np.nan)}
+    party: Any = None
+    return case, Trace(values, {"x": np.ones(2, np.float32)}, party)
+
+
+def test_a_mask_is_not_where_nan_comes_from_but_what_reads_only_that() -> None:
+    culprit = first_non_finite(*masked(-np.inf))
+    assert culprit is not None
+    assert (list(culprit.nodes), culprit.tensor) == (["softmax"], "y")
+
+
+def test_an_infinity_that_is_made_of_numbers_is() -> None:
+    culprit = first_non_finite(*masked(0.0, divides=True))
+    assert culprit is not None
+    assert list(culprit.nodes) == ["first"]
+
+
+def test_it_is_said_that_data_were_made_up() -> None:
+    case, known = masked(-np.inf)
+    case.is_made_up = True
+    culprit = first_non_finite(case, known)
+    assert culprit is not None
+    assert "made up" in culprit.remedy.note

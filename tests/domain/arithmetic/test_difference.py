@@ -8,9 +8,10 @@ import warnings
 from contextlib import nullcontext
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.arithmetic import Difference
@@ -394,3 +395,22 @@ def test_there_is_nothing_in_an_empty_array_that_fails(shape: Any, dtype: Any) -
     assert difference.measure(1.0, 1.0).count == 0
     assert [summary.size for summary in difference.summaries()] == [0, 0]
     difference.operands()
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="longdouble is as wide as float64")
+@given(
+    st.integers(-(2**63), 2**64 - 1),
+    st.sampled_from([np.float16, np.float32, np.float64, ml_dtypes.bfloat16]),
+    st.booleans(),
+)
+def test_wide_integers_beside_floats_differ_by_what_they_do(
+    whole: int, dtype: Any, swapped: bool
+) -> None:
+    value = np.array([whole], np.uint64 if whole > 2**63 - 1 else np.int64)
+    with np.errstate(over="ignore"):
+        reference = value.astype(dtype)
+    assume(np.isfinite(reference.astype(np.float64)).all())
+    exact = abs(whole - int(reference.astype(np.float64)[0]))
+    sides = (reference, value) if swapped else (value, reference)
+    found = Difference(*sides).max_abs()
+    assert same(found, float(exact)) and (found == 0) == (exact == 0)

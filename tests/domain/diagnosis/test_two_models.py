@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from polygraphy.domain.diagnosis.pairing import paired
-from polygraphy.domain.diagnosis.two_models import suspects
+from polygraphy.domain.diagnosis.two_models import change_of_weight, suspects
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
 
 
@@ -176,3 +176,18 @@ def test_a_bound_of_zero_is_an_epsilon_only_before_a_root(after, expected):
     )
     wrong = changed_weight(right, "low", lambda v: v + np.float32(0.25))
     assert [one.cause for one in suspects(paired(wrong, right))] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (np.int64(2**53 + 1), np.int64(2**53), "is 9007199254740993 instead of 9007199254740992"),
+        (np.int32([1000001, 2, 3]), np.int32([1000002, 2, 4]),
+         "is 1000001 instead of 1000002 at (0,), in 2 of 3 elements"),
+        (np.float32(0.1), np.float32(0.5), "is 0.1 instead of 0.5"),
+        (np.float64(1 + 1e-8), np.float64(1), "is 1.00000001 instead of 1"),
+        (np.bool_(True), np.bool_(False), "is True instead of False"),
+    ],
+)  # fmt: skip
+def test_numbers_that_differ_are_told_apart(one, other, words: str) -> None:
+    assert change_of_weight(one, other) == words

@@ -23,11 +23,11 @@ from polygraphy.adapters.files.store.kinds import description_of
 from polygraphy.adapters.files.store.stored import StoredData
 from polygraphy.adapters.files.store.tensor_writer import TensorWriter, save_tensors
 from polygraphy.adapters.files.store.writers import FeedFileWriter, FolderWriter, ResultsFileWriter
-from polygraphy.adapters.os.paths import ensure_parent, translated_os_errors
+from polygraphy.adapters.os.paths import ensure_parent, is_empty_file, translated_os_errors
+from polygraphy.domain.asked import ResultWriter
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.storage import ResultWriter
 
 T = TypeVar("T")
 
@@ -35,8 +35,9 @@ T = TypeVar("T")
 class FileResultStore:
     """Saves to and loads from JSON files; implements the port `ResultStore`.
 
-    A path with an extension is one file. A path without one, or of a folder that is there, is a
-    folder of files ``0000000000.json``, ``0000000001.json``, ..., one per iteration.
+    A path with an extension, or of an empty file that is there, is one file. A path without one,
+    or of a folder that is there, is a folder of files ``0000000000.json``, ``0000000001.json``,
+    ..., one per iteration.
 
     Data of a single iteration have a second form, ``.safetensors``, which is written and read
     faster; several iterations become a folder of that name. ``.npz`` and ``.npy`` files are read,
@@ -198,7 +199,7 @@ def _one_iteration(value: Any, dest: PathOrFile) -> Any:
 
 def _is_folder(path: Path) -> bool:
     is_device = path.exists() and not path.is_dir() and not path.is_file()  # As /dev/stdout.
-    return path.is_dir() or (not path.suffix and not is_device)
+    return path.is_dir() or not (path.suffix or is_device or is_empty_file(path))
 
 
 def _check_is_free(path: Path) -> None:

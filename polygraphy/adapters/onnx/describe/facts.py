@@ -31,8 +31,8 @@ _LARGEST_BYTES = 1 << 28
 """Models that are larger take too long to be read a second time for what they tell."""
 
 
-def facts_of(model: ModelProto) -> ModelFacts:
-    """Return what a model tells."""
+def facts_of(model: ModelProto, source: Any = None) -> ModelFacts:
+    """Return what a model tells, and where it is, if that is not the model itself."""
     kinds = OutputKinds(model)
     return ModelFacts(
         compute_dtypes(model),
@@ -40,6 +40,7 @@ def facts_of(model: ModelProto) -> ModelFacts:
         _sources(model.graph),
         bounded=kinds.bounded,
         ordered=kinds.ordered,
+        source=model if source is None else source,
     )
 
 
@@ -83,6 +84,7 @@ class OnnxFactFinder:
 
 
 def _found(model: Any) -> ModelFacts:
+    source = model
     try:
         if isinstance(model, Path):
             if model.stat().st_size > _LARGEST_BYTES:
@@ -92,7 +94,7 @@ def _found(model: Any) -> ModelFacts:
             if len(model) > _LARGEST_BYTES:
                 return ModelFacts()
             model = onnx.load_model_from_string(bytes(model))
-        return facts_of(model)
+        return facts_of(model, source)
     except Exception as error:  # Facts are an extra: running the model says what is wrong.
         G_LOGGER.verbose(f"Nothing is known of the model: {error}")
         return ModelFacts()

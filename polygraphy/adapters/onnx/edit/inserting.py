@@ -94,8 +94,10 @@ class InsertNode(BaseLoader):
                 outputs.append(unused_name(f"{name}{_SUFFIX}", taken))
                 rename_uses(graph, {name: outputs[-1]})
         node = onnx.helper.make_node(
-            self._op, inputs, outputs, name=self._name, domain=self._domain, **self._attrs
+            self._op, inputs, outputs, name=self._name, domain=self._domain
         )
+        for attribute, value in self._attrs.items():  # `make_node` sorts them.
+            node.attribute.append(onnx.helper.make_attribute(attribute, value))
         made_by = producers(graph)
         position = max((made_by[name] + 1 for name in inputs if name in made_by), default=0)
         graph.node.insert(position, node)

@@ -16,7 +16,11 @@ onnx = mod.lazy_import("onnx")
 
 
 def open_branch(
-    graph: GraphProto, branch: GraphProto, outputs: Sequence[str], taken: set[str]
+    graph: GraphProto,
+    branch: GraphProto,
+    outputs: Sequence[str],
+    taken: set[str],
+    called: set[str],
 ) -> dict[str, str]:
     """Add the nodes of a branch to those of the graph around its If node, under names that fit, and
     take its weights over.
@@ -26,6 +30,7 @@ def open_branch(
         branch: the branch, which is changed.
         outputs: the tensors that the If node makes.
         taken: the names that are taken in the graph; those of the branch are added.
+        called: the names of its nodes; those of the branch are added.
 
     Returns:
         The names of the tensors of the branch by those that they had there.
@@ -44,6 +49,8 @@ def open_branch(
         names[tensor.name] = unused_name(f"{tensor.name}_inlined", taken)
     rename_uses(branch, names)
     for node in branch.node:
+        if node.name:  # Exporters number the nodes of each graph.
+            node.name = unused_name(node.name, called)
         for position, name in enumerate(node.output):
             node.output[position] = names.get(name, name)
     for tensor in weights:

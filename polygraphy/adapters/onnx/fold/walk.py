@@ -121,6 +121,7 @@ class GraphWalk:
         self._elements: dict[str, Elements | None] = {}
         self._failed: set[str] = set()
         self._taken: set[str] = set()
+        self._called: set[str] = set()
         self.nodes: ConstantNodes = ConstantNodes(
             walk.model, graph, None if outer is None else outer.nodes
         )
@@ -323,11 +324,12 @@ class GraphWalk:
         """
         graph = self._graph
         self._taken = self._taken or taken_names(graph)
+        self._called = self._called or {each.name for each in graph.node}
         names = [each.name for each in node.attribute if each.HasField("g")]
         scope = scopes[names.index(chosen)]
         branch = graphs_of(node)[names.index(chosen)]
         first, weights = len(graph.node), len(graph.initializer)
-        renamed = open_branch(graph, branch, list(node.output), self._taken)
+        renamed = open_branch(graph, branch, list(node.output), self._taken, self._called)
         for before, after in renamed.items():
             self._types.declare(after, scope[before])
         for tensor in graph.initializer[weights:]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
@@ -23,14 +25,18 @@ from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata
 from polygraphy.adapters.onnx.run.fast_kernels import FastKernels
 from polygraphy.adapters.onnx.run.reference import translated
+from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
+from polygraphy.domain.diagnosis.regions import MOVES
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.rounding import GROWTH, moved
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.narrowing import narrowed, with_digits
 from polygraphy.domain.tensors.precision import is_float
+from polygraphy.ports.diagnosing import Compute
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +55,7 @@ _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
 }
 """What a reduction adds up on its way, from its result and how many elements went into each."""
 
+_SEEDS = (1, 2)
 _CONVERTS = frozenset({"Cast", "CastLike"})
 
 
@@ -64,6 +71,24 @@ class OnnxNarrowModels:
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
         return narrow_nodes(model)
+
+    def computed(self, model: Any) -> Compute | None:
+        found = narrow_nodes(model)
+        if found is None:
+            return None
+        if found[0] == DataType.BFLOAT16:
+            _check_evaluator(found[0])
+        watched = partial(_rounding, narrow=found[0].numpy())
+        return _Evaluated(inlined(model)).with_nodes(watched)
+
+    def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+        if isinstance(model, (str, Path)):
+            model = OnnxFromPath(str(model)).call_impl()
+        elif isinstance(model, bytes):
+            model = onnx.load_model_from_string(model)
+        opened = _Evaluated(inlined(model))
+        computes = [opened.with_nodes(partial(_moving, seed=seed)) for seed in _SEEDS]
+        return lambda feed: [compute(feed) for compute in computes]
 
     def widened(self, model: Any) -> Any:
         return widened(model)
@@ -83,6 +108,47 @@ def _check_evaluator(dtype: DataTypeEntry) -> None:
         )
 
 
+class _Evaluated:
+    """Evaluates a model, with something done to what computes each node."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self._names = [value.name for value in model.graph.output]
+        self.nodes = [node for node in all_nodes(model.graph) if node.output]
+        self.weights = _weight_names(model, self.nodes)
+        self._kernels = FastKernels(self.weights)
+        self._model = model
+
+    def with_nodes(self, watched: Watched, model: ModelProto | None = None) -> Compute:
+        """Return what computes the outputs, with what `watched` makes of what computes a node.
+
+        Args:
+            watched: called with a node, the version of its operator, and what computes it.
+            model: a form of the model with the same outputs, in its place.
+        """
+        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+
+        def fast(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            return watched(node, version, self._kernels.of(node, version, run))
+
+        with translated("load"):
+            evaluator = evaluator_of(
+                self._model if model is None else model,
+                watched=fast,
+                missing=self._kernels.missing,
+            )
+
+        def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
+            given = {name: numpy.asarray(value) for name, value in feed.items()}
+            with translated("run"), numpy.errstate(all="ignore"):
+                made = evaluator.run(None, given)
+            return {
+                name: each if isinstance(each, (list, dict)) else numpy.asarray(each)
+                for name, each in zip(self._names, made)
+            }
+
+        return compute
+
+
 class OnnxNarrowModel:
     """An ONNX model that can be computed in a narrower type; see the port `NarrowModel`."""
 
@@ -92,14 +158,12 @@ class OnnxNarrowModel:
         self._only = frozenset(only or ())
         self.inputs = input_metadata(model)
         self._model = model
-        self._names = [value.name for value in model.graph.output]
-        self._cast: tuple[frozenset[str], Any] | None = None
+        self._evaluated = _Evaluated(model)
+        self._cast: tuple[frozenset[str], Compute] | None = None
         self._dtype = dtype
         self._range = Range.of(dtype)
         _, self._forms = cast_copy(model, dtype, self._selection(), is_trial=True)
-        self._nodes = [node for node in all_nodes(model.graph) if node.output]
-        self._weights = _weight_names(model, self._nodes)
-        self._kernels = FastKernels(self._weights)
+        self._nodes, self._weights = self._evaluated.nodes, self._evaluated.weights
         self.nodes = list(
             dict.fromkeys(
                 name for node in self._nodes if self._is_cast(node) for name in _known_as(node)
@@ -120,8 +184,8 @@ class OnnxNarrowModel:
             made, _ = cast_copy(self._model, self._dtype, self._selection(kept), is_trial=True)
             narrow = self._dtype.numpy()
             watched = partial(_rounding, narrow=narrow)
-            self._cast = (kept, self._evaluator(made, watched))
-        return self._outputs(self._cast[1], feed)
+            self._cast = (kept, self._evaluated.with_nodes(watched, made))
+        return self._cast[1](feed)
 
     def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Array], list[NodeLoss]]:
         """Compute the outputs as they should be, and what each node loses alone; see the port."""
@@ -132,7 +196,7 @@ class OnnxNarrowModel:
                 return run
             return self._measuring(node, run, losses.append)
 
-        return self._outputs(self._evaluator(self._model, watched), feed), losses
+        return self._evaluated.with_nodes(watched)(feed), losses
 
     def rounded(self, feed: Mapping[str, Any]) -> dict[str, Array]:
         """Compute the outputs with the digits of the narrow type, and without end of its range; see
@@ -157,26 +221,7 @@ class OnnxNarrowModel:
 
             return call
 
-        return self._outputs(self._evaluator(self._model, watched), feed)
-
-    def _evaluator(self, model: ModelProto, watched: Watched) -> Any:
-        """Return what evaluates a model, with what `watched` makes of what computes each node."""
-        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
-
-        def fast(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
-            return watched(node, version, self._kernels.of(node, version, run))
-
-        with translated("load"):
-            return evaluator_of(model, watched=fast, missing=self._kernels.missing)
-
-    def _outputs(self, evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: numpy.asarray(value) for name, value in feed.items()}
-        with translated("run"), numpy.errstate(all="ignore"):
-            made = evaluator.run(None, given)
-        return {
-            name: each if isinstance(each, (list, dict)) else numpy.asarray(each)
-            for name, each in zip(self._names, made)
-        }
+        return self._evaluated.with_nodes(watched)(feed)
 
     def _is_cast(self, node: NodeProto) -> bool:
         # What is in the graphs inside a node is computed node by node.
@@ -221,6 +266,21 @@ class OnnxNarrowModel:
             return exact
 
         return call
+
+
+def _moving(
+    node: NodeProto, version: int, run: Callable[..., Any], seed: int
+) -> Callable[..., Any]:
+    """Return what computes a node, and moves what it makes."""
+    if graphs_of(node) or node.op_type in MOVES or node.op_type == "Constant":
+        return run
+    number = seed + crc32(node.output[0].encode("utf-8", "replace"))
+
+    def call(*inputs: Any, **options: Any) -> Any:
+        made = run(*inputs, **options)
+        return tuple(moved(each, number + at, GROWTH / 2) for at, each in enumerate(made))
+
+    return call
 
 
 def _rounding(

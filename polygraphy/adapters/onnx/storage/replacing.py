@@ -25,7 +25,7 @@ from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_tensors, is_external
 from polygraphy.adapters.onnx.storage.writing import write_model
 from polygraphy.adapters.onnx_common.messages import copy_of
-from polygraphy.adapters.os.parts import is_abandoned
+from polygraphy.adapters.os.parts import is_abandoned, short_name
 from polygraphy.adapters.os.paths import StagedFile, staged_file
 from polygraphy.termination import undisturbed
 
@@ -112,7 +112,8 @@ def _second_name(place: Path, staged: StagedFile) -> Path:
     is not synced, since it is needed for no longer than two renames take.
     """
     assert staged.part is not None
-    descriptor, made = tempfile.mkstemp(dir=place.parent, prefix=f"{place.name}.", suffix=".new")
+    prefix = f"{short_name(place)}."
+    descriptor, made = tempfile.mkstemp(dir=place.parent, prefix=prefix, suffix=".new")
     name = Path(made)
     try:
         with os.fdopen(descriptor, "wb") as copy, staged.part.open("rb") as source:
@@ -156,5 +157,5 @@ def _sweep(target: Path) -> None:
     with suppress(OSError):
         for file in target.parent.iterdir():
             match = _is_second(file)
-            if match and match[1] == target.name and is_abandoned(file):
+            if match and match[1] == short_name(target) and is_abandoned(file):
                 file.unlink()

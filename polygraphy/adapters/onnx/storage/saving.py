@@ -24,7 +24,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     skeleton,
 )
 from polygraphy.adapters.onnx.storage.writing import write_model
-from polygraphy.adapters.os.paths import StagedFile, atomic_file, staged_file
+from polygraphy.adapters.os.paths import StagedFile, atomic_file, is_empty_file, staged_file
 from polygraphy.domain.errors import FileError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -148,7 +148,8 @@ class _WeightFiles:
         location = self._location if self._one_file else self._own_location(tensor.name)
         if location not in self.staged:
             path = self._folder / location
-            if path.exists() and path.resolve() not in with_former(self.replaceable):
+            is_taken = path.exists() and not is_empty_file(path)
+            if is_taken and path.resolve() not in with_former(self.replaceable):
                 raise UsageError(
                     f"The weights cannot be saved in {path}: it exists, and {self._model} does not"
                     " keep its weights there. It may belong to another model.",

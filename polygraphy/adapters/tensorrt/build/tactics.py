@@ -13,10 +13,10 @@ from polygraphy.adapters.tensorrt.build.cached_tactics import CachedTactics, cac
 from polygraphy.adapters.tensorrt.library.callbacks import guarded
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import is_rtx, trt
+from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.storage import PathOrFile
 
 __all__ = [
     "Algorithm",

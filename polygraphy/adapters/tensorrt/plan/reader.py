@@ -12,12 +12,12 @@ from polygraphy.adapters.tensorrt.network.network import parts_of
 from polygraphy.adapters.tensorrt.network.onnx_network import NetworkFromOnnxPath
 from polygraphy.adapters.tensorrt.plan.engine import EngineFromPath
 from polygraphy.domain.arithmetic import summarize
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.model.engine import EngineDescription, NetworkDescription
 from polygraphy.domain.results.results import RunResults
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import ResultStore
 
 _NETWORK_FUNCTION = "load_network"
 

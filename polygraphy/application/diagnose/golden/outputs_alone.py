@@ -15,7 +15,6 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.closeness import is_partly, together
@@ -30,7 +29,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import Deviation
+from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty

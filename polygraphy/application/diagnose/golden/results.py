@@ -19,7 +19,6 @@ from polygraphy.application.diagnose.locating import (
     judged,
     nodes_alone,
 )
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
@@ -42,7 +41,7 @@ from polygraphy.domain.diagnosis.variants import (
     with_number,
 )
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import Deviation
+from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve

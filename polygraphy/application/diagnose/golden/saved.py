@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Values
+from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.diagnosis.golden import by_names_of, numbers_of, untested
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
@@ -17,7 +18,6 @@ from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import OpenModel
-from polygraphy.ports.storage import ResultStore
 
 
 @frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from polygraphy.cli.backends.trt.config_options import (
     TrtConfigOptions,
@@ -28,7 +28,7 @@ from polygraphy.cli.backends.trt.precision_options import (
 )
 from polygraphy.cli.backends.trt.profiles import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
-from polygraphy.cli.declare.errors import warn
+from polygraphy.cli.declare.errors import warn_idle
 from polygraphy.cli.declare.given import flags_feeding, flags_given
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.values import Values
@@ -81,55 +81,41 @@ def warn_about_groups(
         groups.append(TrtPluginOptions)
     if saves and not loads:
         groups += LOAD_GROUPS
-    unused = flags_given(values, groups, besides=["--fp32"])
-    if unused:
-        warn(f"{', '.join(unused)}: without effect, because {because}.")
+    warn_idle(flags_given(values, groups, besides=["--fp32"]), f", because {because}")
 
 
 def warn_about_unused(values: Values) -> None:
     """Log which options of a build outrank others, or have no effect without others."""
-    for flags, reason in _unused(values).items():
-        warn(f"{flags}: without effect{reason}.")
+    for reason, flags in _unused(values):
+        warn_idle(flags, reason)
 
 
-def _unused(values: Values) -> Mapping[str, str]:
-    """Return flags, and how the sentence goes on that says why they have no effect."""
-    found: dict[str, str] = {}
-
-    def add(flags: list[str], reason: str) -> None:
-        if flags:
-            found[", ".join(flags)] = reason
-
+def _unused(values: Values) -> Iterator[tuple[str, list[str]]]:
+    """Yield how the sentence goes on that says why flags have no effect, and the flags."""
+    calibrating = flags_feeding(values, ["Calibrator"])
     if values[TrtScriptOptions].trt_config_script is not None:
         given = flags_feeding(values, CONFIG_CALLS)
-        add(given, ", because --trt-config-script makes the configuration")
-        return found
-    if not is_calibrated(values[TrtPrecisionOptions]):
-        add(flags_feeding(values, ["Calibrator"]), " without --int8 or --fp8")
+        yield ", because --trt-config-script makes the configuration", given
+        return
     build, tactics, tensors = (
         values[TrtConfigOptions],
         values[TrtTacticOptions],
         values[TrtTensorOptions],
     )
     if build.workspace is not None and "workspace" in (build.pool_limit or {}):
-        add(["--workspace"], ", because --pool-limit workspace: outranks it")
+        yield ", because --pool-limit workspace: outranks it", ["--workspace"]
     if tactics.timing_cache is not None and tactics.load_timing_cache and tactics.save_timing_cache:
         outranking = "--load-timing-cache and --save-timing-cache outrank it"
-        add(["--timing-cache"], f", because {outranking}")
+        yield f", because {outranking}", ["--timing-cache"]
     if tensors.all_tensor_dtypes is not None and tensors.tensor_dtypes is not None:
-        add(["--tensor-dtypes"], ", because --all-tensor-dtypes outranks it")
+        yield ", because --all-tensor-dtypes outranks it", ["--tensor-dtypes"]
     if tensors.all_tensor_formats is not None and tensors.tensor_formats is not None:
-        add(["--tensor-formats"], ", because --all-tensor-formats outranks it")
-    if values[TrtDeviceOptions].allow_gpu_fallback and not values[TrtDeviceOptions].use_dla:
-        add(["--allow-gpu-fallback"], " without --use-dla")
-    if values[TrtCalibrationOptions].calib_base_cls != "IInt8LegacyCalibrator":
-        calibrating = flags_feeding(values, ["Calibrator"])
+        yield ", because --all-tensor-formats outranks it", ["--tensor-formats"]
+    if not is_calibrated(values[TrtPrecisionOptions]):
+        yield " without --int8 or --fp8", calibrating
+    elif values[TrtCalibrationOptions].calib_base_cls != "IInt8LegacyCalibrator":
         legacy = [flag for flag in _LEGACY if flag in calibrating]
-        add(
-            legacy if is_calibrated(values[TrtPrecisionOptions]) else [],
-            " without --calib-base-cls IInt8LegacyCalibrator",
-        )
-    return found
+        yield " without --calib-base-cls IInt8LegacyCalibrator", legacy
 
 
 def is_calibrated(options: TrtPrecisionOptions) -> bool:

@@ -145,6 +145,7 @@ class TrtDeviceOptions(Options):
     )
     allow_gpu_fallback: bool = option(
         "--allow-gpu-fallback",
+        needs="--use-dla",
         feeds="CreateConfig.allow_gpu_fallback",
         help="Let layers that DLA cannot run, or all where there is no DLA, run on the GPU.",
     )

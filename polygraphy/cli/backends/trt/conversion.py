@@ -9,7 +9,7 @@ from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
 from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
-from polygraphy.cli.declare.errors import inform, warn
+from polygraphy.cli.declare.errors import inform, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import data_step
@@ -62,8 +62,7 @@ def _warn(values: Values, target: str) -> None:
         warn_about_groups(values, builds=False, loads=False, saves=False, because=because)
     others = _OF_ENGINES if target != _ENGINE else ()
     flags = flags_given(values, [*others, *(CONFIG_GROUPS if target == _PICTURE else ())])
-    if flags:
-        warn(f"{', '.join(flags)}: without effect, because no engine is built.")
+    warn_idle(flags, ", because no engine is built")
     if target == _ENGINE and values[TrtPoolOptions].pooled_outputs:
         inform(
             "--pooled-outputs: the engine is the same with it; runners always keep one growing"

@@ -9,7 +9,7 @@ from polygraphy.cli.backends.trt.checks import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions, TrtTypingOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.values import Values
@@ -58,8 +58,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
 
 def _warn_about(values: Values, groups: Iterable[type[Options]], because: str) -> None:
     unused = flags_given(values, groups, besides=[_NAME_OF_FUNCTION])
-    if unused:
-        warn(f"{', '.join(unused)}: without effect, because {because}.")
+    warn_idle(unused, f", because {because}")
 
 
 def _warn(values: Values, paths: Sequence[str]) -> None:

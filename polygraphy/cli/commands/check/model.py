@@ -11,7 +11,7 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Ordered
 from polygraphy.cli.declare.option import Options, changed, option, option_group
@@ -101,8 +101,7 @@ class CheckCompatibilityCommand(Command):
         if "onnxrt" not in backends and flags_given(values, _SESSIONS):
             warn("--providers, --graph-optimization-level: only used by --onnxrt.")
         unused = [] if is_tensorflow else flags_given(values, [TfLoadOptions])
-        if unused:
-            warn(f"{', '.join(unused)}: without effect, because the model is none of TensorFlow.")
+        warn_idle(unused, ", because the model is none of TensorFlow")
         loader = _data(values, ModelOptions)
         onnx = OnnxModel()
         if is_tensorflow:

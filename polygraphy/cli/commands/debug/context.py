@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn
+from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Integer, Kind, Number, Text, Texts, integer
 from polygraphy.cli.declare.option import Options, option, option_group
@@ -133,6 +133,7 @@ class ArtifactOptions(Options):
     art_dir: str | None = option(
         "--art-dir",
         "--artifacts-dir",
+        needs="--artifacts",
         kind=Text("DIR"),
         help="That DIR.",
         feeds="Iterations.artifacts_dir",
@@ -245,9 +246,7 @@ def check_of(values: Values, *, implied: Sequence[str] = (), asks: bool = True) 
     if implied:
         command = call_of("CheckCommand", values, Words(implied))
         return Call("AskUser", kwargs={"otherwise": command}) if asks else command
-    unused = flags_given(values, [CheckOptions])
-    if unused:
-        warn(f"{', '.join(unused)}: without effect without --check.")
+    warn_idle(flags_given(values, [CheckOptions]), " without --check")
     return Call("AskUser")
 
 
@@ -269,10 +268,7 @@ def iterations_of(
         results: files that are written when the search is over, None for those that are not.
     """
     options: Any = values[group]
-    artifacts = values[ArtifactOptions]
     replay = _replay_of(values)
-    if artifacts.art_dir is not None and not artifacts.artifacts:
-        warn("--art-dir: without effect without --artifacts.")
     return call_of(
         "Iterations",
         values,

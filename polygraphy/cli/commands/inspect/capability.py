@@ -6,7 +6,6 @@ from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions, OneModelOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import warn
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
@@ -37,6 +36,7 @@ class CapabilityOptions(Options):
     save_external_data: str | None = option(
         "--save-external-data",
         "--external-data-path",
+        needs="--with-partitioning",
         kind=TextOrNothing("SUFFIX"),
         help="Save large weights of the parts in files beside them, which are called as they are"
         " with this suffix; without one, _ext_data.",
@@ -44,6 +44,7 @@ class CapabilityOptions(Options):
     )
     external_data_size_threshold: int | None = option(
         "--external-data-size-threshold",
+        needs="--save-external-data",
         kind=ByteSize(),
         help="Weights of more bytes go to such files, as in 16e6, 512K, 4M.",
         otherwise="1024",
@@ -51,6 +52,7 @@ class CapabilityOptions(Options):
     )
     no_save_all_tensors_to_one_file: bool = option(
         "--no-save-all-tensors-to-one-file",
+        needs="--save-external-data",
         help="Save each of those weights in a file of its own.",
         as_=False,
         feeds="inspect_capability.all_tensors_to_one_file",
@@ -67,7 +69,6 @@ class InspectCapabilityCommand(Command):
 
     def program(self, values: Values) -> Program:
         options = values[CapabilityOptions]
-        _warn_about_unused(options)
         model = values[OneModelOptions].path
         saves = options.save_external_data is not None
         without = {} if saves else {"size_threshold": None, "all_tensors_to_one_file": None}
@@ -79,15 +80,3 @@ class InspectCapabilityCommand(Command):
                 "inspect_capability", values, onnx_of(values).loader(RunnerModel.path), **without
             ),
         )
-
-
-def _warn_about_unused(options: CapabilityOptions) -> None:
-    given = {
-        "--external-data-size-threshold": options.external_data_size_threshold is not None,
-        "--no-save-all-tensors-to-one-file": options.no_save_all_tensors_to_one_file,
-    }
-    unused = [flag for flag, is_given in given.items() if is_given]
-    if options.save_external_data is None and unused:
-        warn(f"{', '.join(unused)}: without effect, because --save-external-data is not given.")
-    elif options.save_external_data is not None and not options.with_partitioning:
-        warn("--save-external-data: without effect, because only --with-partitioning saves models.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.data import ReferenceOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
@@ -37,8 +37,7 @@ class InspectDiffCommand(Command):
         files = values[ReferenceOptions]
         if _are_models(files):
             unused = flags_given(values, _COMPARISON)
-            if unused:
-                warn(f"{', '.join(unused)}: without effect, because models are the same, or not.")
+            warn_idle(unused, ", because models are the same, or not")
             return Program(
                 "check.py.j2",
                 f"Compare {quoted(files.candidate)} with the model {quoted(files.reference)}.",

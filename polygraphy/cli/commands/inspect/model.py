@@ -16,7 +16,7 @@ from polygraphy.cli.commands.inspect.model_options import (
     shown,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.graph import TfLoadOptions
@@ -51,8 +51,7 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
     unused = flags_given(
         values, [ModelDetailOptions], besides=("--show", "--mode", "--show-weights")
     )
-    if unused:
-        warn(f"{', '.join(unused)}: without effect, because a page is made instead of text.")
+    warn_idle(unused, ", because a page is made instead of text")
     weights = "weights" in shown(values[ModelDetailOptions]) or None
     if serves:
         return call_of("draw_model", values, paths[0], weights=weights, **decided)

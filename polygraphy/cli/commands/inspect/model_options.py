@@ -96,8 +96,9 @@ class ModelDetailOptions(Options):
     )
     list_unbounded_dds: bool = option(
         "--list-unbounded-dds",
-        help="Name the tensors of an ONNX model whose shape depends on data without any limit; the"
-        " model's constants should have been folded and its shapes be known.",
+        help="Name the tensors of an ONNX model whose elements decide without any limit how large"
+        " others become, for surgeon sanitize --set-unbounded-dds-upper-bound; the model's"
+        " constants should have been folded and its shapes be known.",
         feeds="inspect_model.list_unbounded_dds",
     )
     combine_tensor_info: str | None = option(

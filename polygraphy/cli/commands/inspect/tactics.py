@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.commands.command import Command, Program
+from polygraphy.cli.commands.command import Command, OneCall, Program
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Text, Texts
@@ -61,19 +61,13 @@ class ComparedReplaysOptions(Options):
     )
 
 
-class InspectTacticsCommand(Command):
+class InspectTacticsCommand(OneCall):
     """Show which tactic a TensorRT build chose for each layer."""
 
     name = "inspect tactics"
     groups = (ReplayOptions,)
-
-    def program(self, values: Values) -> Program:
-        path = values[ReplayOptions].tactic_replay
-        return Program(
-            "show.py.j2",
-            f"Show the tactics in {quoted(path)}.",
-            call=call_of("inspect_tactics", values, path),
-        )
+    says = "Show the tactics in {}."
+    call = "inspect_tactics"
 
 
 class InspectDiffTacticsCommand(Command):

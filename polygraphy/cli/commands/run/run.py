@@ -7,7 +7,12 @@ from functools import partial
 
 from attrs import evolve
 
-from polygraphy.cli.backends.foreign import PluggedBackend, all_backends, backends_in
+from polygraphy.cli.backends.foreign import (
+    PluggedBackend,
+    all_backends,
+    backends_in,
+    warn_of_others,
+)
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.command import Command, Program
@@ -115,6 +120,8 @@ class RunCommand(Command):
         """Return the command with the backends of other packages: those that a command line names,
         or all.
         """
+        if words is not None:
+            warn_of_others()
         taken = self._flags()
         plugins = all_backends(taken) if words is None else backends_in(words, taken)
         command = RunCommand()

@@ -11,7 +11,7 @@ from polygraphy.cli.backends.foreign import PluggedBackend
 from polygraphy.cli.backends.registry import built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.run.run_plugins import check_types
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
@@ -137,5 +137,4 @@ def _warn_about_graphs(values: Values, kind: str) -> None:
     """Log which options are about graphs of TensorFlow, and the model is none."""
     if kind not in TF_TYPES:
         unused = flags_given(values, [TfLoadOptions, TfOnnxOptions])
-        if unused:
-            warn(f"{', '.join(unused)}: without effect, because the model is none of TensorFlow.")
+        warn_idle(unused, ", because the model is none of TensorFlow")

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from polygraphy.cli.backends.registry import able_in_parts, built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.values import Values
@@ -43,7 +43,7 @@ def check_run(values: Values) -> None:
     for idle in (*_idle_backends(_runners(values)), *_IDLE):
         given = flags_given(values, idle.groups, besides=idle.besides)
         if given and idle.applies(values):
-            warn(f"{', '.join(given)}: without effect, because {idle.because}.")
+            warn_idle(given, f", because {idle.because}")
 
 
 @frozen
@@ -93,7 +93,14 @@ def compares_runs(values: Values) -> bool:
     """Return whether there may be two runs: a saved file may hold several."""
     loaded = len(values[CompareOptions].load_outputs)
     runners = len(_runners(values))
-    return runners + loaded > 1 or not runners
+    return (runners + loaded > 1 or not runners) and not _runs_nothing(values)
+
+
+def _runs_nothing(values: Values) -> bool:
+    """Return whether models are made, and nothing is run: with --iterations 0."""
+    data = values[DataOptions]
+    given = data.load_inputs or data.data_loader_script or values[CompareOptions].load_outputs
+    return bool(_runners(values)) and data.iterations == 0 and not given
 
 
 _REFUSALS = (
@@ -123,7 +130,12 @@ _IDLE = (
         "nothing is run",
     ),
     _Idle(
-        lambda values: not compares_runs(values),
+        _runs_nothing,
+        (CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions),
+        "nothing is run: --iterations is 0",
+    ),
+    _Idle(
+        lambda values: not compares_runs(values) and not _runs_nothing(values),
         (CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions),
         "nothing is compared: a single runner is",
         besides=(

@@ -27,7 +27,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     VerifyOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of
@@ -99,7 +99,11 @@ class SurgeonSanitizeCommand(Command):
     def program(self, values: Values) -> Program:
         runs = values[FallbackOptions].force_fallback_shape_inference
         verifies = values[VerifyOptions].verify
-        self._warn_about_unused(values, needs_data=runs or verifies)
+        needs_data = runs or verifies
+        if not needs_data:
+            unused = flags_given(values, [DataOptions, TrialShapeOptions])
+            see = "see --verify and --force-fallback-shape-inference"
+            warn_idle(unused, f", because the model is not run: {see}")
         tidying, shapes = values[SanitizeOptions], values[SanitizeShapeOptions]
         infers = not shapes.no_shape_inference and not runs
         # Folding infers what it needs itself, and leaves a smaller model to infer the shapes of.
@@ -108,7 +112,6 @@ class SurgeonSanitizeCommand(Command):
         infer = [call_of("infer_shapes", values)] if infers else []
         early, late = ([], infer) if is_late else (infer, [])
         overrides = shapes.override_input_shapes
-        needs_data = runs or verifies
         given = values[TrialShapeOptions].model_input_shapes
         data = data_of(values[DataOptions], given) if needs_data else USUAL
         steps = [
@@ -135,19 +138,6 @@ class SurgeonSanitizeCommand(Command):
             verifies=verifies,
             data=data,
         )
-
-    def _warn_about_unused(self, values: Values, *, needs_data: bool) -> None:
-        """Log which options have no effect."""
-        unused = [] if needs_data else flags_given(values, [DataOptions, TrialShapeOptions])
-        if unused:
-            warn(
-                f"{', '.join(unused)}: without effect, because the model is not run: see --verify"
-                " and --force-fallback-shape-inference."
-            )
-        if not values[FoldOptions].fold_constants and (
-            unused := flags_given(values, [FoldOptions])
-        ):
-            warn(f"{', '.join(unused)}: without effect without --fold-constants.")
 
 
 def _fold_step(values: Values) -> Call:

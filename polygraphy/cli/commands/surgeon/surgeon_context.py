@@ -14,7 +14,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     VerifyOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import inform, warn
+from polygraphy.cli.declare.errors import inform, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, usual_or
@@ -108,6 +108,6 @@ def trial_of(values: Values) -> tuple[bool, Call]:
     if values[VerifyOptions].verify:
         shapes = values[TrialShapeOptions].model_input_shapes
         return True, data_of(values[DataOptions], shapes)
-    if unused := flags_given(values, [DataOptions, TrialShapeOptions]):
-        warn(f"{', '.join(unused)}: without effect, because the model is not run: see --verify.")
+    unused = flags_given(values, [DataOptions, TrialShapeOptions])
+    warn_idle(unused, ", because the model is not run: see --verify")
     return False, USUAL

@@ -179,6 +179,7 @@ class FoldOptions(Options):
     num_passes: int | None = option(
         "--num-passes",
         "--num-const-fold-passes",
+        needs="--fold-constants",
         kind=Integer(minimum=1),
         help="How often to go through the model.",
         otherwise="until nothing more can be folded",
@@ -186,6 +187,7 @@ class FoldOptions(Options):
     )
     partitioning: str | None = option(
         "--partitioning",
+        needs="--fold-constants",
         kind=Choice("basic", "recursive"),
         help="What to do when a constant cannot be computed: basic folds the others, recursive"
         " also what it is computed from. Otherwise folding stops there.",
@@ -193,18 +195,21 @@ class FoldOptions(Options):
     )
     no_fold_shapes: bool = option(
         "--no-fold-shapes",
+        needs="--fold-constants",
         help="Leave Shape and Size nodes alone, and with them what is computed from shapes.",
         as_=False,
         feeds="fold_constants.fold_shapes",
     )
     no_per_pass_shape_inference: bool = option(
         "--no-per-pass-shape-inference",
+        needs="--fold-constants",
         help="Do not infer shapes while folding.",
         as_=False,
         feeds="fold_constants.do_shape_inference",
     )
     fold_size_threshold: int | None = option(
         "--fold-size-threshold",
+        needs="--fold-constants",
         kind=ByteSize(),
         help="Leave constants of more bytes as they are computed, as in 16e6, 512K, 4M.",
         feeds="fold_constants.size_threshold",

@@ -8,7 +8,7 @@ from typing import Any
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn
+from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Choice, Integer, Kind
 from polygraphy.cli.declare.option import Options, option, option_group
@@ -232,8 +232,7 @@ class MultiDeviceShardCommand(Command):
         if (source.hint is None) != source.one_shot:
             raise CommandLineError("give either --hint PATH or --one-shot: how is the model split?")
         unused = [] if source.one_shot else flags_given(values, [ShardHintOptions])
-        if unused:
-            warn(f"{', '.join(unused)}: without effect, because --hint says how.")
+        warn_idle(unused, ", because --hint says how")
         if save.output is None:
             raise CommandLineError("where to save the model is not given. Add -o PATH.")
         path = values[EditedModelOptions].model_file or ""
@@ -258,8 +257,7 @@ def _found(values: Values) -> Call:
     if options.cp_type != "fused":
         flags = ("--q-shuffle", "--k-shuffle", "--v-shuffle", "--is-causal")
         given = [one for one in flags_given(values, [ShardHintOptions]) if one in flags]
-        if given:
-            warn(f"{', '.join(given)}: without effect without --cp-type fused.")
+        warn_idle(given, " without --cp-type fused")
     if options.parallelism == "TP" and (options.nb_rank or 1) < 2:
         raise CommandLineError(
             "--parallelism TP splits weights over several devices. Add --nb-rank with their"

@@ -25,7 +25,7 @@ from polygraphy.cli.commands.plugin.patterns import (
 )
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
@@ -248,5 +248,4 @@ def _warn_about_unused(values: Values) -> None:
         given = flags_given(values, [PluginChoiceOptions])
         unused["--load-config-yaml says what matches"] = given
     for reason, flags in unused.items():
-        if flags:
-            warn(f"{', '.join(flags)}: without effect, because {reason}.")
+        warn_idle(flags, f", because {reason}")

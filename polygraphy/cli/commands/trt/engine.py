@@ -29,7 +29,7 @@ from polygraphy.cli.commands.run.run_backends import kind_of_model
 from polygraphy.cli.commands.trt.onnx_precision import render_onnx_precision
 from polygraphy.cli.commands.trt.precision_options import GoldenOptions, PrecisionSearchOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options, argv_of, changed
 from polygraphy.cli.declare.values import Values
@@ -248,8 +248,8 @@ def _check_golden(values: Values) -> None:
         raise CommandLineError(
             "--save-layer-outputs needs --golden-outputs, what outputs are compared with."
         )
-    if golden.golden_outputs is None and (unused := flags_given(values, [GoldenOptions])):
-        warn(f"{', '.join(unused)}: without effect without --golden-outputs.")
+    if golden.golden_outputs is None:
+        warn_idle(flags_given(values, [GoldenOptions]), " without --golden-outputs")
 
 
 def _with_precision(values: Values) -> Values:

@@ -19,7 +19,7 @@ from polygraphy.cli.commands.debug.context import (
 )
 from polygraphy.cli.commands.run.run_backends import kind_of_model
 from polygraphy.cli.commands.trt.precision_options import GoldenOptions, PrecisionSearchOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import argv_of, changed
 from polygraphy.cli.declare.values import Values
@@ -153,8 +153,7 @@ def _warn_about_unused(values: Values) -> None:
         unused.remove("--mode")
     if values[GoldenOptions].golden_outputs is None and not values[CheckOptions].check:
         unused += flags_given(values, [CheckOptions, EngineIterationOptions])
-    if unused:
-        warn(f"{', '.join(unused)}: without effect with --onnxrt.")
+    warn_idle(unused, " with --onnxrt")
     if values[CheckOptions].check and values[GoldenOptions].golden_outputs is not None:
         raise CommandLineError(
             "--golden-outputs takes the place of a check command, so --check cannot be given, too."

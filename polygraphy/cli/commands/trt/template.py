@@ -11,7 +11,7 @@ from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.template.template_options import TemplateCommand, TemplateOptions
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_feeding, flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
@@ -67,8 +67,7 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
             *flags_given(values, [ModelOptions], besides=["MODEL", "--model-type"]),
             *flags_feeding(values, ["CreateConfig"]),
         ]
-        if given:
-            warn(f"{', '.join(given)}: without effect, because the configuration decides it.")
+        warn_idle(given, ", because the configuration decides it")
         whole = with_build_defaults(values)
         onnx = onnx_of(whole) if parses else OnnxModel()
         made = network_of(whole, is_script=is_script, is_empty=model is None)
@@ -106,11 +105,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         used = ["--fp32", *flags_feeding(values, CONFIG_CALLS)]
         unused = flags_given(values, (TrtPrecisionOptions, TrtTacticOptions), besides=used)
-        if unused:
-            warn(
-                f"{', '.join(unused)}: without effect, because that belongs to the network, or to"
-                " the build."
-            )
+        warn_idle(unused, ", because that belongs to the network, or to the build")
         config = config_of(with_build_defaults(values))
         path = None if model is None or is_script else split_symbol(model)[0]
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)

@@ -19,7 +19,8 @@ narrow or real        float64 arithmetic: exact for integers, for bool (where it
                       correctly rounded in any case
 wide integers         exact integers, also of mixed sign, which cannot wrap; compared with a
                       tolerance as integers, and rounded to float64 for statistics
-wide integer, float   both as float64
+wide integer, float   as longdouble, which holds both where it has 64 bits or more for digits, and
+                      is as wide as float64 elsewhere (on Windows, say)
 longdouble            longdouble, also compared as such; rounded to float64 for statistics
 complex               the modulus ``|a - b|``, and ``|b|`` below the fraction
 anything else         1 where the elements are unequal, 0 where they are equal
@@ -231,7 +232,7 @@ class _WideKernel(Kernel):
 
 
 class _LongKernel(Kernel):
-    """Real numbers of which at least one side is a longdouble."""
+    """Real numbers of which at least one side is a longdouble, or a wide integer beside a float."""
 
     def _allocate(self, scratch: Scratch) -> None:
         self._long = [np.empty(scratch.room, np.longdouble) for _ in range(2)]
@@ -342,8 +343,8 @@ def kernel_for(value: np.dtype[Any], reference: np.dtype[Any]) -> type[Kernel]:
         return _EqualityKernel
     if Kind.COMPLEX in kinds:
         return _ComplexKernel
-    if Kind.LONG in kinds:
-        return _LongKernel
     if Kind.WIDE in kinds and all(kind.integral for kind in kinds):
         return _WideKernel
+    if Kind.LONG in kinds or Kind.WIDE in kinds:
+        return _LongKernel
     return Kernel

@@ -1,18 +1,15 @@
-"""Small questions to networks and engines, and outputs that are marked, for scripts."""
+"""Small questions to TensorRT networks and engines, and outputs that are marked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
-
-import numpy as np
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from polygraphy.adapters.tensorrt.describe.describe_network import (
-    layer_attribute_names,
     layer_classes,
-    metadata_of,
     tensor_dtype,
 )
+from polygraphy.adapters.tensorrt.library.logger import get_trt_logger
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module
 from polygraphy.adapters.tensorrt.network.network import tensors_of
 from polygraphy.adapters.tensorrt.network.network_outputs import (
@@ -20,17 +17,28 @@ from polygraphy.adapters.tensorrt.network.network_outputs import (
     tensors_of_types,
 )
 from polygraphy.adapters.tensorrt.network.parser_errors import described
-from polygraphy.adapters.tensorrt.runtime.layout import Layout, contiguous_strides
-from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor, format_of, read_tensors
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import matching
 from polygraphy.logger import G_LOGGER
 
-Array = np.ndarray[Any, Any]
-NamesMeta = tuple[list[str], TensorMetadata]
-Function = TypeVar("Function", bound=Callable[..., Any])
+__all__ = [
+    "check_onnx_parser_errors",
+    "fail_unavailable",
+    "get_all_io_tensors",
+    "get_all_tensors",
+    "get_input_metadata_from_network",
+    "get_layer_class_mapping",
+    "get_metadata_from_engine",
+    "get_trt_logger",
+    "mark_by_layer_type",
+    "mark_layerwise",
+    "mark_outputs",
+    "str_from_config",
+    "str_from_engine",
+    "str_from_network",
+    "unmark_outputs",
+]
 
 
 def get_all_tensors(network: Any) -> dict[str, Any]:
@@ -114,46 +122,9 @@ def _outputs(network: Any) -> list[Any]:
     return [network.get_output(index) for index in range(network.num_outputs)]
 
 
-def get_network_input_names_meta(network: Any) -> NamesMeta:
-    """Return the names of a network's inputs, and their data types and shapes."""
-    return _named(network.get_input(index) for index in range(network.num_inputs))
-
-
-def get_network_output_names_meta(network: Any) -> NamesMeta:
-    """Return the names of a network's outputs, and their data types and shapes."""
-    return _named(_outputs(network))
-
-
-def get_layer_input_names_meta(layer: Any) -> NamesMeta:
-    """Return the names of what a layer takes, and their data types and shapes."""
-    return _named(layer.get_input(index) for index in range(layer.num_inputs))
-
-
-def get_layer_output_names_meta(layer: Any) -> NamesMeta:
-    """Return the names of what a layer computes, and their data types and shapes."""
-    return _named(layer.get_output(index) for index in range(layer.num_outputs))
-
-
-def _named(tensors: Iterable[Any]) -> NamesMeta:
-    metadata = metadata_of(tensors)
-    return list(metadata), metadata
-
-
 def get_layer_class_mapping() -> dict[Any, type]:
     """Return the class of each member of `tensorrt.LayerType`, as far as there is one."""
     return layer_classes(tensorrt_module())
-
-
-def get_layer_attribute_names(layer: Any) -> list[str]:
-    """Return the names of what a layer has that not every layer has, in order."""
-    return layer_attribute_names(layer)
-
-
-def str_from_tensor(tensor: Any, is_shape_tensor: bool) -> str:
-    """Return a line about an input of a network."""
-    kind = "shape-tensor" if is_shape_tensor else "tensor"
-    facts = f"dtype={tensor.dtype}, shape={tuple(tensor.shape)}"
-    return f"Input {kind}: {tensor.name} ({facts})"
 
 
 def get_input_metadata_from_network(
@@ -206,80 +177,10 @@ def get_metadata_from_engine(engine: Any, context: Any, mode: Any) -> TensorMeta
     return metadata
 
 
-def get_tensor_format(engine: Any, context: Any, name: str) -> Any:
-    """Return the `tensorrt.TensorFormat` of an input or output in the profile that a context
-    uses.
-    """
-    return format_of(engine, name, context.active_optimization_profile)
-
-
-def convert_vectorized_to_linear_format(context: Any, name: str, raw_array: Any) -> Array:
-    """Return the elements of an input or output in the order of its shape.
-
-    Args:
-        context: the `IExecutionContext`, which knows the shape and the strides.
-        name: of the tensor.
-        raw_array: its memory, as an array of any type or a `FormattedArray`, padding included.
-    """
-    raw = raw_array.array if isinstance(raw_array, FormattedArray) else np.asarray(raw_array)
-    memory = np.ascontiguousarray(raw).reshape(-1).view(np.uint8)
-    layout = _layout(context, name)
-    if memory.nbytes < layout.nbytes:
-        raise UsageError(
-            f"Tensor {name!r} takes {layout.nbytes} bytes in its format, but the array has"
-            f" {memory.nbytes}."
-        )
-    return layout.unpack(memory)
-
-
-def convert_linear_to_vectorized_format(context: Any, name: str, input_arr: Any) -> FormattedArray:
-    """Return an array as its memory has to be for an input: the bytes, and the shape that is
-    meant, as `TrtRunner` takes them.
-    """
-    array, layout = np.asarray(input_arr), _layout(context, name)
-    if array.shape != layout.shape or array.dtype != layout.dtype:
-        raise UsageError(
-            f"Tensor {name!r} has shape {layout.shape} and data type {layout.dtype}, but the array"
-            f" has {array.shape} and {array.dtype}."
-        )
-    return FormattedArray(layout.pack(np.ascontiguousarray(array)), array.shape)
-
-
-def _layout(context: Any, name: str) -> Layout:
-    profile = context.active_optimization_profile
-    known = _io_tensor(context.engine, name, profile)
-    shape = tuple(context.get_tensor_shape(name))
-    strides = contiguous_strides(shape) if known.is_linear else context.get_tensor_strides(name)
-    bits = int(known.entry.itemsize * 8)
-    return Layout(shape, known.dtype, tuple(strides), known.components, known.vectorized_dim, bits)
-
-
-def _io_tensor(engine: Any, name: str, profile: int) -> IoTensor:
-    tensors = {tensor.name: tensor for tensor in read_tensors(engine, profile)}
-    (found,) = matching([name], tensors)
-    return tensors[found]
-
-
-def get_hwc_shape_from_chw(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return a shape with its channels, which come third from the end, last."""
-    *outer, channels, height, width = shape
-    return (*outer, height, width, channels)
-
-
-def get_chw_shape_from_hwc(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return a shape with its channels, which come last, third from the end."""
-    *outer, height, width, channels = shape
-    return (*outer, channels, height, width)
-
-
-def check_profile(profile: Any) -> Any:
-    """Return an optimization profile; UsageError for one to which a shape is missing."""
-    if not bool(profile):
-        raise UsageError(
-            f"The optimization profile is not valid: {profile}.",
-            hint="Give it a range for every input.",
-        )
-    return profile
+def fail_unavailable(what: str) -> None:
+    """Raise a BackendError that says that this release of TensorRT does not have something."""
+    version = tensorrt_module().__version__
+    raise BackendError(f"{what} is not available in TensorRT {version}.", backend="tensorrt")
 
 
 def check_onnx_parser_errors(parser: Any, success: bool) -> None:
@@ -296,29 +197,70 @@ def check_onnx_parser_errors(parser: Any, success: bool) -> None:
         raise BackendError(f"TensorRT could not parse the ONNX model: {why}.", backend="tensorrt")
 
 
-def try_setup_polygraphy_calibrator(config: Any, network: Any, calib_profile: Any = None) -> None:
-    """Set what the network takes, of a calibrator of this package; nothing happens to any other.
+def str_from_network(
+    network: Any,
+    show_layers: bool | None = None,
+    show_attrs: bool | None = None,
+    show_weights: bool | None = None,
+) -> str:
+    """Return what a network consists of as text, as `polygraphy inspect model` shows it.
 
     Args:
-        config: the `tensorrt.IBuilderConfig` that has the calibrator.
         network: the `tensorrt.INetworkDefinition`.
-        calib_profile: the profile whose usual shapes the data have (default: that of `config`).
+        show_layers: whether layers are shown (default: no).
+        show_attrs: whether the attributes of layers that are shown are (default: no).
+        show_weights: whether the attributes that are weights are (default: no).
     """
-    calibrator = config.int8_calibrator
-    if not hasattr(calibrator, "set_input_metadata"):
-        return
-    profile = config.get_calibration_profile() if calib_profile is None else calib_profile
-    calibrator.set_input_metadata(
-        get_input_metadata_from_network(network, profile, force_opt_shapes=True)
+    from polygraphy.adapters.console.models.engine_text import network_lines
+    from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
+
+    described = describe_network(
+        network, layers=bool(show_layers), attrs=bool(show_attrs), weights=bool(show_weights)
     )
+    return _without_title(network_lines(described))
 
 
-def inherit_and_extend_docstring(parent_method: Any) -> Callable[[Function], Function]:
-    """Return a decorator that puts the docstring of another function before that of its own."""
+def str_from_engine(
+    engine: Any,
+    context: Any,
+    show_layers: bool | None = None,
+    show_attrs: bool | None = None,
+    combine_tensor_info: str | None = None,
+) -> str:
+    """Return what an engine consists of as text, as `polygraphy inspect model` shows it.
 
-    def decorate(function: Function) -> Function:
-        docs = [each.__doc__ for each in (parent_method, function) if each.__doc__]
-        function.__doc__ = "\n\n".join(docs) or None
-        return function
+    Args:
+        engine: the `tensorrt.ICudaEngine`.
+        context: an `IExecutionContext` of it, or None.
+        show_layers: whether layers are shown, as far as the engine keeps that (default: no).
+        show_attrs: whether the attributes of layers that are shown are (default: no).
+        combine_tensor_info: path of saved outputs whose statistics are shown with the layers.
+    """
+    from polygraphy.adapters.console.models.engine_text import engine_lines
+    from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
+    from polygraphy.adapters.tensorrt.plan.reader import notes_of
 
-    return decorate
+    described = describe_engine(
+        engine,
+        context,
+        layers=bool(show_layers),
+        attrs=bool(show_attrs),
+        notes=notes_of(combine_tensor_info),
+    )
+    return _without_title(engine_lines(described))
+
+
+def str_from_config(config: Any, network: Any) -> str:
+    """Return what a builder configuration asks for as text, a line per kind of setting.
+
+    Args:
+        config: the `tensorrt.IBuilderConfig`.
+        network: not needed.
+    """
+    from polygraphy.adapters.tensorrt.build.config_text import config_lines
+
+    return "\n".join(config_lines(config))
+
+
+def _without_title(lines: Any) -> str:
+    return "\n".join([*lines][1:])

@@ -1,0 +1,224 @@
+"""What the domain itself asks of the world outside: protocols, which `polygraphy.wiring` binds.
+
+Ports that one file of the domain asks alone stand there: `DataTypeConverter`, `Spool`,
+`PerceptualDistance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, Union
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from polygraphy.domain.accuracy.accuracy import AccuracyResults
+    from polygraphy.domain.accuracy.output_rows import OutputRow as AccuracyRow
+    from polygraphy.domain.diagnosis.culprit import DiagnosisResult
+    from polygraphy.domain.model import Model
+    from polygraphy.domain.results.results import RunResults
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+PathOrFile = Union[str, "Path", IO[Any]]
+
+
+class ResultWriter(Protocol[T_contra]):
+    """Takes one item after another; what was added is kept when the `with` block around it ends
+    without an error.
+    """
+
+    def add(self, item: T_contra) -> None:
+        """Append one item."""
+
+
+class Stored(Protocol):
+    """What a file or folder holds, looked into without reading its arrays.
+
+    Attributes:
+        kind: `dict` for feed dictionaries, `RunResults` or `AccuracyResults`.
+        runs: name of each runner, and how many iterations it has; of feed dictionaries there is one
+            run, whose name is empty; of accuracy results there is none.
+    """
+
+    kind: type
+    runs: tuple[tuple[str, int], ...]
+
+    def iterations(self) -> Iterator[Any]:
+        """Yield feed dictionaries, or RunResults of one iteration each, in which a runner that has
+        no more iterations has none. May be called again.
+        """
+
+    def value(self) -> Any:
+        """Return everything in one piece; feed dictionaries as a list."""
+
+
+class ResultStore(Protocol):
+    """Saves and loads what this package produces: feed dictionaries, run results, accuracy results,
+    replays.
+
+    A path with a file extension is one file; a path without is a folder that holds one file per
+    iteration. A file is either written whole or left as it was.
+    """
+
+    def save(self, value: Any, dest: PathOrFile) -> None:
+        """Write `value` to one file; FileError when that cannot be done."""
+
+    def load(self, source: PathOrFile, kind: type[T]) -> T:
+        """Read one file; FileError when it is missing, damaged, or does not hold a `kind`."""
+
+    def dumps(self, value: Any) -> str:
+        """Return `value` as JSON text."""
+
+    def loads(self, text: str, kind: type[T]) -> T:
+        """Read JSON text; FileError when it is damaged or does not hold a `kind`."""
+
+    def writer(self, dest: str | Path, kind: type[T]) -> AbstractContextManager[ResultWriter[T]]:
+        """Open a file or folder for writing one item per iteration, in bounded memory where the
+        format allows it.
+        """
+
+    def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:
+        """Add what a comparison found, in plain values by output, to results that were saved to one
+        file; FileError when that cannot be done.
+        """
+
+    def iterate(self, source: str | Path, kind: type[T]) -> Iterator[T]:
+        """Yield the items of a file or folder, one per iteration, lazily. A missing source is an
+        error at the call.
+        """
+
+    def look_into(self, source: str | Path) -> Stored:
+        """Find out what a file or folder holds; FileError when it is missing, damaged, or nothing
+        that consists of arrays or verdicts.
+        """
+
+
+class BlobFiles(Protocol):
+    """Keeps the elements of arrays as they are in memory, without data type and shape.
+
+    A folder has one folder per iteration, named by ten digits, with one file per tensor. A folder
+    with files and no such folders is one iteration; so is a single file, of one tensor.
+    """
+
+    def holds_blobs(self, source: str | Path) -> bool:
+        """Return whether a path is of such a file or folder."""
+
+    def iterate(self, source: str | Path) -> Iterator[Mapping[str, bytes]]:
+        """Yield per iteration the bytes of each tensor; FileError when a file cannot be read."""
+
+    def writer(self, folder: str | Path) -> AbstractContextManager[ResultWriter[Mapping[str, Any]]]:
+        """Open a folder to write one feed dictionary per iteration. Files of earlier runs are
+        replaced, each whole or not at all.
+
+        Raises:
+            FileError: a file cannot be written, or the name of a tensor leads out of the folder.
+        """
+
+
+class Tensors(Protocol):
+    """Turns NumPy arrays into those of another library, and back. The adapters are bound under the
+    name of the library's top-level module.
+    """
+
+    def prepare(self) -> None:
+        """Make sure that the library is there; MissingDependencyError when not."""
+
+    def from_array(self, name: str, array: np.ndarray[Any, Any]) -> Any:
+        """Return the data for an input in the library's own form; InputError when there is none."""
+
+    def to_array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """Return a tensor as a NumPy array, copied from its device."""
+
+
+class Plots(Protocol):
+    """Draws how two outputs differ. Pictures are saved to a folder, shown on a screen, or both."""
+
+    def prepare(self, path: str | None = None) -> None:
+        """Make sure that pictures can be drawn, before anything is computed for them.
+
+        Args:
+            path: a file that one is to be saved to.
+
+        Raises:
+            MissingDependencyError: a package that this takes is not installed.
+            FileError: the extension of the path names no format of pictures.
+        """
+
+    def heat_maps(
+        self,
+        name: str,
+        value: np.ndarray[Any, Any],
+        reference: np.ndarray[Any, Any],
+        *,
+        folder: str | None,
+        show: bool,
+    ) -> None:
+        """Draw both outputs, and their absolute and relative difference, as images.
+
+        Args:
+            name: what the pictures are called; any text.
+            value: numbers; the last two dimensions are an image, the others count images.
+            reference: numbers, of the same shape.
+            folder: where the pictures are saved; None for nowhere.
+            show: whether they are shown.
+
+        Raises:
+            FileError: a picture cannot be saved.
+        """
+
+    def error_plots(
+        self,
+        name: str,
+        value: np.ndarray[Any, Any],
+        reference: np.ndarray[Any, Any],
+        limits: tuple[float, float],
+        *,
+        folder: str | None,
+        show: bool,
+    ) -> None:
+        """Draw the absolute and the relative difference over the reference, and what they are held
+        to; see `heat_maps`.
+        """
+
+    def error_by_depth(self, lines: Mapping[str, Sequence[AccuracyRow]], path: str) -> None:
+        """Draw the largest differences of outputs, in the order in which a model computes them.
+
+        Args:
+            lines: what each pair of runs is called, and what was found about its outputs.
+            path: the file that is written; its extension says in which format.
+
+        Raises:
+            FileError: the plot cannot be saved.
+        """
+
+
+class Notebooks(Protocol):
+    """Shows values in a notebook, as fragments of HTML."""
+
+    def results(self, results: RunResults) -> str:
+        """Return what runners gave, without elements."""
+
+    def verdicts(self, results: AccuracyResults) -> str:
+        """Return verdicts."""
+
+    def model(self, model: Model) -> str:
+        """Return what a model takes and gives, and how large it is."""
+
+    def diagnosis(self, result: DiagnosisResult) -> str:
+        """Return who is to blame, why, and what helps."""
+
+
+class DataFrames(Protocol):
+    """Makes tables for people who compute with them."""
+
+    def frame(self, records: Sequence[Mapping[str, Any]]) -> Any:
+        """Return a table with a row per record.
+
+        Raises:
+            MissingDependencyError: the package that makes tables is not installed.
+        """

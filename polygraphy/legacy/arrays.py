@@ -1,0 +1,381 @@
+"""The same questions to NumPy arrays, PyTorch tensors and views of device memory.
+
+What is computed is computed in NumPy; what comes out as an array is of the library that came in,
+and numbers are Python's. Of functions of two arrays one may be a number.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.asked import Tensors
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.ports.binding import resolve
+
+__all__ = [
+    "abs",
+    "all",
+    "allclose",
+    "any",
+    "argmax",
+    "argmin",
+    "argwhere",
+    "cast",
+    "data_ptr",
+    "divide",
+    "dtype",
+    "equal",
+    "greater",
+    "histogram",
+    "is_contiguous",
+    "is_device_view",
+    "is_numpy",
+    "is_on_cpu",
+    "is_on_gpu",
+    "is_torch",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "logical_and",
+    "logical_not",
+    "logical_xor",
+    "make_contiguous",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "multiply",
+    "nbytes",
+    "pad",
+    "power",
+    "quantile",
+    "ravel",
+    "reshape",
+    "resize_or_reallocate",
+    "shape",
+    "size",
+    "sqrt",
+    "std",
+    "subtract",
+    "sum",
+    "to_numpy",
+    "to_torch",
+    "topk",
+    "transpose",
+    "unravel_index",
+    "var",
+    "view",
+    "where",
+]
+
+Array = np.ndarray[Any, Any]
+
+
+def is_numpy(obj: Any) -> bool:
+    """Return whether something is a NumPy array or scalar."""
+    return isinstance(obj, (np.ndarray, np.generic))
+
+
+def is_torch(obj: Any) -> bool:
+    """Return whether something is a PyTorch tensor; PyTorch is not imported for that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(obj, torch.Tensor)
+
+
+def is_device_view(obj: Any) -> bool:
+    """Return whether something is a `polygraphy.cuda.DeviceView`, or a `DeviceArray`."""
+    cuda = sys.modules.get("polygraphy.adapters.cuda.array")
+    return cuda is not None and isinstance(obj, cuda.DeviceView)
+
+
+def is_on_gpu(obj: Any) -> bool:
+    """Return whether the elements are in device memory."""
+    return is_device_view(obj) or (is_torch(obj) and obj.device.type == "cuda")
+
+
+def is_on_cpu(obj: Any) -> bool:
+    """Return whether the elements are in host memory."""
+    return is_numpy(obj) or (is_torch(obj) and obj.device.type == "cpu")
+
+
+def to_numpy(obj: Any) -> Array:
+    """Return a NumPy array of the elements; of host memory without a copy where possible.
+
+    Raises:
+        UsageError: it is no array, nor a number.
+    """
+    if is_torch(obj):
+        return resolve(Tensors, "torch").to_array(obj)
+    if is_device_view(obj):
+        copied: Array = obj.numpy()
+        return copied
+    if is_numpy(obj) or isinstance(obj, (bool, int, float, complex)):
+        return np.asarray(obj)
+    raise UsageError(f"A {type(obj).__name__} is no array that is known here.")
+
+
+def to_torch(obj: Any) -> Any:
+    """Return a PyTorch tensor; one is returned as it is.
+
+    Raises:
+        MissingDependencyError: PyTorch is not installed.
+        InputError: PyTorch has no such data type.
+    """
+    if is_torch(obj):
+        return obj
+    tensors = resolve(Tensors, "torch")
+    tensors.prepare()
+    return tensors.from_array("array", to_numpy(obj))
+
+
+def dtype(obj: Any) -> DataTypeEntry:
+    """Return the data type, as `polygraphy.datatype.DataType` has it."""
+    found: DataTypeEntry = DataType.from_dtype(_described(obj).dtype)
+    return found
+
+
+def shape(obj: Any) -> tuple[int, ...]:
+    """Return the shape; ``()`` of a number."""
+    return tuple(_described(obj).shape)
+
+
+def _described(obj: Any) -> Any:
+    """Return something with a data type and a shape, without copying from a device."""
+    return obj if is_torch(obj) or is_device_view(obj) else to_numpy(obj)
+
+
+def size(obj: Any) -> int:
+    """Return the number of elements."""
+    return int(np.prod(shape(obj), dtype=np.int64))
+
+
+def nbytes(obj: Any) -> int:
+    """Return how many bytes the elements take, without gaps."""
+    return int(size(obj) * dtype(obj).itemsize)
+
+
+def data_ptr(obj: Any) -> int:
+    """Return the address of the first element.
+
+    Raises:
+        UsageError: it has none: a number.
+    """
+    if is_torch(obj):
+        return int(obj.data_ptr())
+    if is_device_view(obj):
+        return int(obj.ptr)
+    if isinstance(obj, np.ndarray):
+        return int(obj.ctypes.data)
+    raise UsageError(f"A {type(obj).__name__} has no address.")
+
+
+def is_contiguous(obj: Any) -> bool:
+    """Return whether the elements lie in memory one after another, in the order of indices."""
+    if is_torch(obj):
+        return bool(obj.is_contiguous())
+    return is_device_view(obj) or bool(to_numpy(obj).flags.c_contiguous)
+
+
+def make_contiguous(obj: Any) -> Any:
+    """Return an array with its elements one after another; the same if they are."""
+    if is_contiguous(obj):
+        return obj
+    return obj.contiguous() if is_torch(obj) else np.ascontiguousarray(obj)
+
+
+def cast(obj: Any, dtype: DataTypeEntry) -> Any:
+    """Return the elements in another data type."""
+    return obj.to(dtype.torch()) if is_torch(obj) else to_numpy(obj).astype(dtype.numpy())
+
+
+def reshape(obj: Any, shape: Sequence[int]) -> Any:
+    """Return the elements in another shape."""
+    return obj.reshape(tuple(shape)) if is_torch(obj) else to_numpy(obj).reshape(tuple(shape))
+
+
+def ravel(obj: Any) -> Any:
+    """Return the elements in one dimension."""
+    return reshape(obj, (-1,))
+
+
+def transpose(obj: Any, axes: Sequence[int]) -> Any:
+    """Return the array with its dimensions in another order."""
+    return obj.permute(*axes) if is_torch(obj) else np.transpose(to_numpy(obj), axes)
+
+
+def view(obj: Any, dtype: DataTypeEntry, shape: Sequence[int]) -> Any:
+    """Return the same memory as an array of another data type and shape.
+
+    Raises:
+        UsageError: the elements do not lie one after another.
+    """
+    if is_device_view(obj):
+        from polygraphy.adapters.cuda.array import DeviceView
+
+        return DeviceView(obj.ptr, shape, dtype, owner=obj)
+    if not is_contiguous(obj):
+        raise UsageError("Only an array whose elements lie one after another has a view.")
+    if is_torch(obj):
+        return obj.view(dtype.torch()).reshape(tuple(shape))
+    return to_numpy(obj).reshape(-1).view(dtype.numpy()).reshape(tuple(shape))
+
+
+def resize_or_reallocate(obj: Any, shape: Sequence[int]) -> Any:
+    """Return an array of another shape: the same one if it can be resized, else a new one of the
+    same data type, whose elements are not those of the first.
+    """
+    if is_torch(obj):
+        return obj.resize_(tuple(shape))
+    if hasattr(obj, "resize") and is_device_view(obj):
+        obj.resize(tuple(shape))
+        return obj
+    try:
+        obj.resize(tuple(shape), refcheck=False)
+    except ValueError:  # It does not own its memory.
+        return np.empty(tuple(shape), obj.dtype)
+    return obj
+
+
+def topk(obj: Any, k: int, axis: int) -> tuple[Any, Any]:
+    """Return the `k` largest elements along a dimension, or all where it has fewer, the largest
+    first; and where along it they are.
+    """
+    array = to_numpy(obj)
+    places = np.flip(np.argsort(array, axis=axis, kind="stable"), axis=axis)
+    places = np.take(places, np.arange(np.minimum(k, array.shape[axis])), axis=axis)
+    return _like(obj, np.take_along_axis(array, places, axis=axis)), _like(obj, places)
+
+
+def histogram(obj: Any, range: tuple[float, float] | None = None) -> tuple[Any, Any]:
+    """Return how many elements are in each of ten bins of equal width, and the edges of these.
+
+    Args:
+        obj: the array.
+        range: the outer edges (default: the smallest and the largest element).
+    """
+    counts, edges = np.histogram(to_numpy(obj), bins=10, range=range)
+    return _like(obj, counts), _like(obj, edges)
+
+
+def unravel_index(index: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the index of an element of an array of a shape, which is the `index`-th of all."""
+    return tuple(int(each) for each in np.unravel_index(index, tuple(shape)))
+
+
+def _like(obj: Any, found: Any) -> Any:
+    """Return an array in the library of the first."""
+    return to_torch(found).to(obj.device) if is_torch(obj) else found
+
+
+def _sum(array: Array) -> Any:
+    if array.dtype.kind in "biu":
+        return array.sum(dtype=object) if array.size else 0
+    return _wide(array).sum()
+
+
+def _wide(array: Array) -> Array:
+    """Return the elements in a type in which they are added without loss or overflow."""
+    return array if array.dtype.kind == "c" else array.astype(np.float64)
+
+
+def _floats(array: Array) -> Array:
+    """Return the elements in a type that NumPy's questions about NaN take."""
+    return array if array.dtype.kind in "fcbiu" else array.astype(np.float64)
+
+
+def _number(_obj: Any, found: Any) -> Any:
+    return found.tolist() if isinstance(found, (np.ndarray, np.generic)) else found
+
+
+def _made(
+    name: str,
+    function: Callable[..., Any],
+    doc: str,
+    answer: Callable[[Any, Any], Any] = _like,
+    prepared: Callable[[Array], Array] = np.asarray,
+) -> Callable[..., Any]:
+    """Return a function of NumPy's as one of arrays of any library.
+
+    Args:
+        name: what it is called here.
+        function: of NumPy.
+        doc: what it returns.
+        answer: makes what is returned of the first array and what was found.
+        prepared: makes what the function takes of the elements of the first array.
+    """
+
+    def made(obj: Any, *others: Any, **settings: Any) -> Any:
+        rest = [
+            to_numpy(each) if is_torch(each) or is_device_view(each) else each for each in others
+        ]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return answer(obj, function(prepared(to_numpy(obj)), *rest, **settings))
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"Return {doc}."
+    return made
+
+
+abs = _made("abs", np.abs, "the absolute value of each element")
+sqrt = _made("sqrt", np.sqrt, "the square root of each element; NaN of negative ones")
+power = _made("power", operator.pow, "each element to the power of the second argument")
+logical_not = _made("logical_not", np.logical_not, "whether each element is zero")
+divide = _made(
+    "divide",
+    operator.truediv,
+    "the quotient of each two elements; infinite or NaN where the divisor is zero",
+)
+multiply = _made("multiply", np.multiply, "the product of each two elements")
+subtract = _made("subtract", np.subtract, "the difference of each two elements")
+greater = _made("greater", np.greater, "whether each element is greater than the second array's")
+logical_and = _made("logical_and", np.logical_and, "whether neither of each two elements is zero")
+logical_xor = _made("logical_xor", np.logical_xor, "whether one of each two elements is zero")
+where = _made(
+    "where",
+    np.where,
+    "the elements of the second array where those of the first are not zero, the third's elsewhere",
+)
+argwhere = _made("argwhere", np.argwhere, "the indices of the elements that are not zero, in rows")
+pad = _made("pad", np.pad, "an array with so many zeros before and behind each dimension")
+isfinite = _made("isfinite", np.isfinite, "whether each element is finite", prepared=_floats)
+isinf = _made("isinf", np.isinf, "whether each element is infinite", prepared=_floats)
+isnan = _made("isnan", np.isnan, "whether each element is NaN", prepared=_floats)
+equal = _made(
+    "equal", np.array_equal, "whether two arrays are the same; NaN equals nothing", _number
+)
+allclose = _made(
+    "allclose",
+    np.allclose,
+    "whether every element is within `atol` (1e-8) plus `rtol` (1e-5) times the second's size",
+    _number,
+)
+any = _made("any", np.any, "whether an element is not zero", _number)
+all = _made("all", np.all, "whether no element is zero", _number)
+max = _made("max", np.max, "the largest element", _number)
+min = _made("min", np.min, "the smallest element", _number)
+argmax = _made(
+    "argmax", np.argmax, "the position of the largest element, through all dimensions", _number
+)
+argmin = _made(
+    "argmin", np.argmin, "the position of the smallest element, through all dimensions", _number
+)
+sum = _made("sum", _sum, "the sum, in float64 or whole numbers of any size", _number)
+mean = _made("mean", np.mean, "the mean, in float64", _number, _wide)
+std = _made(
+    "std", np.std, "the standard deviation of the elements as a whole, in float64", _number, _wide
+)
+var = _made("var", np.var, "the variance of the elements as a whole, in float64", _number, _wide)
+median = _made("median", np.median, "the median, in float64", _number, _wide)
+quantile = _made(
+    "quantile",
+    np.quantile,
+    "one quantile, or a list of them, in float64; of 0 to 1",
+    _number,
+    _wide,
+)

@@ -1,0 +1,528 @@
+"""Small helpers that scripts use: names, sequences, shapes, files, texts and queues."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from polygraphy.adapters.os.paths import (
+    atomic_file,
+    ensure_parent,
+    readable_file,
+    translated_os_errors,
+)
+from polygraphy.constants import TAB
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors import shapes
+from polygraphy.domain.tensors.naming import is_pattern
+from polygraphy.domain.tensors.shapes import Shape, is_shape_dynamic, volume
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from polygraphy.domain.tensors.metadata import TensorMetadata
+
+__all__ = [
+    "LockFile",
+    "NamedTemporaryFile",
+    "TempAttrChange",
+    "add_file_suffix",
+    "check_called_by",
+    "check_sequence_contains",
+    "contains_wildcard",
+    "default",
+    "find_in_dirs",
+    "find_str_in_iterable",
+    "get_file_size",
+    "getattr_nested",
+    "indent_block",
+    "invert_dict",
+    "invoke_if_callable",
+    "is_empty_shape",
+    "is_inf",
+    "is_nan",
+    "is_sequence",
+    "is_shape_dynamic",
+    "is_valid_shape_override",
+    "load_file",
+    "make_repr",
+    "makedirs",
+    "match_keys",
+    "override_dynamic_shape",
+    "sanitize_filename",
+    "save_file",
+    "str_from_layer",
+    "try_getattr",
+    "try_match_shape",
+    "try_receive_on_queue",
+    "try_send_on_queue",
+    "unique_list",
+    "unpack_args",
+    "value_or_from_dict",
+    "volume",
+]
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=Hashable)
+T = TypeVar("T")
+
+contains_wildcard = is_pattern
+
+
+def default(value: T | None, default: T) -> T:
+    """Return `default` in place of None."""
+    return default if value is None else value
+
+
+def is_sequence(obj: Any) -> bool:
+    """Return whether something is ordered and indexed, but no text: lists, tuples, arrays."""
+    if isinstance(obj, (str, bytes, Mapping)):
+        return False
+    return hasattr(obj, "__iter__") and hasattr(obj, "__getitem__")
+
+
+def unique_list(sequence: Iterable[K]) -> list[K]:
+    """Return the elements of a sequence, each once, in order."""
+    return list(dict.fromkeys(sequence))
+
+
+def invert_dict(dct: Mapping[K, V]) -> dict[V, K]:
+    """Return keys by values; where values repeat the last key counts."""
+    return {value: key for key, value in dct.items()}
+
+
+def unpack_args(args: Any, num: int) -> tuple[Any, ...]:
+    """Return the first `num` of some values; None stands for each that there is not. What is no
+    tuple counts as the first.
+    """
+    given = args if isinstance(args, tuple) else (args,)
+    return (*given[:num], *[None] * (num - len(given)))
+
+
+def invoke_if_callable(func: Any, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
+    """Return what a callable returns, and True; or a value itself, and False."""
+    return (func(*args, **kwargs), True) if callable(func) else (func, False)
+
+
+def value_or_from_dict(obj: Any, key: Hashable, default: Any = None) -> Any:
+    """Return the value of a setting that may differ by name.
+
+    Args:
+        obj: the value itself, or a dictionary in which the key ``""`` stands for all other names.
+        key: the name.
+        default: what a dictionary without either is worth.
+    """
+    return obj.get(key, obj.get("", default)) if isinstance(obj, Mapping) else obj
+
+
+def find_str_in_iterable(name: str, seq: Iterable[str], index: int | None = None) -> str | None:
+    """Return the text of a sequence that a name means.
+
+    That is the same text, else the first that contains the name or is contained in it, whatever
+    the case, else the one at position `index`, else None.
+    """
+    texts = list(seq)
+    if name in texts:
+        return name
+    lowered = name.lower()
+    for text in texts:
+        if lowered in text.lower() or text.lower() in lowered:
+            return text
+    return texts[index] if index is not None and 0 <= index < len(texts) else None
+
+
+def match_keys(keys: Iterable[str], targets: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return, for each target that is matched, the key (a name or pattern) that does so, and the
+    keys that match nothing. A key that is equal goes before one that is a pattern.
+    """
+    found: dict[str, str] = {}
+    idle = []
+    for key in sorted(keys, key=contains_wildcard):
+        matched = [target for target in targets if target == key or fnmatchcase(target, key)]
+        if not matched:
+            idle.append(key)
+        for target in matched:
+            found.setdefault(target, key)
+    return found, idle
+
+
+def check_sequence_contains(
+    sequence: Iterable[Any],
+    items: Iterable[Any],
+    name: str | None = None,
+    items_name: str | None = None,
+    log_func: Callable[[str], Any] | None = None,
+    check_missing: bool | None = None,
+    check_extra: bool | None = None,
+) -> None:
+    """Complain where a sequence lacks some items, or holds others.
+
+    Args:
+        sequence: what is looked at.
+        items: what it should hold.
+        name: what the sequence is called.
+        items_name: what its elements are called.
+        log_func: takes each complaint (default: it is raised).
+        check_missing: whether items may lack; they may not unless this is False.
+        check_extra: whether there may be others; there may not unless this is False.
+
+    Raises:
+        UsageError: there is a complaint, and no `log_func`.
+    """
+    held, wanted = unique_list(sequence), unique_list(items)
+    what, where = items_name or "items", name or "the sequence"
+    missing = [item for item in wanted if item not in held] if check_missing is not False else []
+    extra = [item for item in held if item not in wanted] if check_extra is not False else []
+    for text, wrong in (("not found", missing), ("not expected", extra)):
+        if not wrong:
+            continue
+        message = f"These {what} were {text} in {where}: {wrong}. It holds: {held}."
+        if log_func is None:
+            raise UsageError(message)
+        log_func(message)
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class TempAttrChange:
+    """Gives attributes of an object other values for the length of a `with` block."""
+
+    def __init__(self, arg_group: Any, attr_values: Mapping[str, Any]) -> None:
+        """Take the object, which has these attributes, and the values."""
+        self._owner = arg_group
+        self._values = attr_values
+
+    def __enter__(self) -> None:
+        self._before = {name: getattr(self._owner, name) for name in self._values}
+        self._set(self._values)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._set(self._before)
+
+    def _set(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self._owner, name, value)
+
+
+def getattr_nested(obj: Any, attr: str) -> Any:
+    """Return an attribute of an attribute, and so on: ``a.b.c`` for the name ``b.c``."""
+    for name in attr.split("."):
+        obj = getattr(obj, name)
+    return obj
+
+
+def try_getattr(obj: Any, attr: str, default: Any = None) -> Any:
+    """Return an attribute, or `default` if there is none."""
+    return getattr(obj, attr, default)
+
+
+def check_called_by(expected_caller_name: str) -> Callable[[Function], Function]:
+    """Return a decorator that warns when a function is called by any but one of this name."""
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            if sys._getframe(1).f_code.co_name != expected_caller_name:
+                G_LOGGER.warning(
+                    f"Calling '{function.__name__}()' directly is not recommended. Use"
+                    f" '{expected_caller_name}()' instead."
+                )
+            return function(*args, **kwargs)
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
+def indent_block(block: Any, level: int = 1) -> str:
+    """Return the text of something with each line indented by `level` times four spaces."""
+    return "\n".join(TAB * level + line for line in str(block).split("\n"))
+
+
+def is_nan(obj: Any) -> bool:
+    """Return whether something is a `float` that is NaN."""
+    return isinstance(obj, float) and math.isnan(obj)
+
+
+def is_inf(obj: Any) -> bool:
+    """Return whether something is a `float` that is infinite."""
+    return isinstance(obj, float) and math.isinf(obj)
+
+
+def make_repr(type_str: str, *args: Any, **kwargs: Any) -> tuple[str, bool, bool]:
+    """Return the call that makes an object, as source text.
+
+    Args:
+        type_str: what is called.
+        args: its arguments by position.
+        kwargs: those by name, of which None is left out.
+
+    Returns:
+        The text, whether all of `args` are None, and whether all of `kwargs` are.
+    """
+    given = {name: value for name, value in kwargs.items() if value is not None}
+    texts = [_as_source(value) for value in args]
+    texts += [f"{name}={_as_source(value)}" for name, value in given.items()]
+    return f"{type_str}({', '.join(texts)})", all(each is None for each in args), not given
+
+
+def _as_source(value: Any) -> str:
+    """Return the `repr` of a value, with calls for floats that have no literal."""
+    if is_nan(value) or is_inf(value):
+        return f"float('{value}')"
+    if type(value) in (list, tuple):
+        inner = ", ".join(map(_as_source, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    if type(value) is dict:
+        pairs = (f"{_as_source(key)}: {_as_source(each)}" for key, each in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    return repr(value)
+
+
+def str_from_layer(
+    prefix: str,
+    index: int,
+    name: str,
+    op: str,
+    input_names: Sequence[str],
+    input_meta: TensorMetadata,
+    output_names: Sequence[str],
+    output_meta: TensorMetadata,
+) -> str:
+    """Return a text about a layer, whose end is a line feed.
+
+    Args:
+        prefix: what a layer is called: ``Node``, for instance.
+        index: its place in the model.
+        name: of the layer.
+        op: what it computes.
+        input_names: of the tensors that it takes.
+        input_meta: what is known about these.
+        output_names: of the tensors that it computes.
+        output_meta: what is known about these.
+    """
+    inputs, outputs = _tensors(input_names, input_meta), _tensors(output_names, output_meta)
+    arrow = f"\n{TAB} -> " if "\n" in inputs else " -> "
+    return f"{prefix} {index:<4} | {name} [Op: {op}]\n{indent_block(inputs)}{arrow}{outputs}\n"
+
+
+def _tensors(names: Sequence[str], known: TensorMetadata) -> str:
+    from polygraphy.domain.tensors.metadata import TensorMetadata
+
+    return str(TensorMetadata((name, known[name]) for name in names))
+
+
+def try_send_on_queue(queue: Any, obj: Any) -> None:
+    """Put an object into a queue; a warning says why it cannot be."""
+    try:
+        queue.put(obj)
+    except Exception as error:  # Whatever stands between two processes.
+        G_LOGGER.warning(f"Could not send on the queue: {type(error).__name__}: {error}")
+
+
+def try_receive_on_queue(queue: Any, timeout: float | None = None) -> Any:
+    """Return the next object of a queue; None, with a warning, if it cannot be had.
+
+    Args:
+        queue: the queue.
+        timeout: how many seconds to wait (default: as long as it takes).
+    """
+    try:
+        return queue.get(block=True, timeout=timeout)
+    except Exception as error:  # Whatever stands between two processes.
+        G_LOGGER.warning(f"Could not receive on the queue: {type(error).__name__}: {error}")
+        return None
+
+
+def override_dynamic_shape(shape: Shape, default_shape_value: int | None = None) -> list[int]:
+    """Return a shape with a number (default: 1) in place of every dynamic dimension."""
+    number = 1 if default_shape_value is None else default_shape_value
+    return list(shapes.override_dynamic_shape(shape, number))
+
+
+def is_valid_shape_override(new_shape: Shape, original_shape: Shape | None) -> bool:
+    """Return whether one shape may stand for another: of the same rank, and equal but for
+    dimensions that are dynamic in the other.
+    """
+    return shapes.fits(new_shape, original_shape)  # type: ignore[arg-type]
+
+
+def is_empty_shape(shape: Shape) -> bool:
+    """Return whether arrays of a shape have no elements, whatever its dynamic dimensions are."""
+    return any(dim == 0 for dim in shape)
+
+
+def try_match_shape(arr: Any, shape: Shape) -> Any:
+    """Return an array in another shape: with its dimensions in another order where that makes it,
+    else reshaped; the array as it is where it does not hold as many elements. To be reshaped, at
+    most one dimension of the shape may be dynamic.
+    """
+    from polygraphy.domain.data.feed import in_shape  # NumPy is not needed for the others.
+
+    fitted = in_shape(arr, shape)
+    if fitted is None or fitted is arr:
+        return arr
+    G_LOGGER.info(f"Brought an array of shape {tuple(arr.shape)} to {tuple(fitted.shape)}.")
+    return fitted
+
+
+class NamedTemporaryFile:
+    """A temporary file that goes at the end of its `with` block, and can be opened by name before.
+
+    Attributes:
+        name: its path.
+    """
+
+    def __init__(
+        self, mode: str | None = None, prefix: str | None = None, suffix: str | None = None
+    ) -> None:
+        """Make the file; `mode` is that of the stream (default: ``wb+``)."""
+        self._stream: IO[Any] = tempfile.NamedTemporaryFile(  # noqa: SIM115
+            mode or "wb+", prefix=prefix, suffix=suffix, delete=False
+        )
+        self.name = self._stream.name
+
+    def __enter__(self) -> NamedTemporaryFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stream.close()
+        Path(self.name).unlink(missing_ok=True)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the stream."""
+        return getattr(self._stream, name)
+
+
+class LockFile:
+    """Keeps other processes and threads that lock the same path waiting for the length of a `with`
+    block. The path itself is neither made nor touched; a file beside it, ``.lock`` at its end, is.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Name what is locked."""
+        from filelock import FileLock
+
+        self._lock = FileLock(f"{ensure_parent(path)}.lock")
+
+    def __enter__(self) -> None:
+        """Wait until no other process holds the lock, and hold it."""
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+
+def load_file(src: str | Path | IO[Any], mode: str = "rb", description: str | None = None) -> Any:
+    """Return what a file, or a stream, holds.
+
+    Args:
+        src: a path, or a stream, which is read from its beginning if it can be.
+        mode: ``rb`` for bytes, ``r`` for text.
+        description: what it holds, for the log.
+
+    Raises:
+        FileError: the file is missing or cannot be read.
+    """
+    if not isinstance(src, (str, Path)):
+        if src.seekable():
+            src.seek(0)
+        return src.read()
+    if description is not None:
+        G_LOGGER.info(f"Loading {description} from {src}")
+    path = readable_file(src, may_be_empty=True)
+    with translated_os_errors(path, "read"):
+        return path.read_bytes() if "b" in mode else path.read_text(encoding="utf-8")
+
+
+def save_file(
+    contents: Any, dest: str | Path | IO[Any], mode: str = "wb", description: str | None = None
+) -> Any:
+    """Write bytes or text, and return the destination.
+
+    Args:
+        contents: what is written.
+        dest: a path, whose file is written whole or not at all, and in place where it is empty; or
+            a stream.
+        mode: ``wb`` for bytes, ``w`` for text.
+        description: what it is, for the log.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    if not isinstance(dest, (str, Path)):
+        dest.write(contents)
+        dest.flush()
+        return dest
+    if description is not None:
+        G_LOGGER.info(f"Saving {description} to {dest}")
+    with atomic_file(dest, mode) as stream:
+        stream.write(contents)
+    return dest
+
+
+def find_in_dirs(name_glob: str, dirs: Iterable[str | Path]) -> list[str]:
+    """Return the paths below some folders, at any depth where the pattern says so (``**``), that
+    match a pattern; in order, folder by folder.
+    """
+    return [str(path) for folder in dirs for path in sorted(Path(folder).glob(name_glob))]
+
+
+def makedirs(path: str | Path) -> None:
+    """Make the folder that a path lies in.
+
+    Raises:
+        FileError: it cannot be made.
+    """
+    ensure_parent(path)
+
+
+def get_file_size(src: str | Path | IO[Any]) -> int:
+    """Return the size of a file, or of what a stream holds, in bytes.
+
+    Raises:
+        FileError: the file does not exist.
+    """
+    if isinstance(src, (str, Path)):
+        with translated_os_errors(src, "look at"):
+            return Path(src).stat().st_size
+    position = src.tell()
+    size = src.seek(0, 2)
+    src.seek(position)
+    return size
+
+
+def add_file_suffix(path: str, suffix: str) -> str:
+    """Return a path with a text before its extension: ``a_1.onnx`` of ``a.onnx`` and ``_1``."""
+    parsed = Path(path)
+    return str(parsed.with_name(f"{parsed.stem}{suffix}{parsed.suffix}"))
+
+
+def sanitize_filename(path: str) -> str:
+    """Return a text as the name of a file on any system: what may be none becomes ``_``."""
+    name = re.sub(r'[\x00-\x1f<>:"/\\|?*]', "_", path).rstrip(". ")
+    return name or "_"

@@ -1,0 +1,82 @@
+"""Dictionaries and lists that hold values of one type only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from polygraphy.domain.errors import UsageError
+
+__all__ = ["TypedDict", "TypedList"]
+
+
+def TypedDict(key_type_func: Callable[[], Any], value_type_func: Callable[[], Any]) -> type:
+    """Return a class of dictionaries; a key or a value of another type raises a UsageError.
+
+    Args:
+        key_type_func: returns the type of keys; called for each one that is set.
+        value_type_func: returns the type of values.
+    """
+
+    class Interface(dict[Any, Any]):
+        """A dictionary of one type of keys and one of values."""
+
+        def __init__(self, dct: Mapping[Any, Any] | None = None) -> None:
+            super().__init__()
+            self.update(dct or {})
+
+        def __setitem__(self, key: Any, value: Any) -> None:
+            _check(self, "key", key, key_type_func())
+            _check(self, "value", value, value_type_func())
+            super().__setitem__(key, value)
+
+        def update(self, other: Any = (), **more: Any) -> None:  # type: ignore[override]
+            """Take over the entries of another dictionary, or of an iterable of pairs."""
+            for key, value in dict(other, **more).items():
+                self[key] = value
+
+    return Interface
+
+
+def TypedList(elem_type_func: Callable[[], Any]) -> type:
+    """Return a class of lists; an element of another type raises a UsageError.
+
+    Args:
+        elem_type_func: returns the type of elements; called for each one that is set.
+    """
+
+    class Interface(list[Any]):
+        """A list of one type of elements."""
+
+        def __init__(self, lst: Iterable[Any] | None = None) -> None:
+            super().__init__()
+            self.extend(lst or ())
+
+        def append(self, elem: Any) -> None:
+            """Add an element."""
+            _check(self, "element", elem, elem_type_func())
+            super().append(elem)
+
+        def extend(self, elems: Iterable[Any]) -> None:
+            """Add elements."""
+            for elem in elems:
+                self.append(elem)
+
+        def __setitem__(self, index: Any, elem: Any) -> None:
+            for each in elem if isinstance(index, slice) else [elem]:
+                _check(self, "element", each, elem_type_func())
+            super().__setitem__(index, elem)
+
+        def __iadd__(self, elems: Iterable[Any]) -> Any:  # type: ignore[misc]
+            self.extend(elems)
+            return self
+
+    return Interface
+
+
+def _check(owner: Any, what: str, value: Any, kind: Any) -> None:
+    if not isinstance(value, kind):
+        raise UsageError(
+            f"A {what} of {type(owner).__name__} is a {getattr(kind, '__name__', kind)}, not a"
+            f" {type(value).__name__}: {value!r}."
+        )
