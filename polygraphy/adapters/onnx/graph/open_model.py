@@ -219,8 +219,10 @@ class OpenModel(OpenGraph):
 
     def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
         """Return the nodes, for inputs of these shapes."""
-        sizes = {name: _bytes(value) for name, value in self.types.items()}
-        if any(sizes.get(name) is None for node in self.protos for name in node.output if name):
+        made = [name for node in self.protos for name in node.output if name]
+        held = {name: byte_size(self.dense[name]) for name in made if name in self.dense}
+        sizes = {name: held[name] if name in held else _bytes(self.value(name)) for name in made}
+        if None in sizes.values():
             bound = inferred_value_infos(_bound(self.proto, shapes))
             sizes.update({name: _bytes(value) for name, value in bound.items()})
         return [
@@ -309,7 +311,7 @@ class OpenModel(OpenGraph):
             sparse=[self.sparse[name] for name in held if name in self.sparse],
         )
         if keeps_types:
-            between = made - {value.name for value in outputs}
+            between = made - self.constants - {value.name for value in outputs}
             stated = self.proto.graph.value_info
             part.graph.value_info.extend(value for value in stated if value.name in between)
         return part
