@@ -17,8 +17,7 @@ from polygraphy.logger.severity import INFO
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import OutputRow
     from polygraphy.domain.model import Graph, Node
-    from polygraphy.domain.report.document import Party, TensorFacts
-    from polygraphy.domain.report.recorder import Recorder
+    from polygraphy.domain.report.document import Party, Recorder, TensorFacts
     from polygraphy.logger.sinks import Line
 
 _LABEL = 9

@@ -16,6 +16,7 @@ from polygraphy.adapters.console.metrics import (
     metric_line,
 )
 from polygraphy.adapters.console.numbers import (
+    format_number,
     histogram_bars,
     percentiles,
     statistics,
@@ -29,7 +30,6 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.report.advice import round_up
 from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
@@ -114,7 +114,7 @@ def _log_metrics(result: OutputCompareResult) -> None:
             absolute, relative = result.required(statistic)
             G_LOGGER.info(
                 f"Minimum Required Tolerance: {_named(statistic, result)} error |"
-                f" [abs={round_up(absolute, 5)}] OR [rel={round_up(relative, 5)}]"
+                f" [abs={format_number(absolute)}] OR [rel={format_number(relative)}]"
                 + (
                     " (requirements may be lower if both abs/rel tolerances are set)"
                     if statistic == "elemwise"
@@ -213,7 +213,7 @@ def _log_averages(averages: Mapping[str, CompareResult]) -> None:
                     absolute, relative = average.required(statistic)
                     G_LOGGER.info(
                         f"Average Minimum Required Tolerance: {_named(statistic, average)} error |"
-                        f" [abs={round_up(absolute, 5)}] OR [rel={round_up(relative, 5)}]"
+                        f" [abs={format_number(absolute)}] OR [rel={format_number(relative)}]"
                     )
                 _log_verdict(name, average)
                 continue
