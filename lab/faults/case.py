@@ -33,6 +33,11 @@ class Case(NamedTuple):
     culprits: tuple[Culprit, ...] = ()
     """Empty: healthy, and nobody is to be blamed."""
 
+    @property
+    def is_vague(self) -> bool:
+        """Whether only outputs are known, from which no node can be told for certain."""
+        return "saved outputs" in self.kind
+
     def save(self, folder: Path) -> None:
         """Write it beside its model."""
         (folder / "case.json").write_text(json.dumps(self._asdict(), indent=1))

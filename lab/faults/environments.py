@@ -1,6 +1,6 @@
 """Virtual environments with released versions of ONNX Runtime, and this package in them.
 
-    python -m faults environments
+    python -m faults.environments
 
 They are made once, in a folder that holds nothing else, with uv where it is installed.
 """
@@ -81,3 +81,8 @@ def _install(folder: Path, *packages: str) -> None:
     else:
         line = [interpreter, "-m", "pip", "install", "--quiet", *packages]
     subprocess.run(line, check=True)
+
+
+if __name__ == "__main__":
+    for each in VERSIONS:
+        environment(each)

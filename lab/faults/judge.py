@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Iterable
@@ -34,12 +36,16 @@ class Score(NamedTuple):
     seconds: float
     said: str
     """What was said, in a line."""
+    fix: bool | None = None
+    """Whether the FIX that was printed runs, and what it saves or runs agrees; None: none was."""
+    abstains: bool = False
+    """It is said that it cannot be told, where only outputs are known."""
 
     @property
     def right(self) -> bool:
         """Everything is right."""
         notes = self.node and self.party and self.cause and self.innocent and self.code
-        return notes and self.rewrite is not False
+        return notes and self.rewrite is not False and self.fix is not False
 
 
 def scores(folder: Path, cases: Iterable[Case], jobs: int = 1) -> Iterable[Score]:
@@ -83,7 +89,37 @@ def score(folder: Path, case: Case) -> Score:
             seconds,
             f"exit code {code}: {last[0][:200]}",
         )
-    return compared(case, document, code, seconds)
+    made = compared(case, document, code, seconds)
+    remedies = [one.get("remedy") or {} for one in document.get("culprits", [])]
+    commands = dict.fromkeys(one["command"] for one in remedies if one.get("proven"))
+    fixes = [_mends(folder / case.name, case, command) for command in commands if command]
+    return made._replace(fix=all(fixes) if fixes else None)
+
+
+def _mends(folder: Path, case: Case, command: str) -> bool:
+    """Run a FIX as it is printed, in a folder of its own, and return whether it helps: what it runs
+    agrees, or the model that it saves does where it is diagnosed as before.
+    """
+    if not command.startswith("polygraphy "):
+        return True  # Another release, which was tried.
+    fresh = folder.with_name(f"{folder.name}-fix")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(folder, fresh)
+    interpreter = [python(case.version), "-m"]
+    lines = [[*interpreter, *shlex.split(line)] for line in command.split(" && ")]
+    last = lines[-1]
+    if last[3] in ("surgeon", "convert"):
+        words = [*case.words]
+        words[1] = last[last.index("-o") + 1]
+        lines.append([*interpreter, "polygraphy", *words])
+    done = None
+    for line in lines:
+        done = subprocess.run(line, cwd=fresh, capture_output=True, text=True, check=False)
+        if done.returncode:
+            (folder / "fix.txt").write_text(f"{shlex.join(line)}\n{done.stdout}{done.stderr}")
+            return False
+    shutil.rmtree(fresh)
+    return True
 
 
 def _named(case: Case) -> bool:
@@ -119,6 +155,7 @@ def compared(case: Case, document: dict[str, Any], code: int, seconds: float) ->
         code=notes and code == 1,
         seconds=seconds,
         said=said,
+        abstains=verdict == "inconclusive" and code == CODES["inconclusive"] and case.is_vague,
     )
 
 

@@ -115,10 +115,13 @@ def against(
     healthy: onnx.ModelProto,
     data: dict[str, np.ndarray],
     options: tuple[str, ...] = (),
-    ways: tuple[str, ...] = ("same", "renamed", "optimised", "golden"),
+    ways: tuple[str, ...] = ("same", "renamed", "optimised", "golden", "saved outputs"),
 ) -> tuple[str, tuple[str, ...]]:
     """Write what the command compares with; return its name and the options."""
     way = str(rng.choice(ways))
+    if way == "saved outputs":
+        _saved(place, healthy, data)
+        return way, ("--golden", "golden.json", "--load-inputs", "inputs.json")
     if way == "golden":
         tensors = [name for node in healthy.graph.node for name in node.output if name]
         marked = onnx.ModelProto()

@@ -19,6 +19,7 @@ COLUMNS: dict[str, Callable[[Score], bool | None]] = {
     "pass": lambda score: score.rewrite,
     "nobody else": lambda score: score.innocent,
     "exit code": lambda score: score.code,
+    "FIX runs and mends": lambda score: score.fix,
 }
 
 
@@ -31,12 +32,18 @@ def table(scores: Sequence[Score]) -> str:
     for group in ("real", "planted"):
         for faulty in (True, False):
             held = [s for s in scores if s.case.group == group and bool(s.case.culprits) == faulty]
+            # Counted apart: it is not wrong to say that outputs alone do not tell.
+            vague = [score for score in held if score.abstains]
+            held = [score for score in held if not score.abstains]
             if held:
                 shares = [_share(held, column) for column in COLUMNS.values()]
                 if not faulty:
                     shares = ["", "", "", *shares[3:]]
                 title = f"{group} faults" if faulty else f"healthy, beside {group} faults"
                 lines.append(f"| {title} | {len(held)} | " + " | ".join(shares) + " |")
+            if vague:
+                blanks = " | " * len(COLUMNS)
+                lines.append(f"| of outputs alone, inconclusive | {len(vague)} | {blanks}|")
     return "\n".join(lines)
 
 

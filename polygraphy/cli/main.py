@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from polygraphy import __version__
@@ -79,7 +78,7 @@ def _dispatch(words: list[str]) -> int:
     if first == "--version" or words == ["-v"]:
         import polygraphy
 
-        folders = [os.path.abspath(folder) for folder in polygraphy.__path__]
+        folders = list(polygraphy.__path__)
         return _show(f"Polygraphy | Version: {__version__} | Path: {folders}\n")
     if first == "help":
         return _help(words[1:])

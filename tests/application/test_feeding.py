@@ -67,7 +67,7 @@ def test_what_nobody_asks_for_is_dropped_every_time(fit: Any) -> None:
 def test_data_that_cannot_fit_are_explained(fit: Any) -> None:
     with pytest.raises(InputError, match="'x'"):
         fit({"x": np.array([1e300])})
-    with pytest.raises(InputError, match="no data for 'x'"):
+    with pytest.raises(InputError, match="not found in the data: 'x'"):
         fit({})
 
 

@@ -278,7 +278,7 @@ def test_mistakes() -> None:
         list(run())
     with pytest.raises(UsageError, match="no input data"):
         list(run(Workshop("a"), iterations=0))
-    with pytest.raises(InputError, match="no data for 'x'"):
+    with pytest.raises(InputError, match="not found in the data: 'x'"):
         list(Comparator.run_layerwise([Workshop("a")], "model.onnx", [{}], memory_budget=0))
 
 

@@ -46,9 +46,25 @@ def test_what_fits_passes(feed: dict[str, Any]) -> None:
     assert fit_feed(feed, WANTED) == (feed, [])
 
 
+@pytest.mark.parametrize(
+    ("feed", "words"),
+    [
+        ({}, "The following inputs were not found in"),
+        ({"x": np.zeros((1, 2), np.float32), "y": np.zeros(1)}, "Extra inputs in"),
+        ({"x": np.zeros((1, 2))}, "unexpected dtype"),
+        ({"x": np.zeros((1, 3), np.float32)}, "incompatible shape"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_the_words_that_tests_of_others_look_for(
+    feed: Any, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        check_feed(feed, one(DataType.FLOAT32, (1, 2)))
+
+
 def test_nothing_fits_nothing() -> None:
     check_feed({}, TensorMetadata())
-    with pytest.raises(InputError, match=r"inputs \[\]: data for 'x'"):
+    with pytest.raises(InputError, match=r"takes \[\]\. Extra inputs in the data: 'x'"):
         check_feed({"x": np.zeros(1)}, TensorMetadata())
 
 
@@ -71,7 +87,8 @@ def test_what_does_not_fit_is_explained(change: dict[str, Any], facts: list[str]
 
 def test_a_misspelt_name_is_guessed() -> None:
     with pytest.raises(
-        InputError, match=r"no data for 'mask'; data for 'msak'.*meant to be 'mask'"
+        InputError,
+        match=r"not found in the data: 'mask'. Extra inputs in the data: 'msak'.*meant to be 'mask'",
     ):
         check_feed({"x": FITTING["x"], "msak": FITTING["mask"]}, WANTED)
 
@@ -117,16 +134,16 @@ def test_what_nobody_asks_for_is_dropped() -> None:
 
 
 def test_what_is_missing_is_reported() -> None:
-    with pytest.raises(InputError, match="no data for 'mask'"):
+    with pytest.raises(InputError, match="not found in the data: 'mask'"):
         fit_feed({"x": FITTING["x"]}, WANTED)
-    with pytest.raises(InputError, match="no data for 'x', 'mask'"):
+    with pytest.raises(InputError, match="not found in the data: 'x', 'mask'"):
         fit_feed({}, WANTED)
 
 
 def test_no_data_are_used_twice() -> None:
     wanted = TensorMetadata().add("a", DataType.INT64, (1,)).add("b", DataType.INT64, (1,))
     feed = {"b": np.array([1]), "c": np.array([2])}
-    with pytest.raises(InputError, match="no data for 'a'; data for 'c'"):
+    with pytest.raises(InputError, match=r"found in the data: 'a'\. Extra inputs in the data: 'c'"):
         fit_feed(feed, wanted)
 
 

@@ -128,7 +128,7 @@ class Terminal:
                 facts.append(summary.blamed_in_words(recorder.culprits))
             return " ".join(f"{fact.rstrip('.')}." for fact in facts if fact)
         if not recorder.parties():
-            return ""
+            return "Nothing was compared." if self._command.startswith("polygraphy run ") else ""
         runs = max((one.times.count for one in recorder.parties() if one.times), default=0)
         ran = counted(runs, "iteration") if runs else counted(len(recorder.parties()), "runner")
         return f"{ran}; nothing was compared."

@@ -130,7 +130,8 @@ class BoundRuns:
         found = DataType.from_dtype(data.dtype)
         if found != dtype:  # Which would be read as if it were right.
             raise InputError(
-                f"Input {name!r} must have data type {dtype}, but the data have {found}."
+                f"Input {name!r} must have data type {dtype}, but the data have the"
+                f" unexpected dtype {found}."
             )
         where = device_buffer(data, self._stream)
         if where is None:

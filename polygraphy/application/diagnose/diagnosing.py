@@ -411,13 +411,13 @@ class _Diagnosis:
                     known_votes.append(said)
                 made.append(said)
             for juror in dict.fromkeys(said.juror for said in made if said.juror):
-                told = [said for said in made if said.juror == juror]
+                sayings = [said for said in made if said.juror == juror]
                 wrong = {
-                    party.name: sum(said.party for said in told),
-                    known.party.name: sum(said.reference for said in told),
+                    party.name: sum(said.party for said in sayings),
+                    known.party.name: sum(said.reference for said in sayings),
                 }
                 counts = ", ".join(f"{name} in {count}" for name, count in wrong.items())
-                result.append(f"By {juror}, of {counted(len(told), 'node')} wrong: {counts}.")
+                result.append(f"By {juror}, of {counted(len(sayings), 'node')} wrong: {counts}.")
             if untold := sum(not said.juror for said in made):
                 result.append(f"Nobody can tell of {counted(untold, 'node')}.")
         return made

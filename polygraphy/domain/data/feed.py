@@ -71,13 +71,11 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
         wanted = DataType.from_dtype(dtype)
         if wanted is not None and found != wanted:
             raise InputError(
-                f"Input {name!r} must have data type {wanted}, but the data have {found}."
+                f"Input {name!r} must have data type {wanted}, but the data have the unexpected"
+                f" dtype {found}."
             )
         if not fits(array.shape, shape):
-            raise InputError(
-                f"Shape mismatch: input {name!r} must have shape {format_shape(shape)}, "
-                f"but the data have {format_shape(array.shape)}."
-            )
+            raise _wrong_shape(name, array, shape)
 
 
 def _check_array(name: str, array: Any) -> None:
@@ -101,16 +99,18 @@ def _check_names(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None
         return
     facts = []
     if missing:
-        facts.append(f"no data for {', '.join(map(repr, missing))}")
+        facts.append(
+            f"The following inputs were not found in the data: {', '.join(map(repr, missing))}."
+        )
     if extra:
-        facts.append(f"data for {', '.join(map(repr, extra))}, which the model does not have")
+        facts.append(f"Extra inputs in the data: {', '.join(map(repr, extra))}.")
     hints = [
         f"Is {name!r} meant to be {matches[0]!r}?"
         for name in extra
         if (matches := close_matches(name, missing))
     ]
     raise InputError(
-        f"The data do not fit the model's inputs {list(metadata)}: {'; '.join(facts)}.",
+        f"The data do not fit the model, which takes {list(metadata)}. {' '.join(facts)}",
         hint=" ".join(hints),
     )
 
@@ -191,13 +191,17 @@ def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> 
         return array
     fitted = in_shape(array, shape)
     if fitted is None:
-        raise InputError(
-            f"Shape mismatch: input {name!r} must have shape {format_shape(shape)}, "
-            f"but the data have {format_shape(array.shape)}."
-        )
+        raise _wrong_shape(name, array, shape)
     if fitted is not array:
         notes.append(f"Input {name!r} was brought from shape {array.shape} to {fitted.shape}.")
     return fitted
+
+
+def _wrong_shape(name: str, array: Any, shape: Shape | None) -> InputError:
+    return InputError(
+        f"Shape mismatch: input {name!r} must have shape {format_shape(shape or ())}, but the data"
+        f" have the incompatible shape {format_shape(array.shape)}."
+    )
 
 
 def in_shape(array: Any, shape: Shape) -> Any:

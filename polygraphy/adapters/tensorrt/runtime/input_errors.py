@@ -9,7 +9,8 @@ from polygraphy.domain.errors import BackendError, InputError
 def wrong_dtype(tensor: IoTensor, found: object) -> InputError:
     """Return the error for data of another data type."""
     return InputError(
-        f"Input {tensor.name!r} must have data type {tensor.entry}, but the data have {found}."
+        f"Input {tensor.name!r} must have data type {tensor.entry}, but the data have the"
+        f" unexpected dtype {found}."
     )
 
 
