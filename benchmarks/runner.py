@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -118,8 +118,8 @@ def run_and_show() -> None:
 
     def shown() -> None:
         view = RunView("polygraphy run model.onnx --onnxrt --onnxrt")
-        with bind(Console, view):
-            view.open(lambda: None)
+        with bind(Console, cast("Any", view)):
+            view.open(lambda: None, banner=True)
             runners = [OnnxrtRunner(session), OnnxrtRunner(session)]
             assert Comparator.compare_accuracy(Comparator.run(runners, feeds, streaming=True))
             view.close(lambda: None, 0, 0.0)

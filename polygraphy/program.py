@@ -144,7 +144,7 @@ def refuse(message: str, code: int, format: str, report: Sequence[str]) -> None:
         report: see `run`; each has one of its extensions.
     """
     from polygraphy.adapters.report.session import Session
-    from polygraphy.domain.report.recorder import Recorder
+    from polygraphy.domain.report.document import Recorder
 
     def write() -> None:
         session = Session(Recorder(), format, report)

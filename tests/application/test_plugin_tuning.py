@@ -12,7 +12,7 @@ from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.plugin_tuning import autotune_plugins
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
-from polygraphy.domain.report.recorder import Recorder
+from polygraphy.domain.report.document import Recorder
 from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console, Findings

@@ -13,7 +13,7 @@ from polygraphy.adapters.tensorrt.network.network import layers_of
 from polygraphy.backend.trt import ModifyNetworkOutputs, NetworkFromOnnxPath
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.report.recorder import Recorder
+from polygraphy.domain.report.document import Recorder
 from polygraphy.inspect import inspect_model
 from polygraphy.ports.binding import bind
 from polygraphy.ports.models import ModelReports

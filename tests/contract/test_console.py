@@ -28,7 +28,7 @@ from polygraphy.domain.compare import (
     SqnrCompareFunc,
 )
 from polygraphy.domain.limits.tolerance import Tolerance
-from polygraphy.domain.report.recorder import Recorder
+from polygraphy.domain.report.document import Recorder
 from polygraphy.domain.results.results import DeviceTimes, IterationResult
 from polygraphy.domain.results.validation import validate_outputs
 from polygraphy.domain.tensors.metadata import TensorMetadata

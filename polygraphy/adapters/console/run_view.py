@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polygraphy.adapters.console.terminal import Terminal
     from polygraphy.domain.accuracy.accuracy import AccuracyResult
     from polygraphy.domain.accuracy.pairs import PairResult
-    from polygraphy.domain.report.recorder import Recorder
+    from polygraphy.domain.report.document import Recorder
     from polygraphy.logger.sinks import Line
 
 
@@ -49,7 +49,7 @@ class RunView:
     @cached_property
     def recorder(self) -> Recorder:
         """What happened so far."""
-        from polygraphy.domain.report.recorder import Recorder
+        from polygraphy.domain.report.document import Recorder
 
         return Recorder()
 

@@ -17,8 +17,7 @@ from polygraphy.logger.severity import INFO
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import OutputRow
     from polygraphy.domain.model import Graph, Node
-    from polygraphy.domain.report.document import Party, TensorFacts
-    from polygraphy.domain.report.recorder import Recorder
+    from polygraphy.domain.report.document import Party, Recorder, TensorFacts
     from polygraphy.logger.sinks import Line
 
 _LABEL = 9
@@ -133,7 +132,7 @@ class Terminal:
                 facts.append(summary.blamed_in_words(recorder.culprits))
             return " ".join(f"{fact.rstrip('.')}." for fact in facts if fact)
         if not recorder.parties():
-            return ""
+            return "Nothing was compared." if self._command.startswith("polygraphy run ") else ""
         runs = max((one.times.count for one in recorder.parties() if one.times), default=0)
         ran = counted(runs, "iteration") if runs else counted(len(recorder.parties()), "runner")
         return f"{ran}; nothing was compared."

@@ -12,7 +12,7 @@ import numpy as np
 from polygraphy.domain.arithmetic import histogram
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.result import CompareResult
-from polygraphy.domain.report.plain import plain
+from polygraphy.domain.report.document import plain
 
 _BINS = 32
 _AROUND = 2

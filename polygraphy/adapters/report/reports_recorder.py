@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.domain.report.plain import plain
+from polygraphy.domain.report.document import plain
 from polygraphy.ports.reporting import Findings
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from polygraphy.adapters.report.surroundings import environment, file_facts, fir
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Model
-from polygraphy.domain.report.document import VERDICTS, Document, Problem, with_nodes
-from polygraphy.domain.report.recorder import Recorder
+from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder, with_nodes
 from polygraphy.domain.report.summary import summary_of
 from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.models import ModelReports
