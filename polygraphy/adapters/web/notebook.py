@@ -13,7 +13,7 @@ from markupsafe import Markup
 from polygraphy.adapters.web.charts import shortened
 from polygraphy.adapters.web.page import displayable
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
-from polygraphy.domain.accuracy.summarizing import records_of, summary_of
+from polygraphy.domain.accuracy.summarizing import accuracy_in_words, records_of
 from polygraphy.domain.accuracy.words import brief
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.diagnosis.culprit import DiagnosisResult
@@ -62,7 +62,7 @@ class HtmlNotebooks:
         ]
         title = ("runs", "output", "type", "shape", "max abs", "max rel", "metric", "tolerance",
                  "iterations", "verdict")  # fmt: skip
-        return _table(summary_of(results).partition("\n")[0], title, rows)
+        return _table(accuracy_in_words(results).partition("\n")[0], title, rows)
 
     def model(self, model: Model) -> str:
         """Return inputs, outputs and how large it is."""

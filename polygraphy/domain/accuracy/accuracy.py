@@ -423,9 +423,9 @@ class AccuracyResults(list[AccuracyResult], Storable):
 
     def summary(self) -> str:
         """Return the verdict in a few lines: per pair of runs, what failed, the worst first."""
-        from polygraphy.domain.accuracy.summarizing import summary_of
+        from polygraphy.domain.accuracy.summarizing import accuracy_in_words
 
-        return summary_of(self)
+        return accuracy_in_words(self)
 
     def raise_for_failure(self) -> AccuracyResults:
         """Return these results if all of them passed.

@@ -43,7 +43,7 @@ def records_of(results: AccuracyResults) -> list[dict[str, Any]]:
     ]
 
 
-def summary_of(results: AccuracyResults) -> str:
+def accuracy_in_words(results: AccuracyResults) -> str:
     """Return the verdict, and a line for each output that failed, the worst first; of what passed,
     the one that came closest to its tolerance.
     """

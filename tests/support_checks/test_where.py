@@ -1,0 +1,41 @@
+"""The page on the architecture answers "where is ...?" with functions that are there, once each."""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.support.house import ROOT
+
+PAGE = ROOT.parent / "docs" / "architecture.md"
+ANSWERS = sorted(set(re.findall(r"`(polygraphy/[\w/]+)\.py:(\w+)`", PAGE.read_text("utf-8"))))
+
+
+def test_there_are_answers() -> None:
+    assert len(ANSWERS) > 20
+
+
+@pytest.mark.parametrize(("path", "name"), ANSWERS)
+def test_an_answer_is_there_and_is_the_only_one_of_its_name(path: str, name: str) -> None:
+    module = import_module(path.replace("/", "."))
+    assert callable(getattr(module, name))
+    others = [file for file in _defining(name) if file != ROOT.parent / f"{path}.py"]
+    layers = [file for file in others if "domain" in file.parts or "application" in file.parts]
+    assert not layers, "one idea has one place"
+
+
+def _defining(name: str) -> list[Path]:
+    """Return the files with a public function or class of a name at their top."""
+    found = []
+    for file in ROOT.rglob("*.py"):
+        text = file.read_text("utf-8")
+        if f" {name}" not in text or "compiled" in file.parts:
+            continue
+        kinds = (ast.FunctionDef, ast.ClassDef)
+        if any(isinstance(node, kinds) and node.name == name for node in ast.parse(text).body):
+            found.append(file)
+    return found
