@@ -373,4 +373,4 @@ def test_right_outputs_come_from_files_of_other_libraries(
             for name in ("right", "wrong")
         ]
         assert [done.code for done in ran] == [0, 1]
-        assert f"polygraphy diagnose wrong.onnx --onnxrt {files}" in ran[1].out
+        assert "polygraphy diagnose" not in ran[1].out  # Of outputs alone it could not say which.

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.rewrites import matched_rewrites
 from polygraphy.adapters.os.paths import readable_file
@@ -26,7 +27,7 @@ from polygraphy.ports.models import ModelWriter
 from polygraphy.ports.running import FactFinder
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
     from onnxruntime import InferenceSession, RunOptions, SessionOptions
 
 
@@ -247,8 +248,23 @@ def loadable(model: Any, most: float = inf) -> Iterator[bytes | str]:
             yield path
 
 
+_EXTERNAL = 1
+"""`TensorProto.EXTERNAL`."""
+
+
+def _leaves_weights(graph: GraphProto) -> bool:
+    """Return whether weights of a graph, or of one inside its nodes, stay in a file."""
+    if any(tensor.data_location == _EXTERNAL for tensor in graph.initializer):
+        return True
+    return any(_leaves_weights(inner) for node in graph.node for inner in graphs_of(node))
+
+
 def _serialized(model: ModelProto) -> bytes | None:
-    """Return the bytes of a model; None where it is larger than the format allows."""
+    """Return the bytes of a model; None where it is larger than the format allows, or weights of it
+    stay in a file.
+    """
+    if _leaves_weights(model.graph):
+        return None
     try:
         made: bytes = model.SerializeToString()
     except Exception as error:  # protobuf's implementations differ in the class that they raise

@@ -67,8 +67,15 @@ def test_what_has_no_formula_is_refused() -> None:
     model = make("one", nodes, [value("x", [4])], [value("y", [1, None], onnx.TensorProto.INT64)])
     with pytest.raises(BackendError, match="no formula for NonZero"):
         FormulaParty().load(model)
+    with pytest.raises(BackendError, match="The reference has NonZero of the onnx package"):
+        PackageParty().load(model)
+
+
+def test_the_package_computes_what_the_reference_has_of_its_own() -> None:
+    nodes = [helper.make_node("CumSum", ["x", "axis"], ["y"])]
+    model = make("one", nodes, [value("x", [4])], [value("y", [4])], weights={"axis": np.int64(0)})
     made = PackageParty().load(model)({"x": np.array([0, 1, 0, 2], np.float32)})["y"]
-    assert made.tolist() == [[1, 3]]
+    assert made.tolist() == [0, 1, 1, 3]
 
 
 @pytest.mark.parametrize("op", ["ReduceL1", "ReduceMax", "ReduceProd", "ReduceSumSquare"])

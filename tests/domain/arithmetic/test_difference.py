@@ -414,3 +414,11 @@ def test_wide_integers_beside_floats_differ_by_what_they_do(
     sides = (reference, value) if swapped else (value, reference)
     found = Difference(*sides).max_abs()
     assert same(found, float(exact)) and (found == 0) == (exact == 0)
+
+
+@pytest.mark.parametrize("wide", [np.int64(5), np.uint64(5), np.longdouble(5)])
+@pytest.mark.parametrize("infinity", [-np.inf, np.inf])
+def test_an_infinity_beside_a_wide_number_never_matches(wide: Any, infinity: float) -> None:
+    for pair in ((np.float32(infinity), wide), (wide, np.float32(infinity))):
+        found = Difference(*map(np.array, pair)).mismatches(1e-3, 1e-3)
+        assert found.count == 1

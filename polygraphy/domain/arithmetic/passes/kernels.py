@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -240,7 +241,7 @@ class _LongKernel(Kernel):
         self._scale = scratch.floats()
 
     def _form(self, start: int, stop: int) -> None:
-        a, b = self._reload()
+        a, b = self._widened(self._long)
         self._distance: Array = np.abs(np.subtract(a, b, out=a), out=a)
         self._size: Array = np.abs(b, out=b)
         self.absolute = convert(self._distance, self._absolute)
@@ -251,16 +252,18 @@ class _LongKernel(Kernel):
 
     def _repair(self) -> None:
         if self._infinities_equal:
-            a, b = (side.copy() for side in self._reload())
-            equal = np.equal(a, b)
-            self._form(self.start, self.stop)
+            equal = np.equal(*self._reload())
             np.copyto(self._distance, 0.0, where=equal)
             np.copyto(self.absolute, 0.0, where=equal)
 
     def _reload(self) -> tuple[Array, Array]:
+        # Elsewhere: the distance and the size, which `within` asks, stand where these were.
+        return self._widened([np.empty_like(out) for out in self._long])
+
+    def _widened(self, into: Sequence[Array]) -> tuple[Array, Array]:
         a, b = (
             convert(flat.block(self.start, self.stop), out)
-            for flat, out in zip((self._value, self._reference), self._long, strict=True)
+            for flat, out in zip((self._value, self._reference), into, strict=True)
         )
         return a, b
 
