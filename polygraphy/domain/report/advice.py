@@ -82,9 +82,7 @@ def advice_on_outputs(
         return
     if diagnosis and "--load-outputs" in words and not _knows_inside(comparisons):
         yield Advice(
-            "Which node it is cannot be seen from outputs alone: save all tensors of the model that"
-            " is right (--onnx-outputs mark all) and load those, or give it to diagnose as"
-            " --reference."
+            "Outputs alone do not say which node it is: save all tensors (--onnx-outputs mark all)."
         )
     elif diagnosis:
         yield Advice("Find the node that is to blame, and why.", diagnosis)
