@@ -79,6 +79,7 @@ _ADAPTERS: dict[str, str] = {
     "SuspectedParty/package": "polygraphy.adapters.onnx.run.party:PackageParty",
     "SuspectedParty/trt": "polygraphy.adapters.tensorrt.party:TrtParty",
     "SuspectedParty/onnxrt": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
+    "SuspectedParty/usual": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
     "TensorObserver": "polygraphy.adapters.onnx.edit.observing:OnnxTensorObserver",
     "Tensors/torch": "polygraphy.adapters.torch.arrays:TorchTensors",
     "TensorFiles": "polygraphy.adapters.onnx.storage.files:OnnxTensorFiles",

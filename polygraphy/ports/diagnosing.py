@@ -129,6 +129,8 @@ class NarrowModels(Protocol):
 
 REFERENCE = "reference"
 """The key of the party that is asked where others differ."""
+USUAL = "usual"
+"""The key of the party in which models are run in the end."""
 
 
 class SuspectedParty(Protocol):

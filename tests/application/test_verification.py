@@ -206,7 +206,7 @@ def test_what_fails_at_the_level_that_users_have_is_not_verified(
     how: str, plainly: str, is_verified: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = normalised(1)
-    with bind(SuspectedParty, _Crashing(how, plainly), key="onnxrt"):
+    with bind(SuspectedParty, _Crashing(how, plainly), key="usual"):
         if is_verified:
             assert verify(model, convert_to_fp16(model), [FEED], AUTO)
         else:

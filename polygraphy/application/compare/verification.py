@@ -30,7 +30,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import Compute, NarrowModels, SuspectedParty
+from polygraphy.ports.diagnosing import USUAL, Compute, NarrowModels, SuspectedParty
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import FactFinder, TensorObserver
 
@@ -274,7 +274,7 @@ def _run_as_users_do(model: Any, feed: Mapping[str, Any]) -> None:
     Raises:
         BackendError: it crashes, or is refused because of that.
     """
-    party = resolve(SuspectedParty, "onnxrt")
+    party = resolve(SuspectedParty, USUAL)
     try:
         alone(lambda: party.load(model)(feed) and None, "ONNX Runtime")
     except MissingDependencyError:

@@ -62,7 +62,8 @@ def test_the_layer_whose_weight_the_check_looks_at_is_found(
 
 def test_an_engine_that_is_built_again_is_not_calibrated_again(rtx: Any, run: Run) -> None:
     models.save(products(), Path("model.onnx"))
-    code, said = run(f"debug build model.onnx --int8 {QUICK} --until 2 --check true")
+    words = f"--int8 {QUICK} --until 2 --log-format legacy --check true"
+    code, said = run(f"debug build model.onnx {words}")
     assert code == 0, said
     assert said.count("Finished engine building") == 2
     assert said.count("Reading calibration cache from memory") == 1
