@@ -140,7 +140,7 @@ def Calibrator(
         @guarded(None)
         def read_calibration_cache(self) -> bytes | None:
             """Return what an earlier calibration found out; None if there is none."""
-            feed.reset()  # TensorRT asks for the cache first, once per build.
+            feed.rewind()  # TensorRT asks for the cache first, 8.6 once more at the end.
             return self._found if cache is None else _read(cache)
 
         @guarded(None)
@@ -234,8 +234,12 @@ class _Feed:
             loader.model_facts = self._facts
 
     def reset(self) -> None:
-        self._data = None
+        self.rewind()
         self.fed = 0
+
+    def rewind(self) -> None:
+        """Begin with the data again, at the next batch."""
+        self._data = None
 
     def free(self) -> None:
         while self._buffers:
@@ -247,6 +251,7 @@ class _Feed:
 
     def next_batch(self, names: list[str]) -> list[int] | None:
         if self._data is None:
+            self.fed = 0
             loader = _iterable(self.loader)
             self._describe(loader)  # A function may have made it just now.
             self._data = iter(loader)
