@@ -263,14 +263,12 @@ def _serialized(model: ModelProto) -> bytes | None:
     """Return the bytes of a model; None where it is larger than the format allows, or weights of it
     stay in a file.
     """
-    if _leaves_weights(model.graph):
-        return None
     try:
         made: bytes = model.SerializeToString()
     except Exception as error:  # protobuf's implementations differ in the class that they raise
         G_LOGGER.verbose(f"The model goes to ONNX Runtime through a file: {error}")
         return None
-    return made
+    return None if _leaves_weights(model.graph) else made
 
 
 def session_options(graph_optimization_level: str | None) -> SessionOptions:
