@@ -114,6 +114,7 @@ class _Comparison:
         self._lost: Values = {}
         self._changed: list[Variant] = []
         self._coarse = 0.0
+        self._dtypes: dict[str, Any] = {}
         self._computed: list[str] = []
         self.fitted = fitting(case.model, run.sets, values)
         self._saved = self.fitted.sets
@@ -150,14 +151,16 @@ class _Comparison:
         own = trace(case, self._party, self._feeds[number]).values
         order, nodes = producers(case.model.nodes), case.model.nodes
         for name in inner & own.keys():
-            off, is_wrong = judged(own[name], saved[name], 0.0, computing_op(nodes, order, name))
+            value = own[name]
+            self._dtypes[name] = value.dtype
+            off, is_wrong = judged(value, saved[name], 0.0, computing_op(nodes, order, name))
             if is_wrong:
                 found[name] = off
         return found
 
     def result(self) -> DiagnosisResult | None:
         """Find out why results differ; None where a backend is at fault."""
-        case, number, party = self._case, self._number, self._party
+        case, number = self._case, self._number
         feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
         case.feed = feed
         if breaks(values, saved):
@@ -168,7 +171,8 @@ class _Comparison:
             return self._of_outputs(number, values, self._found, self.fitted)
         floats = [array.dtype for array in saved.values() if is_float(array)]
         self._coarse = max(map(epsilon_of, floats), default=0.0)
-        saved = in_types_of(trace(case, party, feed).values, saved)
+        outputs = {name: value.dtype for name, value in values.items() if is_float(value)}
+        saved = in_types_of({**outputs, **self._dtypes}, saved)
         made = self._of_tensors(feed, saved, self._found)
         if made is None and case.evidence.unexplained:
             return self._of_half_model(number, values)

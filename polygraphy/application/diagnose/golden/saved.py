@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -15,7 +15,7 @@ from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.domain.tensors.precision import is_float
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import OpenModel
 
@@ -165,16 +165,16 @@ def _missing(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
             yield f"{name!r} was saved for {count} of {len(sets)} sets of data"
 
 
-def in_types_of(own: Values, saved: Values) -> Values:
+def in_types_of(dtypes: Mapping[str, Any], saved: Values) -> Values:
     """Return saved tensors in the floating-point types in which a party computes them."""
     return {
-        name: array if _same_type(array, own.get(name)) else array.astype(own[name].dtype)
+        name: (
+            array.astype(dtypes[name], copy=False)
+            if name in dtypes and is_float(array) and epsilon_of(dtypes[name])
+            else array
+        )
         for name, array in saved.items()
     }
-
-
-def _same_type(array: Any, other: Any) -> bool:
-    return not (is_float(array) and is_float(other)) or bool(array.dtype == other.dtype)
 
 
 def saved_results(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:
