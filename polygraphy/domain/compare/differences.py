@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.arithmetic import Difference, Mismatches
-from polygraphy.domain.arithmetic.kept import KeptDifferences
+from polygraphy.domain.arithmetic.difference import KeptDifferences
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, excess_ratio
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.rounding import Rounding
