@@ -16,7 +16,7 @@ from polygraphy.domain.arithmetic.similarity import (
     ulp_distances,
 )
 from polygraphy.domain.arithmetic.summary import root_mean_square
-from polygraphy.domain.compare.distribution import distribution_of
+from polygraphy.domain.compare.differences import distribution_of
 from polygraphy.domain.compare.metric import Measured, MetricCompareFunc
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
