@@ -13,7 +13,7 @@ from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.reporting import Reports
 
-KEYS = ("machine", "packages", "providers", "tensorrt")
+KEYS = ("machine", "openvino", "packages", "providers", "tensorrt")
 FOUND = Section("Found", (("what", "something"),))
 
 
