@@ -17,7 +17,7 @@ from polygraphy.adapters.openvino.compiled import known_of
 from polygraphy.adapters.openvino.datatype import array_of, checked_type, tensor_of
 from polygraphy.adapters.openvino.errors import translated_errors
 from polygraphy.adapters.os.signals import cancellable
-from polygraphy.domain.data.model_io import check_has_outputs
+from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
