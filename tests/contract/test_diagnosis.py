@@ -15,7 +15,7 @@ from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.reporting import Reports
 
-KEYS = ("machine", "packages", "providers", "tensorrt")
+KEYS = ("machine", "openvino", "packages", "providers", "tensorrt")
 
 
 @pytest.fixture(params=KEYS)

@@ -86,6 +86,11 @@ PUBLISHED: dict[str, list[str]] = {
         "SessionFromOnnx",
         "session_from_onnx",
     ],
+    "polygraphy.backend.openvino": [
+        "CompiledModelFromOnnx",
+        "OpenvinoRunner",
+        "compiled_model_from_onnx",
+    ],
     "polygraphy.backend.pluginref": [
         "OP_REGISTRY",
         "PluginRefRunner",
