@@ -14,6 +14,12 @@ import pytest
 from polygraphy.domain.catalog.metrics import METRICS
 
 PUBLISHED: dict[str, list[str]] = {
+    "polygraphy.assertions": [
+        "OutputsDiffer",
+        "assert_close",
+        "assert_matches_golden",
+        "assert_outputs_match",
+    ],
     "polygraphy.backend.base": [
         "BaseLoader",
         "BaseRunner",
