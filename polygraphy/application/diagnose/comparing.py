@@ -10,8 +10,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
-from polygraphy.application.diagnose.half_model import in_float, in_float32
-from polygraphy.application.diagnose.half_verdict import of_narrowing
+from polygraphy.application.diagnose.half_verdict import in_float, in_float32, of_narrowing
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.rewritten.culprits import parted

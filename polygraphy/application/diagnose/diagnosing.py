@@ -22,11 +22,13 @@ from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.golden.results import against_results
 from polygraphy.application.diagnose.golden.saved import saved_results
-from polygraphy.application.diagnose.half_model import (
+from polygraphy.application.diagnose.half_verdict import (
     HalfModel,
     half_model,
     is_wrong_in_float32,
+    lowering_party,
     of_half_model,
+    of_lowering,
 )
 from polygraphy.application.diagnose.handing_over import hand_over, with_report
 from polygraphy.application.diagnose.locating import (
@@ -37,7 +39,6 @@ from polygraphy.application.diagnose.locating import (
     wrong_nodes,
     wrong_regions,
 )
-from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.rounding import adds_up, of_rounding, relative, unsteady

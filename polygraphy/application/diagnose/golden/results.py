@@ -12,7 +12,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.golden.outputs_alone import of_outputs
 from polygraphy.application.diagnose.golden.saved import Fitted, SavedRun, fitting, in_types_of
-from polygraphy.application.diagnose.half_model import half_model, of_saved_outputs
+from polygraphy.application.diagnose.half_verdict import half_model, of_saved_outputs
 from polygraphy.application.diagnose.locating import (
     first_non_finite,
     first_wrong,
