@@ -8,8 +8,8 @@ import pytest
 
 from polygraphy.adapters.fake import FixedDiagnosis, RecordingReports
 from polygraphy.application.doctor import doctor
+from polygraphy.binding import bind, resolve
 from polygraphy.domain.environment import Environment, Section
-from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.reporting import Reports
 

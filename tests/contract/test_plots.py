@@ -10,9 +10,9 @@ import pytest
 
 from polygraphy.adapters.fake import DrawnPlot, RecordingPlots
 from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
+from polygraphy.binding import resolve
 from polygraphy.domain.asked import Plots
 from polygraphy.domain.errors import MissingDependencyError
-from polygraphy.ports.binding import resolve
 
 IMAGE = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
 ARRAYS = {

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.fake import MemorySpools
-from polygraphy.adapters.files.small.spool import TemporarySpools
+from polygraphy.adapters.fake import MemorySpool
+from polygraphy.adapters.files.small.spool import open_spool
 from polygraphy.domain.errors import FileError
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import Spools
 
-BOTH = pytest.mark.parametrize("spools", [TemporarySpools(), MemorySpools()])
+BOTH = pytest.mark.parametrize("spools", [open_spool, MemorySpool])
 
 
 @BOTH
 @given(pieces=st.lists(st.binary(max_size=50), max_size=8), data=st.data())
-def test_what_was_put_comes_back(spools: Spools, pieces: list[bytes], data: st.DataObject) -> None:
-    spool, other = spools.open(), spools.open()
+def test_what_was_put_comes_back(spools: Any, pieces: list[bytes], data: st.DataObject) -> None:
+    spool, other = spools(), spools()
     tickets: list[int] = []
     for piece in pieces:
         tickets.append(spool.put(piece))
@@ -33,14 +32,14 @@ def test_what_was_put_comes_back(spools: Spools, pieces: list[bytes], data: st.D
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    spool = resolve(Spools).open()
+    spool = open_spool()
     assert spool.take(spool.put(b"x" * 100_000)) == b"x" * 100_000
     assert list(tmp_path.iterdir()) == []  # The file has no name.
 
 
 def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileError, match="no room"):
-        MemorySpools(room=3).open().put(b"four")
+        MemorySpool(room=3).put(b"four")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(FileError, match="write to"):
-        TemporarySpools().open().put(b"four")
+        open_spool().put(b"four")

@@ -1,13 +1,12 @@
-"""Commands and functions that are not run in processes, and questions that are not asked."""
+"""Commands and functions that are not run in processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from attrs import frozen
 
-from polygraphy.domain.errors import CheckFailedError
 from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 from polygraphy.ports.running import RunningCommand
 
@@ -67,31 +66,6 @@ class FinishedCommand:
         """Do nothing: it has ended."""
 
 
-class ScriptedQuestions:
-    """Answers questions with lines that were known before.
-
-    Attributes:
-        asked: the questions, in order.
-    """
-
-    def __init__(self, answers: Iterable[str], *, is_there: bool = True) -> None:
-        """Take the answers, and say whether a user is there."""
-        self.asked: list[str] = []
-        self._answers = iter(answers)
-        self._is_there = is_there
-
-    def can_ask(self) -> bool:
-        """Return whether a user is there."""
-        return self._is_there
-
-    def ask(self, question: str) -> str:
-        """Return the next answer."""
-        self.asked.append(question)
-        for answer in self._answers:
-            return answer.strip()
-        raise CheckFailedError("Nobody answers.")
-
-
 class InlineIsolation:
     """Calls functions right here, and remembers what for; fails instead for what it is set to.
 
@@ -104,7 +78,7 @@ class InlineIsolation:
         self.calls: list[tuple[str, float | None]] = []
         self._crashes = crashes or {}
 
-    def call(
+    def __call__(
         self,
         function: Callable[[], T],
         *,

@@ -8,6 +8,7 @@ from math import log2
 from typing import Any
 
 from polygraphy.application.debug.iterations import Iterations
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.search import (
     Outcome,
@@ -16,7 +17,6 @@ from polygraphy.domain.search import (
     smallest_good_set,
 )
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Findings
 
 _MODES = ("bisect", "linear", "minimal")

@@ -22,6 +22,7 @@ from polygraphy.application.diagnose.half import (
     named,
     tolerance_for,
 )
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -40,8 +41,7 @@ from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, OutputError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import ModelPairs, NarrowModels, SuspectedParty
+from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty, graph_with_weights
 
 _MOST = 0.5
 """From this share of nodes on a model computes in half precision; below, only a part of it does."""
@@ -255,7 +255,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add a number to keep another away from zero which half precision made
     zero, or nearly.
     """
-    side = Side(resolve(ModelPairs).graph(case.model.proto))
+    side = Side(graph_with_weights(case.model.proto))
     found = []
     for index, node in enumerate(side.nodes):
         held = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]

@@ -22,6 +22,7 @@ from polygraphy.application.diagnose.half import (
     tolerance_for,
     try_half_precision,
 )
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -39,7 +40,6 @@ from polygraphy.domain.diagnosis.half import HalfCulprit
 from polygraphy.domain.diagnosis.headroom import Range
 from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports, NarrowModels
 from polygraphy.ports.editing import OpenModel, OpenModels
 

@@ -21,6 +21,7 @@ from polygraphy.application.diagnose.half import (
     casting,
     tolerance_for,
 )
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -33,7 +34,6 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range
 from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.tensors.facts import Facts
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import LoweringParty, NarrowModel, NarrowModels, SuspectedParty
 
 Feed = Mapping[str, Any]

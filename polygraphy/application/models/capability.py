@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.binding import resolve
 from polygraphy.domain.checks.capability import (
     ModelNode,
     ModelPart,
@@ -16,11 +17,10 @@ from polygraphy.domain.checks.capability import (
     parts_of,
 )
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.models import SupportChecker
 from polygraphy.ports.reporting import BuildReports
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.storage import write_text
 
 _OUTPUT = "polygraphy_capability_dumps"
 _EXTERNAL_SUFFIX = "_ext_data"
@@ -84,7 +84,7 @@ def inspect_capability(
 def _save(report: SupportReport, folder: str, save: Callable[[ModelPart], None]) -> None:
     for part in report.parts:
         save(part)
-    resolve(TextFiles).write(join(folder, "results.txt"), report.table())
+    write_text(join(folder, "results.txt"), report.table())
 
 
 def _external(name: str, suffix: str | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from polygraphy.application.models.linting import lint
 from polygraphy.application.run.feeding import Feeds, InputAdapter
+from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.checks.capability import Compatibility, UnsupportedNode
 from polygraphy.domain.checks.lint import EXCEPTION, INFO, Source
 from polygraphy.domain.data.synthesis import DataLoader
@@ -20,8 +21,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.model import ModelSource
-from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.ports.models import ModelReports, ModelTrial, OnnxFiles, SupportChecker
+from polygraphy.ports.models import ModelReports, ModelTrial, SupportChecker, load_onnx
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Runner
 
@@ -88,7 +88,7 @@ def _unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
     except Unbound:
         return _not_run(model, backend)
     try:
-        problems = checker.problems(resolve(OnnxFiles).load(model))
+        problems = checker.problems(load_onnx(model))
     except PolygraphyException:  # Why the model does not run is known already.
         return ()
     return tuple(

@@ -8,13 +8,13 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.model.unbounded import unbounded_operands
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.models import ModelReader, ModelReports
 
 _SHOWN = ("layers", "attrs", "weights")

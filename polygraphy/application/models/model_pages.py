@@ -6,16 +6,16 @@ import json
 from collections.abc import Sequence
 
 from polygraphy.application.models.model_inspection import read_model
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.model.drawing import draw, drawn_model
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.report.document import rows_in
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelReports
-from polygraphy.ports.reporting import ModelPages
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.reporting import model_page, serve_page
+from polygraphy.ports.storage import read_text, write_text
 
 
 def draw_model(
@@ -82,18 +82,18 @@ def draw_model(
     model = drawn_model(read_model(source, detail, model_type, display_as))
     if model is None:
         raise UsageError(f"{path}: models of this type cannot be drawn.")
-    page = resolve(ModelPages).page(model, draw(model), statistics_of(model), errors)
+    page = model_page(model, draw(model), statistics_of(model), errors)
     if output is None:
-        resolve(ModelPages).serve(page, port, reports.page_served)
+        serve_page(page, port, reports.page_served)
     else:
-        resolve(TextFiles).write(output, page)
+        write_text(output, page)
         reports.page_saved(output)
 
 
 def _errors(path: str) -> dict[str, OutputRow]:
     """Return what a report says about outputs, by name."""
     try:
-        return rows_in(json.loads(resolve(TextFiles).read(path)))
+        return rows_in(json.loads(read_text(path)))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON: {error}.") from error
     except UsageError as error:

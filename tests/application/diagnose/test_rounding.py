@@ -11,8 +11,8 @@ import numpy as np
 
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
+from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept, network
 

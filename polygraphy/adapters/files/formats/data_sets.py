@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.adapters.os.paths import translated_os_errors
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import TensorFiles
+from polygraphy.ports.models import read_tensor
 
 _INPUT = re.compile(r"input_(\d+)\.pb")
 _SET = re.compile(r"test_data_set_(\d+)")
@@ -36,7 +35,7 @@ def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
     for folder in folders:
         feed = {}
         for file in _numbered(folder, _INPUT):
-            name, array = resolve(TensorFiles).read(file)
+            name, array = read_tensor(file)
             feed[name or file.stem] = array
         yield feed
 

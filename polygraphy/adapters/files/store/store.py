@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from polygraphy.adapters.files.codecs.annotations import annotate
 from polygraphy.adapters.files.formats.binary import SUFFIXES, TENSORS
-from polygraphy.adapters.files.formats.blobs import DiskBlobFiles
+from polygraphy.adapters.files.formats.blobs import holds_blobs
 from polygraphy.adapters.files.formats.data_sets import (
     StoredDataSets,
     data_sets_in,
@@ -146,7 +146,7 @@ class FileResultStore:
         data_sets = data_sets_in(path)
         if data_sets:
             return StoredDataSets(data_sets)
-        if DiskBlobFiles().holds_blobs(path):
+        if holds_blobs(path):
             raise FileError(
                 f"{path} holds bare bytes, whose data types and shapes only a model tells.",
                 path=path,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.compute_dtypes import compute_dtypes
 from polygraphy.adapters.onnx.describe.input_hints import LIMITING, input_hints
-from polygraphy.adapters.onnx.describe.node_inputs import node_inputs
-from polygraphy.adapters.onnx.describe.omissions import first_omission
 from polygraphy.adapters.onnx.describe.output_kinds import OutputKinds
-from polygraphy.adapters.onnx.storage.ranks import ranked_inputs
 from polygraphy.adapters.onnx.storage.wire import MalformedError, naming, operators
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
@@ -57,30 +53,14 @@ def _sources(graph: GraphProto) -> dict[str, str]:
     return {tensor: source for source, tensor in makers.items()}
 
 
-class OnnxFactFinder:
-    """Looks into ONNX models."""
-
-    def find(self, model: Any) -> Facts:
-        """Return what is known of a model, its bytes or its path; nothing of one that cannot be
-        read, or is too large to be read on the side. A file is read when its facts are asked for.
-        """
-        if isinstance(model, (str, Path)):
-            path = Path(model)
-            return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
-        return _found(model)
-
-    def node_inputs(
-        self, model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
-    ) -> str:
-        """Return what a node is given; see `polygraphy.adapters.onnx.describe.node_inputs`."""
-        return node_inputs(model, op, name, shapes)
-
-    def ranked_inputs(self, model: Any) -> Collection[str]:
-        """Return the inputs of a model whose rank it tells; see the port."""
-        return ranked_inputs(model)
-
-    def left_out(self, model: str | bytes) -> str:
-        return first_omission(model)
+def find_facts(model: Any) -> Facts:
+    """Return what is known of a model, its bytes or its path; nothing of one that cannot be
+    read, or is too large to be read on the side. A file is read when its facts are asked for.
+    """
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
+    return _found(model)
 
 
 def _found(model: Any) -> ModelFacts:

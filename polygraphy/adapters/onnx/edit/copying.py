@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.edit.mending import OnnxModelPairs
+from polygraphy.adapters.onnx.edit.mending import graph_with_weights, mended
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import domain_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import delete_where, drop_unused, needed
@@ -75,11 +75,10 @@ class CopyNodes(BaseLoader):
         names = {identity_of(node) for node in model.graph.node}
         if (model.functions or reference.functions) and not names.issuperset(self._nodes or [""]):
             model, reference = inlined(model), inlined(reference)
-        pairs = OnnxModelPairs()
-        pairing = paired(pairs.graph(model), pairs.graph(reference))
+        pairing = paired(graph_with_weights(model), graph_with_weights(reference))
         chosen = self._chosen(pairing)
         plan = mending(pairing, chosen)
-        made = pairs.mended(model, reference, plan)
+        made = mended(model, reference, plan)
         copied = {one.twin for one in plan.nodes}
         nodes = [node for node in reference.graph.node if copied.intersection(node.output)]
         _drop_replaced(made.graph, needed(model.graph) - needed(made.graph))

@@ -1,4 +1,4 @@
-"""Describes ONNX models to be compared, and changes nodes of them; implements `ModelPairs`."""
+"""Describes ONNX models to be compared, and changes nodes of them."""
 
 from __future__ import annotations
 
@@ -119,15 +119,6 @@ class _LargeLater(WeightArrays):
         return later if is_large else later()
 
 
-class OnnxModelPairs:
-    """Compares ONNX models; see the port."""
-
-    def graph(self, model: ModelProto) -> Graph:
-        """Describe a model with the values of its weights."""
-        return described(model, "", EVERYTHING, _LargeLater("")).graph
-
-    def mended(self, model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
-        return mended(model, reference, plan)
-
-    def altered(self, model: ModelProto, output: str, variant: Variant) -> ModelProto:
-        return altered(model, output, variant)
+def graph_with_weights(model: ModelProto) -> Graph:
+    """Describe a model with the values of its weights."""
+    return described(model, "", EVERYTHING, _LargeLater("")).graph

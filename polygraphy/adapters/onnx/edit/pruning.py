@@ -15,8 +15,7 @@ from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.model.pruning import pruned
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import cores
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -41,7 +40,7 @@ class PruneWeights(BaseLoader):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         axes = prunable_axes(model)
-        threads = resolve(Machine).cores()
+        threads = cores()
         for graph in all_graphs(model.graph):
             for name, tensor in graph_weights(graph, axes).items():
                 made = pruned(elements(tensor), axes[name], threads=threads)

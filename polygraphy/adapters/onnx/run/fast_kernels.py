@@ -9,8 +9,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
 from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened, with_rounded_weights
-from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
 from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata
@@ -175,7 +175,7 @@ class OnnxNarrowModel:
         return CastSelection(keep_nodes=kept, only_nodes=self._only)
 
     def facts(self) -> Facts:
-        return OnnxFactFinder().find(self._model)
+        return find_facts(self._model)
 
     def run(self, feed: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Array]:
         """Compute the outputs in the narrow type; see the port."""
