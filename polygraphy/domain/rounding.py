@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.domain.arithmetic.magnitude import root_mean_square
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.domain.tensors.precision import (
     Precision,

@@ -141,11 +141,6 @@ def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
 
 
 @port
-def has_replays(path: str) -> bool:
-    """Return whether there is a file or a folder at a path."""
-
-
-@port
 def load_tactic_replays(path: str) -> list[TacticReplay]:
     """Read one replay file, or all those in a folder and the folders in it, in the order of
     their paths.

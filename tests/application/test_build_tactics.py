@@ -185,7 +185,7 @@ def test_of_a_supported_model_nothing_is_saved(
 ) -> None:
     assert inspect_capability(lambda: ["A", "B"], with_partitioning=True) is True
     assert inspect_capability(["A"]) is True
-    assert (chain[0].saved, dict(chain[1].files)) == ({}, {})
+    assert (chain[0].saved, chain[1]) == ({}, {})
     assert all(report.is_supported for _, report in reports.calls)
 
 
@@ -195,7 +195,7 @@ def test_problems_are_saved(
     assert inspect_capability(["A", "b"]) is False
     saved = capsys.readouterr().out
     assert saved == "[I] Saved results.txt in the folder polygraphy_capability_dumps.\n"
-    assert list(chain[1].files) == ["polygraphy_capability_dumps/results.txt"]
+    assert list(chain[1]) == ["polygraphy_capability_dumps/results.txt"]
     assert chain[0].saved == {}
     [(_, report)] = reports.calls
     assert [problem.operator for problem in report.problems] == ["b"]
@@ -230,4 +230,4 @@ def test_a_model_is_divided_and_its_parts_are_saved(
         "size_threshold": 5,
         "all_tensors_to_one_file": None,
     }
-    assert b"[[2, 4]]" in chain[1].files["out/results.txt"]
+    assert "[[2, 4]]" in chain[1]["out/results.txt"]

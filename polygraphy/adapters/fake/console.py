@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polygraphy.domain.accuracy.accuracy import AccuracyResult
-from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.results.validation import OutputValidity
 from polygraphy.domain.tensors.metadata import TensorMetadata

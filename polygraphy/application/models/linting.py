@@ -19,8 +19,8 @@ from polygraphy.domain.checks.lint import (
     LintEntry,
     LintReport,
     Source,
+    graph_findings,
 )
-from polygraphy.domain.checks.lint_rules import graph_findings
 from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more, notes_of
@@ -33,8 +33,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
 from polygraphy.domain.tensors.facts import Facts
-from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape
+from polygraphy.domain.tensors.metadata import TensorMetadata, format_shape, override_dynamic_shape
 from polygraphy.ports.models import (
     Lint,
     ModelReader,

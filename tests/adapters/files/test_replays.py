@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from polygraphy.adapters.files.small.debug_replays import (
-    has_replays,
     load_tactic_replays,
 )
+from polygraphy.adapters.files.small.work_files import path_exists
 from polygraphy.domain.errors import FileError
 from tests.support import replays
 
@@ -41,5 +41,5 @@ def test_what_lies_beside_them_is_left_out(tmp_path: Path) -> None:
 
 
 def test_existence(tmp_path: Path) -> None:
-    assert has_replays(str(tmp_path))
-    assert not has_replays(str(tmp_path / "x"))
+    assert path_exists(str(tmp_path))
+    assert not path_exists(str(tmp_path / "x"))

@@ -11,7 +11,8 @@ import onnx
 import pytest
 from onnx import helper, parser
 
-from polygraphy.adapters.onnx.lint import linting, node_trials
+from polygraphy.adapters.onnx.lint import linting
+from polygraphy.adapters.onnx.lint import linting as node_trials
 from polygraphy.adapters.onnx.lint.linting import open_to_lint
 from polygraphy.adapters.onnx.storage.wire import as_varint, field
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
@@ -112,7 +113,7 @@ def test_many_nodes_are_not_run_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y)'
     models.save(parser.parse_model(text + "{ a = Abs(x)  y = Neg(a) }"), path)
     feed = {"x": np.ones(2, np.float32)}
-    findings = open_to_lint(ModelSource(str(path))).lint(feed, Trial())
+    findings = open_to_lint(ModelSource(str(path)))(feed, Trial())
     [entry] = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
     assert entry.level == INFO and "in segments" in entry.message
     assert tried and not any(isinstance(model, str) for model in tried)

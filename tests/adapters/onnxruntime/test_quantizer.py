@@ -256,7 +256,7 @@ def test_nodes_keep_their_type(dtype: Any) -> None:
     model = models.mlp()
     model.graph.node[2].name = ""
     for kept, quantized in (("hidden", ["h_relu"]), ("y", ["x"])):
-        made = quantized_int8(model, feeds(), dtype, method="minmax", keep_nodes=[kept])
+        made = quantize(model, feeds(), dtype, method="minmax", keep_nodes=[kept])
         assert [
             node.input[0] for node in made.graph.node if node.op_type == "QuantizeLinear"
         ] == quantized
@@ -286,7 +286,7 @@ def test_weights_in_constant_nodes_are_quantised() -> None:
 def test_models_of_float16_are_quantised(dtype: Any) -> None:
     model = convert_to_fp16(models.mlp(), cast_io=True)
     data = [{"x": feed["x"].astype(np.float16)} for feed in feeds()]
-    made = quantized_int8(model, data, dtype, method="minmax")
+    made = quantize(model, data, dtype, method="minmax")
     onnx.checker.check_model(made, full_check=True)
     exact = outputs(models.mlp(), feeds()[0])
     error = np.abs(_unfused(made, data[0]) - exact).max() / np.abs(exact).max()

@@ -14,7 +14,7 @@ from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
 from polygraphy.binding import bind
 from polygraphy.domain.asked import Plots
 from polygraphy.domain.compare import SimpleCompareFunc
-from polygraphy.domain.compare.pictures import Pictures
+from polygraphy.domain.compare.simple_arrays import Pictures
 from polygraphy.domain.errors import MissingDependencyError
 from polygraphy.domain.results.results import IterationResult
 

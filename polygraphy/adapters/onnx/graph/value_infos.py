@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes
 from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.adapters.onnx_common.messages import shape_of as dims_of
 from polygraphy.domain.errors import DataTypeConversionException
-from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
-from polygraphy.domain.tensors.shapes import Shape, is_dynamic_dim
+from polygraphy.domain.tensors.metadata import MetadataTuple, Shape, TensorMetadata, is_dynamic_dim
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
