@@ -325,7 +325,7 @@ class InlineIsolation:
         self.calls: list[tuple[str, float | None]] = []
         self._crashes = crashes or {}
 
-    def call(
+    def __call__(
         self,
         function: Callable[[], T],
         *,
