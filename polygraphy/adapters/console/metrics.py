@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from polygraphy.adapters.console.numbers import (
@@ -14,7 +13,6 @@ from polygraphy.domain.arithmetic import Histogram
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import DetailedResult, MetricResult
 from polygraphy.domain.compare.result import CompareResult
-from polygraphy.domain.report.summary import round_up
 from polygraphy.logger import G_LOGGER
 
 
@@ -76,36 +74,6 @@ def metric_line(result: MetricResult) -> str:
     value, limit = format_distinct(result.value, result.thresholds.threshold)
     held_to = "tolerance" if metric.lower_is_better else "min required"
     return f"{metric.title}: {value}{metric.unit} ({held_to}: {limit}{metric.unit})"
-
-
-def metric_words(
-    name: str, where: str, result: MetricResult, failing: Sequence[MetricResult] = ()
-) -> str:
-    """Return how bad the worst output is by this metric, against which threshold, and why that one;
-    and which threshold all that failed would pass with.
-    """
-    metric, thresholds = result.metric, result.thresholds
-    if result.value is None or thresholds is None:
-        return f"Worst output: {name!r}{where} has no {metric.title} that could be judged."
-    value, limit = format_distinct(result.value, thresholds.threshold)
-    found = f"Worst output: {name!r}{where} has the {metric.title} {value}{metric.unit}"
-    allowed = f"{limit}{metric.unit} ({thresholds.reason})"
-    if metric.lower_is_better:
-        verdict = "within the tolerance" if result else "that exceeds the tolerance"
-    else:
-        verdict = "at least the required" if result else "that is less than the required"
-    text = f"{found}; {verdict} {allowed}."
-    if result:
-        return text
-    if math.isnan(result.value) or (metric.lower_is_better and math.isinf(result.value)):
-        return (
-            f"{text} No threshold would pass: an output holds NaN, infinity or nothing but zeros."
-        )
-    if metric.lower_is_better:
-        values = [abs(each.value) for each in failing or [result] if each.value is not None]
-        if all(map(math.isfinite, values)):
-            return f"{text} A tolerance of {round_up(max(values))} would pass."
-    return text
 
 
 def _log_start(result: CompareResult) -> None:

@@ -17,7 +17,7 @@ from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger.severity import ERROR, INFO, ULTRA_VERBOSE
 
 if TYPE_CHECKING:
-    from polygraphy.domain.report.document import Comparison
+    from polygraphy.domain.accuracy.output_rows import Comparison
     from polygraphy.logger.sinks import Line
 
 
@@ -140,10 +140,10 @@ def table_lines(each: Comparison, *, width: int | None, whole: str) -> list[Line
     Args:
         each: what was compared with what, and the rows.
         width: the columns of the terminal; None for as many as it takes.
-        whole: says where all rows are, if not all of them are shown.
+        whole: says where all rows are, if not all of them are shown; empty where they are.
     """
     rows = [row for row in each.outputs if not row.worst.is_missing]
-    shown = _shown(rows)
+    shown = _shown(rows) if whole else [*range(len(rows))]
     chosen = [rows[at] for at in shown]
     columns, title = _result_columns(chosen), each.title
     if each.is_of_layers:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from polygraphy.domain.accuracy.output_rows import OutputRow, brief
-from polygraphy.domain.report.document import Comparison, Document
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief
+from polygraphy.domain.report.document import Document
 from polygraphy.domain.report.summary import PASSED, advice_for, checks_of
 
 _MOST_ROWS = 50
