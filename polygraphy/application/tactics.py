@@ -5,7 +5,7 @@ from __future__ import annotations
 from posixpath import join
 
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.tactics.tactics import TacticReplay, suspicious_tactics
+from polygraphy.domain.tactics import TacticReplay, suspicious_tactics
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import BuildReports
 from polygraphy.ports.storage import ReplayFolders

@@ -11,7 +11,7 @@ from polygraphy.termination import remember_interrupts
 _IDLE = ("OPENBLAS_THREAD_TIMEOUT", "20")
 """When an idle thread of NumPy's OpenBLAS goes to sleep: after 2**20 clock cycles, less than a
 millisecond, which products of matrices in a row do not notice. By default they all spin for a tenth
-of a second from the import of NumPy on, beside what is run, as much as half of a short command.
+of a second from the import of NumPy on, beside what is run, as half of a short command.
 """
 
 

@@ -104,7 +104,7 @@ class NarrowModels(Protocol):
 
     def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
         """Return what computes a model twice, with all that its nodes make moved: each element up
-        or down by as much as rounding explains of one operator.
+        or down by as rounding explains of one operator.
 
         Args:
             model: an ``onnx.ModelProto``, its bytes or its path.
@@ -159,7 +159,7 @@ class SuspectedParty(Protocol):
         Args:
             model: an ``onnx.ModelProto``, its path, or what returns one, which is then not held
                 beside what is made of it.
-            plain: whether nothing is rewritten, as far as that can be switched off.
+            plain: whether nothing is rewritten, as that can be switched off.
             without: the names of rewrites that are switched off.
 
         Raises:

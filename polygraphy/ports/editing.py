@@ -172,7 +172,7 @@ class OpenModel(Protocol):
         Args:
             nodes: their positions.
             given: by tensor an array of its type and shape (default: those that are known).
-            outputs: what becomes an output (default: what `needed_of` says, as far as backends can
+            outputs: what becomes an output (default: what `needed_of` says, as backends can
                 hand it out).
             keeps_types: whether what the model says about tensors in between is kept.
         """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.report.document import Document
     from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
-    from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
+    from polygraphy.domain.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
 
@@ -232,7 +232,7 @@ class ModelPages(Protocol):
         Args:
             page: the page.
             port: a TCP port; 0 for any that is free.
-            announce: called with the address as soon as it can be opened.
+            announce: called with the address as it can be opened.
 
         Raises:
             UsageError: the port is taken.

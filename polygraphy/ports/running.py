@@ -128,7 +128,7 @@ class Isolation(Protocol):
         Args:
             function: what to call; changes that it makes to objects of the caller are lost.
             what: what is being done, for messages: the name of a runner.
-            timeout: how long it may take, in seconds; None for as long as it takes.
+            timeout: how long it may take, in seconds; None for as it takes.
             is_silent: whether what it writes to standard error is of no interest.
 
         Raises:
@@ -204,7 +204,7 @@ class Commands(Protocol):
     """Runs commands."""
 
     def prepare(self, command: Sequence[str]) -> None:
-        """Get ready to run a command soon, as far as that takes no waiting."""
+        """Get ready to run a command soon, as that takes no waiting."""
 
     def start(
         self,

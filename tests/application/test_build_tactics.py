@@ -13,7 +13,7 @@ from polygraphy.application.models.capability import inspect_capability
 from polygraphy.application.tactics import compare_tactics, find_bad_tactics, inspect_tactics
 from polygraphy.domain.checks.capability import Problem, SupportReport
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
+from polygraphy.domain.tactics import Algorithm, TacticReplay
 from polygraphy.ports.binding import bind
 from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.models import SupportChecker

@@ -9,7 +9,7 @@ import pytest
 
 from polygraphy import mod
 from polygraphy.adapters.fake import FakeShapeInference
-from polygraphy.adapters.onnxruntime.shapes import OnnxrtShapeInference
+from polygraphy.adapters.onnxruntime.trial import OnnxrtShapeInference
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ShapeInference

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver
+from polygraphy.adapters.onnx.edit.outputs import OnnxTensorObserver
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.binding import resolve

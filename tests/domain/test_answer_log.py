@@ -19,7 +19,7 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.compare import SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.compare.result import CompareResult
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.support.examples import scaled

@@ -86,7 +86,7 @@ class FakeNarrowModels:
         return None if self._dtype is None else (self._dtype, list(self._nodes))
 
     def computed(self, model: Any) -> Compute | None:
-        """Return what hands on the input, as far as no node loses it; None where none is narrow."""
+        """Return what hands on the input, as no node loses it; None where none is narrow."""
         if self._dtype is None:
             return None
         return FakeNarrowModel(self._nodes, self._losing, self._dtype).run

@@ -75,9 +75,9 @@ class SessionFromOnnx(BaseLoader):
             graph_optimization_level: ``ENABLE_ALL``, ``ENABLE_EXTENDED``, ``ENABLE_BASIC`` or
                 ``DISABLE_ALL`` (default: ONNX Runtime decides).
             memory_arena: whether memory is kept for the next run, as it is unless this is False. An
-                arena is held, weights included, as long as any output from it is; without one,
+                arena is held, weights included, as any output from it is; without one,
                 running again takes a little longer.
-            threads: how many compute an operator (default: as many as the process may use cores).
+            threads: how many compute an operator (default: as the process may use cores).
             disabled_optimizers: the names of rewrites of the graph that are left out, in any case,
                 such as ``LayerNormFusion`` (default: none).
 

@@ -1,7 +1,7 @@
 """Calls functions in forked processes.
 
 A fork needs nothing to be pickled on the way in, so any runner and any data loader will do. It is
-safe as long as the caller has not yet created what does not survive a fork, such as sessions and
+safe as the caller has not yet created what does not survive a fork, such as sessions and
 device contexts: runners create theirs when they are activated, which is inside the new process.
 """
 

@@ -25,9 +25,9 @@ from polygraphy.domain.compare import (
     SimpleCompareFunc,
     UncomparedResult,
 )
-from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.compare.function import JudgesAverages, Labelled, UsesThreads
 from polygraphy.domain.compare.pairwise import is_program
+from polygraphy.domain.compare.result import check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import label_of_runner

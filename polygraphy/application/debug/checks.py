@@ -66,7 +66,7 @@ class CheckCommand:
             hide_fail_output: whether it is not shown when it fails, whatever the verbosity is.
             timeout: how long it may take, in seconds; then it is stopped, as if it had ended with
                 exit code 124.
-            runs: how often it is run as long as it passes: for failures that come and go.
+            runs: how often it is run as it passes: for failures that come and go.
 
         Raises:
             UsageError: the command is empty, a regular expression is none, or codes exclude each

@@ -244,7 +244,7 @@ class Iterations:
 
     @property
     def compares_with_saved_outputs(self) -> bool:
-        """Whether the check does so, as far as its command line shows."""
+        """Whether the check does so, as its command line shows."""
         return any(option in self.check.split() for option in _SAVED)
 
     @property

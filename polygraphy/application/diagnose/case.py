@@ -160,7 +160,7 @@ class Case:
         return self._loaded[key]
 
     def unload(self) -> None:
-        """Let go of what parties have loaded, which is as large as the model."""
+        """Let go of what parties have loaded, which is as the model."""
         self._loaded.clear()
         resolve(Machine).release_memory()
 

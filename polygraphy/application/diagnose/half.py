@@ -59,7 +59,7 @@ class HalfPrecision:
         losses: what each node loses alone.
         checks: how many sets of nodes were tried.
         feeds: how many sets of input data there were.
-        allowance: how many times as much as usual was tolerated, because rounding alone explains
+        allowance: how many times as usual was tolerated, because rounding alone explains
             that.
         adds_up: whether outputs are off because rounding adds up everywhere, so that no few nodes
             are to blame.

@@ -217,7 +217,7 @@ def _allowed(found: HalfPrecision) -> str:
     if found.allowance <= 1:
         return ""
     return (
-        f" That is {found.allowance:.2g} times as much as usual, because rounding everywhere adds"
+        f" That is {found.allowance:.2g} times as usual, because rounding everywhere adds"
         " up to it, and no node does more than others; --rtol and --atol ask for less."
     )
 

@@ -21,7 +21,7 @@ def built_in() -> dict[str, BuiltIn]:
 
 
 def modules_for(words: Iterable[str]) -> list[str]:
-    """Return the modules that a command line needs, as far as its flags say; none of them starts
+    """Return the modules that a command line needs, as its flags say; none of them starts
     what would not survive a fork.
     """
     flags = set(words)

@@ -169,7 +169,7 @@ class StreamingDataLoader:
 
 
 def has_more(data_loader: Any, rest: Iterator[Any]) -> bool:
-    """Return whether a data loader has more than the first iteration, as far as that is known
+    """Return whether a data loader has more than the first iteration, as that is known
     without asking others for data that may overwrite the first.
 
     Args:

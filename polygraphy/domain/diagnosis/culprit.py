@@ -116,7 +116,7 @@ class DiagnosisResult:
         culprits: who is to blame; in the order of the model.
         attempts: what was tried.
         reason: why nothing was found, or why no party is to blame; a sentence.
-        curves: errors of tensors, as far as they were measured.
+        curves: errors of tensors, as they were measured.
     """
 
     verdict: str

@@ -77,7 +77,7 @@ class Attribute:
 
 @frozen
 class Origin:
-    """Where in a program a node comes from, as far as its exporter recorded it.
+    """Where in a program a node comes from, as its exporter recorded it.
 
     Attributes:
         path: the file of the program.

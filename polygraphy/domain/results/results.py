@@ -211,9 +211,9 @@ class IterationResult(dict[str, Any]):
         part: which part of the iteration's outputs these are; None for all of them.
         unmarked: outputs of the model that are not among these, because other tensors were chosen;
             they are not saved, but have to match where both sides of a comparison have them.
-        lineage: what they were computed from, as long as the run goes on; not kept elsewhere.
+        lineage: what they were computed from, as the run goes on; not kept elsewhere.
         rough: makes all outputs twice, with all that nodes make moved by what rounding explains of
-            one operator; as long as the run goes on.
+            one operator; as the run goes on.
         origin: the file that they were read from; empty for none.
     """
 

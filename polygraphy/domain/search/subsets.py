@@ -70,7 +70,7 @@ def _split(items: list[int], parts: int) -> list[list[int]]:
 def bisect_batch(
     names: Sequence[str], compute: Callable[[Sequence[str]], Mapping[str, T] | None]
 ) -> tuple[dict[str, T], list[str]]:
-    """Compute as much as possible in as few steps as possible.
+    """Compute as possible in as few steps as possible.
 
     Where everything can be computed, that takes one step; each one that cannot costs about twice
     the logarithm of their number more.

@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from polygraphy.adapters.console.log import LogConsole
-from polygraphy.adapters.console.metrics import metric_line
 from polygraphy.adapters.console.numbers import format_distinct
+from polygraphy.adapters.console.verdicts import metric_line
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.compare import (
     CosineSimilarityResult,

@@ -14,13 +14,13 @@ import ml_dtypes
 import numpy as np
 
 from polygraphy import config
-from polygraphy.adapters.files.json.base64_text import (
+from polygraphy.adapters.files.json.json_codec import ContentError
+from polygraphy.adapters.files.json.json_writer import (
     Piece,
     SlicedText,
     decoded_length,
     decoded_pieces,
 )
-from polygraphy.adapters.files.json.json_codec import ContentError
 
 _Array = np.ndarray[Any, Any]
 

@@ -30,7 +30,7 @@ class TemporarySpool:
         """Append bytes; FileError when the disk is full."""
         with translated_os_errors(Path(tempfile.gettempdir()), "write to"):
             if self._file is None:
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as this
             self._file.seek(self._end)
             self._file.write(data)
             self._file.flush()

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import graph_weights
-from polygraphy.adapters.onnx.graph.shape_proofs import values_of
-from polygraphy.adapters.onnx.graph.value_infos import set_input_shapes, shape_of
+from polygraphy.adapters.onnx.graph.shapes import set_input_shapes, shape_of, values_of
 from polygraphy.adapters.onnx.storage.elements import elements
-from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
-from polygraphy.adapters.onnx.storage.wire import (
+from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     DEEPEST,
     MODEL,
@@ -30,6 +28,7 @@ from polygraphy.adapters.onnx.storage.wire import (
     operators,
     ranked_inputs,
 )
+from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
 from polygraphy.adapters.onnx_common.messages import (
     attribute_named,
     captured_by,
@@ -107,7 +106,7 @@ class _Walk:
                 self.coarsest[name] = found.name
 
     def _made_by(self, node: NodeProto) -> str:
-        """Return the data type that a node makes, as far as it follows from the node alone."""
+        """Return the data type that a node makes, as it follows from the node alone."""
         if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
             zero_point = self.types.get(node.input[2], "") if len(node.input) > 2 else ""
             return zero_point or _QUANTIZED
@@ -343,7 +342,7 @@ _LARGEST_BYTES = 1 << 28
 
 
 def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]) -> str:
-    """Return the opset and the inputs of a node, with their data types and shapes as far as they
+    """Return the opset and the inputs of a node, with their data types and shapes as they
     can be inferred; empty where the node is not found, or it could be any of several.
 
     Args:

@@ -252,7 +252,7 @@ def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
 
 
 class _Describing:
-    """Turns messages into values, as far as they were asked for."""
+    """Turns messages into values, as they were asked for."""
 
     def __init__(
         self, detail: Detail, arrays: WeightArrays | None, own_name: str, *, skips_files: bool

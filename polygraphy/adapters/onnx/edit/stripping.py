@@ -274,7 +274,7 @@ class ReconstructWeights(BaseLoader):
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
-            map_weights: whether large weights go to a temporary file as soon as they are made, and
+            map_weights: whether large weights go to a temporary file as they are made, and
                 stay there until something needs their elements: see `OnnxFromPath`.
         """
         self._model = model

@@ -14,10 +14,14 @@ from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import clean_model, sort
 from polygraphy.adapters.onnx.graph.growth import limit_bytes, model_bytes
-from polygraphy.adapters.onnx.graph.shape_proofs import without_ambiguous_names
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
-from polygraphy.adapters.onnx.graph.value_infos import shape_of
-from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
+from polygraphy.adapters.onnx.graph.shapes import (
+    inferred_value_infos,
+    is_made_up,
+    shape_of,
+    value_infos,
+    without_ambiguous_names,
+)
+from polygraphy.adapters.onnx.storage.stored import BaseLoadOnnxCopy
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.domain.tensors.shapes import Shape
@@ -232,7 +236,7 @@ class FoldConstants(BaseLoadOnnxCopy):
 
 
 def known_shapes(model: ModelProto, *, infers: bool = True, symbolic: bool = False) -> Shapes:
-    """Return the shapes of the tensors of the main graph, as far as they are known."""
+    """Return the shapes of the tensors of the main graph, as they are known."""
     infos = value_infos(without_ambiguous_names(model))
     if infers:
         infos.update(inferred_value_infos(model, symbolic=symbolic, keeps_names=True))
@@ -252,7 +256,7 @@ def walk_over(
 
     Args:
         model: the model, whose nodes are in order.
-        shapes: the shapes of its tensors, as far as they are known before (default: inferred).
+        shapes: the shapes of its tensors, as they are known before (default: inferred).
         room: how much constants may come to take (default: what the limit for models allows).
         folds_shapes: whether shapes of tensors that are not constant are constants.
         infers: whether shapes are inferred on the way.

@@ -25,9 +25,7 @@ from polygraphy.adapters.onnx.graph.growth import (
     vector_lengths,
 )
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph, assemble, untyped
-from polygraphy.adapters.onnx.graph.shape_proofs import shapes_of
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos
-from polygraphy.adapters.onnx.graph.value_infos import set_input_shapes
+from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, set_input_shapes, shapes_of
 from polygraphy.adapters.onnx.lint.node_checks import NodeChecks, is_foreign, without_context
 from polygraphy.adapters.onnx.storage.elements import WeightArrays, elements
 from polygraphy.adapters.onnx.storage.model import load_structure

@@ -16,13 +16,13 @@ from zlib import crc32
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
-from polygraphy.adapters.onnx.cast.cast_rules import CastSelection, names_of
+from polygraphy.adapters.onnx.cast.cast_graph import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
 from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened, with_rounded_weights
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
 from polygraphy.adapters.onnx.graph.inlining import inlined
-from polygraphy.adapters.onnx.graph.value_infos import input_metadata
+from polygraphy.adapters.onnx.graph.shapes import input_metadata
 from polygraphy.adapters.onnx.run.fast_kernels import FastKernels
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath

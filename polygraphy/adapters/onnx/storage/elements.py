@@ -12,7 +12,7 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.storage.external import located_weight, location_of
-from polygraphy.adapters.onnx.storage.foreign import onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import onnx_errors
 from polygraphy.adapters.onnx.storage.stored import is_stored, keep, stored_bytes
 from polygraphy.adapters.onnx.storage.weights import DATA_FIELDS, OnnxDataTypes, is_external
 from polygraphy.domain.errors import ModelError
@@ -38,7 +38,7 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
     their type allows it.
 
     Raises:
-        ModelError: they are of no known type, or not as many as its shape asks for.
+        ModelError: they are of no known type, or not as its shape asks for.
         FileError: the file of a stored weight has changed, or cannot be read any more.
     """
     found = _in_message(tensor)

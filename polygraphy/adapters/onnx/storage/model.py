@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.storage.external import load_external_data, store_external_data
-from polygraphy.adapters.onnx.storage.parsing import check_graph, translated_errors
-from polygraphy.adapters.onnx.storage.wire import (
+from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     DEEPEST,
     MODEL,
@@ -19,8 +18,10 @@ from polygraphy.adapters.onnx.storage.wire import (
     RAW_DATA,
     TENSOR,
     MalformedError,
+    check_graph,
     field,
     fields,
+    translated_errors,
 )
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
 from polygraphy.domain.errors import FileError, ModelError

@@ -17,16 +17,7 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.external import external_files, location_of
 from polygraphy.adapters.onnx.storage.model import load_structure, serialized
-from polygraphy.adapters.onnx.storage.ownership import makes_new_model
-from polygraphy.adapters.onnx.storage.stored import MARK, copy_stored, is_stored
-from polygraphy.adapters.onnx.storage.weights import (
-    Place,
-    all_tensors,
-    byte_size,
-    is_external,
-    skeleton,
-)
-from polygraphy.adapters.onnx.storage.wire import (
+from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     MODEL,
     PARTS,
@@ -34,6 +25,14 @@ from polygraphy.adapters.onnx.storage.wire import (
     TENSOR,
     as_varint,
     fields,
+)
+from polygraphy.adapters.onnx.storage.stored import MARK, copy_stored, is_stored, makes_new_model
+from polygraphy.adapters.onnx.storage.weights import (
+    Place,
+    all_tensors,
+    byte_size,
+    is_external,
+    skeleton,
 )
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.parts import is_abandoned, short_name

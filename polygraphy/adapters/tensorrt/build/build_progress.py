@@ -86,7 +86,7 @@ class _Signals:
         self._tell = tell
         self._handlers: dict[int, Callable[[int, Any], Any]] = {}
         self._first: int | None = None  # As the first thread knows, which is to handle it.
-        self._heard: list[int] = []  # All of them, as soon as they have come.
+        self._heard: list[int] = []  # All of them, as they have come.
         self._patience = threading.Timer(_PATIENCE, partial(_end_as_by, signal.SIGTERM))
         self._patience.daemon = True
 

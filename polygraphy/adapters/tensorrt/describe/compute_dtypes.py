@@ -2,7 +2,7 @@
 
 The builder knows at build time which types it may use, so what was built here is known exactly
 enough: the types of the network, and those that flags allow. A plan without a record is asked
-through the engine inspector, which tells only as much as was kept in it.
+through the engine inspector, which tells only as was kept in it.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class TrtRunner(BaseRunner):
             name: of the runner (default: unique in the process).
             optimization_profile: index of the profile to begin with (default: the first one).
             allocation_strategy: who owns the memory for activations: ``static`` (the engine, for
-                its largest profile), ``profile`` or ``runtime`` (the runner, as much as the
+                its largest profile), ``profile`` or ``runtime`` (the runner, as the
                 profile, or the shapes at hand, need).
             weight_streaming_budget: bytes of weights that stay on the GPU while others are
                 streamed to it; -1 to let TensorRT choose, -2 for all.
@@ -348,7 +348,7 @@ class TrtRunner(BaseRunner):
         return metadata
 
     def get_model_facts(self) -> Facts:
-        """Return in which data types the engine computes, as far as it was built here, has its
+        """Return in which data types the engine computes, as it was built here, has its
         build record beside it, or tells its inspector; and which values inputs may take.
         """
         self._require_active("facts of its model are asked for")
@@ -372,7 +372,7 @@ class TrtRunner(BaseRunner):
 
         Returns:
             One array per output, and one per debug tensor. They belong to the caller. Large ones
-            are in pinned memory, which the GPU fills at full speed, as long as the caller keeps no
+            are in pinned memory, which the GPU fills at full speed, as the caller keeps no
             more than two results at a time.
         """
         session = self._session

@@ -41,7 +41,7 @@ _RELATED = 0.3
 a weight was changed.
 """
 _TELLING = 64
-"""Of fewer numbers, a correlation as small as that is chance."""
+"""Of fewer numbers, a correlation as that is chance."""
 _SHUFFLES = 9
 _ENOUGH = 8
 """So many numbers are not matched by the factor of a weight by chance."""

@@ -41,7 +41,7 @@ def parted(
         party: who runs both.
         feeds: data by the names of the model, and of the reference.
         goal: the outputs that are right.
-        known: what the structure of both says, as far as that is proven.
+        known: what the structure of both says, as that is proven.
 
     Returns:
         None of `known` where that could not be found out, or is said by them already.

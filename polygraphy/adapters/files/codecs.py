@@ -20,7 +20,6 @@ from polygraphy.adapters.files.formats.npy import (
     with_trailing_nuls,
 )
 from polygraphy.adapters.files.formats.torch_codec import is_tensor
-from polygraphy.adapters.files.json.base64_text import Base64Text, SlicedText, decoded_pieces
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     Decoder,
@@ -28,6 +27,7 @@ from polygraphy.adapters.files.json.json_codec import (
     all_of,
     metric_in,
 )
+from polygraphy.adapters.files.json.json_writer import Base64Text, SlicedText, decoded_pieces
 from polygraphy.domain import compare
 from polygraphy.domain.accuracy.accuracy import (
     AccuracyResult,
@@ -41,9 +41,9 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import DetailedResult, MetricResult, MetricThreshold
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.formatted import FormattedArray
 
