@@ -19,6 +19,7 @@ from polygraphy.domain.accuracy.output_rows import OutputRow, largest_jump
 from polygraphy.domain.errors import FileError, MissingDependencyError
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.naming import shortened
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -63,13 +64,6 @@ def file_name(kind: str, name: str, extension: str) -> str:
     if safe != name:
         safe += f"-{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     return f"{kind}_{safe}.{extension}"
-
-
-def shortened(name: str, length: int = 48) -> str:
-    """Return the name of a tensor without its middle, where it is long, and in one line."""
-    line = " ".join(name.split())
-    half = length // 2 - 1
-    return line if len(line) <= length else f"{line[:half]}..{line[-half:]}"
 
 
 def hand_over(figures: Sequence[tuple[str, Figure]], *, folder: str | None, show: bool) -> None:

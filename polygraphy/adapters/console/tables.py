@@ -9,8 +9,8 @@ from unicodedata import combining, east_asian_width
 
 from attrs import frozen
 
-from polygraphy.adapters.console.numbers import format_distinct, format_number
-from polygraphy.domain.accuracy.output_rows import OutputRow, badness, largest_jump
+from polygraphy.adapters.console.numbers import format_number
+from polygraphy.domain.accuracy.output_rows import OutputRow, badness, brief_pair, largest_jump
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.tensors.naming import one_line
@@ -263,7 +263,7 @@ def limit_words(row: OutputRow) -> str:
         least = "at most" if limit.metric.lower_is_better else "at least"
         text = format_number(limit.threshold)
         if row.value is not None:
-            text = format_distinct(row.value, limit.threshold)[1]
+            text = brief_pair(row.value, limit.threshold, 5)[1]
         return f"{least} {text}{limit.metric.unit}"
     return ""
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.console.numbers import (
-    format_distinct,
     format_number,
     histogram_bars,
     percentiles,
@@ -20,7 +19,7 @@ from polygraphy.adapters.console.numbers import (
 )
 from polygraphy.adapters.console.tables import table_lines
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
-from polygraphy.domain.accuracy.output_rows import rounding_in_words
+from polygraphy.domain.accuracy.output_rows import brief_pair, rounding_in_words
 from polygraphy.domain.accuracy.summarizing import comparison_in_words, comparisons_of, worst_row
 from polygraphy.domain.arithmetic import Histogram, Summary, histogram
 from polygraphy.domain.compare.differences import OutputCompareResult
@@ -88,7 +87,7 @@ def metric_line(result: MetricResult) -> str:
     metric = result.metric
     if result.value is None or result.thresholds is None:
         return f"{metric.title}: {format_number(result.value)}{metric.unit}"
-    value, limit = format_distinct(result.value, result.thresholds.threshold)
+    value, limit = brief_pair(result.value, result.thresholds.threshold, 5)
     held_to = "tolerance" if metric.lower_is_better else "min required"
     return f"{metric.title}: {value}{metric.unit} ({held_to}: {limit}{metric.unit})"
 

@@ -44,6 +44,7 @@ from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.formatted import FormattedArray
 
@@ -202,7 +203,6 @@ def _encode_indices(result: IndicesResult) -> bool:
 
 __all__ = ["FormattedArray", "LazyArray"]
 
-_Array = np.ndarray[Any, Any]
 
 _ARCHIVE_START = "UEsDB"
 """Base64 of what an .npz archive starts with."""
@@ -219,7 +219,7 @@ class LazyArray:
 
 
 @Encoder.register(np.ndarray)
-def _encode_array(array: _Array) -> dict[str, Any]:
+def _encode_array(array: Array) -> dict[str, Any]:
     if _is_in_npy_format(array.dtype):
         fields: dict[str, Any] = {"array": Base64Text(npy_pieces(array))}
         nuls = trailing_nuls(array)
@@ -231,7 +231,7 @@ def _encode_array(array: _Array) -> dict[str, Any]:
 
 
 @Decoder.register("ndarray", takes_deferred_text=True)
-def _decode_array(fields: dict[str, Any]) -> _Array:
+def _decode_array(fields: dict[str, Any]) -> Array:
     array = with_trailing_nuls(_decode_payload(fields["array"]), fields.get("trailing_nuls"))
     if "dtype" not in fields:
         return with_narrow_type(array)
@@ -258,7 +258,7 @@ def _narrow_dtype(name: str) -> np.dtype[Any] | None:
     return np.dtype(scalar) if is_type else None
 
 
-def _decode_payload(text: SlicedText) -> _Array:
+def _decode_payload(text: SlicedText) -> Array:
     if len(text) <= SHORT:  # Of a file, reading takes longer than decoding it.
         text = text[:]
     start = text[:8]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.machine import Machine
 from polygraphy.ports.models import ModelWriter
 from polygraphy.ports.running import FactFinder
 
@@ -277,7 +277,7 @@ def session_options(graph_optimization_level: str | None) -> SessionOptions:
     exceptions only.
     """
     options: SessionOptions = onnxrt.SessionOptions()
-    options.intra_op_num_threads = _cores()
+    options.intra_op_num_threads = resolve(Machine).cores()
     options.log_severity_level = 4  # What ONNX Runtime has to say arrives in its exceptions.
     if graph_optimization_level is not None:
         known = onnxrt.GraphOptimizationLevel.__members__
@@ -287,12 +287,6 @@ def session_options(graph_optimization_level: str | None) -> SessionOptions:
             raise UnknownNameError("Graph optimization level", graph_optimization_level, known)
         options.graph_optimization_level = known[name]
     return options
-
-
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def matched_providers(providers: Sequence[Provider]) -> list[Provider]:

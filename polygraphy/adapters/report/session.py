@@ -38,6 +38,7 @@ from polygraphy.domain.report.document import (
     with_nodes,
 )
 from polygraphy.domain.report.summary import summary_of
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.models import ModelReader, ModelReports
@@ -208,8 +209,6 @@ _AROUND = 2
 _MOST = 1 << 20
 """Elements that a histogram is made of; of more, some are left out at equal distances."""
 
-_Array = np.ndarray[Any, Any]
-
 
 def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
     """Return histograms of both sides and of the differences, and the elements around the worst;
@@ -228,12 +227,12 @@ def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
     return detail
 
 
-def _thinned(array: _Array) -> _Array:
+def _thinned(array: Array) -> Array:
     flat = array.reshape(-1)
     return np.asarray(flat[:: max(1, -(-flat.size // _MOST))], np.float64)
 
 
-def _histograms(found: _Array, expected: _Array) -> dict[str, Any]:
+def _histograms(found: Array, expected: Array) -> dict[str, Any]:
     finite = [side[np.isfinite(side)] for side in (found, expected)]
     ends = [(float(side.min()), float(side.max())) for side in finite if side.size]
     low, high = min((a for a, _ in ends), default=0.0), max((b for _, b in ends), default=1.0)
@@ -257,7 +256,7 @@ def _histograms(found: _Array, expected: _Array) -> dict[str, Any]:
     }
 
 
-def _around(found: _Array, expected: _Array, index: tuple[int, ...]) -> dict[str, Any]:
+def _around(found: Array, expected: Array, index: tuple[int, ...]) -> dict[str, Any]:
     """Return the elements around an index in the last two dimensions."""
     starts = [max(0, at - _AROUND) for at in index[-2:]]
     place: tuple[Any, ...] = (

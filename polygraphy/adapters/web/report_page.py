@@ -26,7 +26,6 @@ from polygraphy.adapters.web.charts import (
     depth_chart,
     difference_chart,
     histogram_chart,
-    shortened,
     svg,
 )
 from polygraphy.adapters.web.page import VIEWER, displayable, embedded, levels_of, policy_of
@@ -44,6 +43,7 @@ from polygraphy.domain.model.description import held_weight
 from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
 from polygraphy.domain.report.document import Document
 from polygraphy.domain.report.summary import PASSED, advice_for, checks_of
+from polygraphy.domain.tensors.naming import shortened
 
 _MOST_NODES = 36
 _WIDTH, _HEIGHT = 176, 56

@@ -633,12 +633,12 @@ def brief(value: Any) -> str:
     return f"{value:.{_BRIEF}g}" if isinstance(value, float) else str(value)
 
 
-def brief_pair(one: Any, other: Any) -> tuple[str, str]:
-    """Return two values as a sentence has them, with as many digits as tell them apart."""
+def brief_pair(one: Any, other: Any, digits: int = _BRIEF) -> tuple[str, str]:
+    """Return two values with some digits, or with as many more as tell them apart."""
     one, other = (each.item() if hasattr(each, "item") else each for each in (one, other))
-    for digits in range(_BRIEF, 18):
+    for shown in range(digits, 18):
         pair = tuple(
-            f"{each:.{digits}g}" if isinstance(each, float) else str(each) for each in (one, other)
+            f"{each:.{shown}g}" if isinstance(each, float) else str(each) for each in (one, other)
         )
         if pair[0] != pair[1] or one == other:
             break

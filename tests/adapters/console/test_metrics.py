@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from polygraphy.adapters.console.log import LogConsole
-from polygraphy.adapters.console.numbers import format_distinct
 from polygraphy.adapters.console.verdicts import metric_line
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.output_rows import brief_pair
 from polygraphy.domain.compare import (
     CosineSimilarityResult,
     CosineSimilarityThreshold,
@@ -47,15 +47,15 @@ def test_lines(result: Any, line: str) -> None:
 
 @given(st.floats(allow_nan=False), st.floats(allow_nan=False))
 def test_numbers_are_distinguished(value: float, limit: float) -> None:
-    shown = format_distinct(value, limit)
+    shown = brief_pair(value, limit, 5)
     assert value == limit or shown[0] != shown[1]
     assume(f"{value:.5g}" != f"{limit:.5g}")
     assert shown == (f"{value:.5g}", f"{limit:.5g}")
 
 
 def test_neighbours_are_distinguished() -> None:
-    assert format_distinct(1.0, 1.0 + 2**-52) == ("1", "1.0000000000000002")
-    assert format_distinct(0.9970001, 0.997) == ("0.9970001", "0.997")
+    assert brief_pair(1.0, 1.0 + 2**-52, 5) == ("1", "1.0000000000000002")
+    assert brief_pair(0.9970001, 0.997, 5) == ("0.9970001", "0.997")
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300))

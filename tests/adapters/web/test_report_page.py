@@ -13,7 +13,7 @@ import pytest
 from attrs import evolve
 
 from polygraphy.adapters.report.session import detail_of
-from polygraphy.adapters.web.charts import MEASURES, depth_chart, shortened
+from polygraphy.adapters.web.charts import MEASURES, depth_chart
 from polygraphy.adapters.web.report_page import HtmlReportPages, region_of
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, Worst
 from polygraphy.domain.arithmetic import Element
@@ -25,6 +25,7 @@ from polygraphy.domain.model.description import Graph, Model, Node
 from polygraphy.domain.report.document import Document
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.rounding import Rounding
+from polygraphy.domain.tensors.naming import shortened
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
 

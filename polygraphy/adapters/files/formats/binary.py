@@ -31,8 +31,7 @@ from polygraphy.adapters.files.formats.torch_codec import is_tensor
 from polygraphy.adapters.files.json.json_codec import ContentError, Decoder
 from polygraphy.constants import TYPE_MARKER
 from polygraphy.domain.results.results import IterationResult, RunResults
-
-_Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -84,7 +83,7 @@ class MappedTensor:
     _mapped: mmap.mmap
     _nuls: Any = None
 
-    def read(self) -> _Array:
+    def read(self) -> Array:
         """Return the tensor: read-only, and in memory only as it is used.
 
         Raises:
@@ -96,7 +95,7 @@ class MappedTensor:
         return with_trailing_nuls(raw.view(self.dtype).reshape(self.shape), self._nuls)
 
 
-def write_tensors(stream: IO[bytes], tensors: Mapping[str, _Array], description: Any) -> None:
+def write_tensors(stream: IO[bytes], tensors: Mapping[str, Array], description: Any) -> None:
     """Write a file.
 
     Args:
@@ -221,7 +220,7 @@ def _check_is_covered(tensors: Mapping[str, MappedTensor], start: int, size: int
         raise ContentError("it is damaged: there is something behind its tensors")
 
 
-def _little_endian(array: _Array) -> _Array:
+def _little_endian(array: Array) -> Array:
     array = without_objects(array)
     return array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
 

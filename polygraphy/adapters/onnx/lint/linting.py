@@ -26,9 +26,10 @@ from polygraphy.adapters.onnx.graph.growth import (
 )
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph, assemble, untyped
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, set_input_shapes, shapes_of
-from polygraphy.adapters.onnx.lint.node_checks import NodeChecks, is_foreign, without_context
+from polygraphy.adapters.onnx.lint.node_checks import NodeChecks, is_foreign
 from polygraphy.adapters.onnx.storage.elements import WeightArrays, elements
 from polygraphy.adapters.onnx.storage.model import load_structure
+from polygraphy.adapters.onnx.storage.parsing import without_context
 from polygraphy.adapters.onnx.storage.weights import (
     SMALL,
     OnnxDataTypes,

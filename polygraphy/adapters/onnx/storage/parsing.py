@@ -288,11 +288,20 @@ _SYMPTOMS = (IndexError, KeyError, OverflowError, RuntimeError, TypeError, Value
 """What the package's C++ and Python code raises for a model that it does not expect."""
 
 
-def one_line(error: Exception) -> str:
-    """Return what an error says, in one line; of a C++ assertion that failed only the reason."""
-    text = " ".join(str(error).split())
+def without_context(text: str) -> str:
+    """Return a message in one line without what onnx appends about the context."""
+    return text.partition("==> Context:")[0].strip()
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, in one line; of a C++ assertion that failed only the reason, and
+    not what onnx appends about the context.
+    """
+    text = without_context(" ".join(str(error).split()))
     if "Assertion" in text:
         text = text.rpartition("failed: ")[2]
+    for prefix in ("[ShapeInferenceError] ", "[TypeInferenceError] "):
+        text = text.removeprefix(prefix)
     return text or type(error).__name__
 
 
