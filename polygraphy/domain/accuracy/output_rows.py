@@ -296,7 +296,7 @@ Run = tuple[str, str]
 
 
 @frozen
-class Compared:
+class JudgedPair:
     """A comparison, before everyone who took part is known, and so what each is called."""
 
     function: str
@@ -322,11 +322,11 @@ class Compared:
         )
 
 
-def compared_in(result: AccuracyResult, tables: Sequence[OutputRows]) -> list[Compared]:
+def judged_pairs(result: AccuracyResult, tables: Sequence[OutputRows]) -> list[JudgedPair]:
     """Return each pair of runs of a verdict, with the rows that were found."""
     found = enumerate(zip(result.runs(), tables, result.tallies()))
     return [
-        Compared(result.label, runs, table, tally, result.is_average,
+        JudgedPair(result.label, runs, table, tally, result.is_average,
                  list(result.left_out_at.get(position, ())))
         for position, (runs, table, tally) in found
     ]  # fmt: skip

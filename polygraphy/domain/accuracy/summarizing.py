@@ -15,7 +15,7 @@ from polygraphy.domain.accuracy.output_rows import (
     OutputRow,
     badness,
     brief,
-    compared_in,
+    judged_pairs,
     row_in_words,
 )
 from polygraphy.domain.arithmetic import Difference
@@ -30,7 +30,7 @@ _MOST = 10
 
 def comparisons_of(results: Sequence[AccuracyResult]) -> list[Comparison]:
     """Return what verdicts say about each pair of runs."""
-    found = [each for result in results for each in compared_in(result, AccuracyTable.of(result))]
+    found = [each for result in results for each in judged_pairs(result, AccuracyTable.of(result))]
     runs = list(dict.fromkeys(run for each in found for run in each.runs))
     names = dict(zip(runs, names_of_runs(runs)))
     return [each.named(names, each.table.rows()) for each in found]

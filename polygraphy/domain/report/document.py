@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
     from polygraphy.domain.accuracy.output_rows import (
         AccuracyTable,
-        Compared,
         Comparison,
+        JudgedPair,
         OutputRow,
         Run,
     )
@@ -307,7 +307,7 @@ class Recorder:
         self.summary = ""
         self.culprits: list[Mapping[str, Any]] = []
         self.detail: Detail | None = None
-        self._compared: list[Compared] = []
+        self._compared: list[JudgedPair] = []
         self._parties: dict[Run, dict[str, Any]] = {}
         self._details: dict[_Pair, dict[str, tuple[float, Mapping[str, Any]]]] = {}
         self._validation: dict[tuple[str, str], dict[str, Any]] = {}
@@ -455,14 +455,14 @@ class Recorder:
         tables = self._table.tables(result)
         if len(tables) != len(result):  # They were loaded.
             tables = self._table.of(result, measures=self._table.measures)
-        from polygraphy.domain.accuracy.output_rows import compared_in
+        from polygraphy.domain.accuracy.output_rows import judged_pairs
 
-        for each in compared_in(result, tables):
+        for each in judged_pairs(result, tables):
             for run in each.runs:
                 self._party(*run)
             self._compared.append(each)
 
-    def _rows(self, each: Compared) -> list[OutputRow]:
+    def _rows(self, each: JudgedPair) -> list[OutputRow]:
         details = self._details.get((each.function, each.table.positions), {})
         return [
             evolve(row, detail=details[row.name][1]) if row.name in details else row
