@@ -11,7 +11,7 @@ from polygraphy.termination import remember_interrupts
 _IDLE = ("OPENBLAS_THREAD_TIMEOUT", "20")
 """When an idle thread of NumPy's OpenBLAS goes to sleep: after 2**20 clock cycles, less than a
 millisecond, which products of matrices in a row do not notice. By default they all spin for a tenth
-of a second from the import of NumPy on, beside what is run, as half of a short command.
+of a second from the import of NumPy on, beside what is run, as much as half of a short command.
 """
 
 
@@ -42,7 +42,6 @@ def save(source: str, path: str) -> None:
         sys.stdout.write(pretty)
         return
     refuse_to_overwrite_edits(path, pretty)
-    from polygraphy.ports.binding import resolve
-    from polygraphy.ports.storage import TextFiles
+    from polygraphy.ports.storage import write_text
 
-    resolve(TextFiles).write(path, pretty, executable=True)
+    write_text(path, pretty, executable=True)

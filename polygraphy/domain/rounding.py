@@ -104,7 +104,7 @@ class Rounding:
 
     def adding_up(self, seen: float) -> Rounding:
         """Return what is explained where rounding every tensor of the model was seen to take the
-        output so many times as this.
+        output so many times as far as this.
         """
         share = allowance(seen, self.rtol)
         if share <= 1:

@@ -339,7 +339,7 @@ def try_receive_on_queue(queue: Any, timeout: float | None = None) -> Any:
 
     Args:
         queue: the queue.
-        timeout: how many seconds to wait (default: as it takes).
+        timeout: how many seconds to wait (default: as long as it takes).
     """
     try:
         return queue.get(block=True, timeout=timeout)

@@ -123,7 +123,7 @@ def _outputs(network: Any) -> list[Any]:
 
 
 def get_layer_class_mapping() -> dict[Any, type]:
-    """Return the class of each member of `tensorrt.LayerType`, as there is one."""
+    """Return the class of each member of `tensorrt.LayerType`, as far as there is one."""
     return layer_classes(tensorrt_module())
 
 
@@ -232,7 +232,7 @@ def str_from_engine(
     Args:
         engine: the `tensorrt.ICudaEngine`.
         context: an `IExecutionContext` of it, or None.
-        show_layers: whether layers are shown, as the engine keeps that (default: no).
+        show_layers: whether layers are shown, as far as the engine keeps that (default: no).
         show_attrs: whether the attributes of layers that are shown are (default: no).
         combine_tensor_info: path of saved outputs whose statistics are shown with the layers.
     """

@@ -36,7 +36,7 @@ class PendingLines:
             self.flush()
 
     def hold(self) -> None:
-        """Hold lines back until `release` is called as this."""
+        """Hold lines back until `release` is called as often as this."""
         self._holds += 1
 
     def release(self) -> None:

@@ -88,7 +88,7 @@ def run_script(path: str | os.PathLike[str]) -> ModuleType:
 
 def _run(script: Path, failed: str) -> ModuleType:
     # Data classes and type hints look up the module of a class by its name, so it has to have one
-    # of its own, and for as the objects may live.
+    # of its own, and for as long as the objects may live.
     qualified = f"polygraphy_script_{script.stem}_{crc32(os.fsencode(script)):08x}"
     loader = SourceFileLoader(qualified, str(script))
     spec = spec_from_loader(qualified, loader)

@@ -31,7 +31,7 @@ IDENTITY_FP16 = """\
     ---- 0 Initializer(s) ----
     
     ---- 3 Node(s) ----
-"""  # noqa: W293 - blank lines inside a message are as its margin
+"""  # noqa: W293 - blank lines inside a message are as wide as its margin
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]\d+)?|[ \t]+")
-"""What depends on the machine; columns are as their numbers."""
+"""What depends on the machine; columns are as wide as their numbers."""
 TRANSCRIPT = re.compile(
     r"(?<=<!-- transcript -->\n\n)    \$ (?P<command>polygraphy .*)\n(?P<said>(?:    .*\n|\n(?=    ))*)"
 )

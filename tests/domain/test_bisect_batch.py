@@ -1,4 +1,4 @@
-"""Computing as possible where some of it cannot be computed."""
+"""Computing as much as possible where some of it cannot be computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments of layers: complete, in order, within the budget, and as the cuts allow."""
+"""Segments of layers: complete, in order, within the budget, and as few as the cuts allow."""
 
 from __future__ import annotations
 

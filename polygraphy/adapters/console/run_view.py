@@ -209,7 +209,7 @@ class RunView:
         self._tell("output_validated", runner, validity)
 
     def _decide(self, compared: int) -> None:
-        """Stop keeping lines as there is more than one comparison."""
+        """Stop keeping lines as soon as there is more than one comparison."""
         from polygraphy.adapters.console.screen import WAITING, WARNINGS
 
         if compared > 1 and self._screen is not None and self._screen.form == WAITING:

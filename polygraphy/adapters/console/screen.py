@@ -72,7 +72,7 @@ class Screen:
             self._tells = before
 
     def settle(self, form: str) -> None:
-        """Show what was kept, as it is shown in a form, and what follows."""
+        """Show what was kept, as far as it is shown in a form, and what follows."""
         with G_LOGGER._lock:
             kept, self._held = self._held, []
             self.form = form

@@ -51,7 +51,7 @@ class Column:
         return max(map(columns_of, (self.title, *self.cells)))
 
     def fitted(self, text: str, width: int) -> str:
-        """Return a cell, or the title, as the column."""
+        """Return a cell, or the title, as wide as the column."""
         text = text if columns_of(text) <= width else _cut(text, width)
         padding = " " * (width - columns_of(text))
         return padding + text if self.is_number else text + padding
@@ -71,7 +71,7 @@ def drawn(
         names: the first column, which is cut where a terminal is too narrow.
         others: the other ones.
         failed: of each row, whether it is marked.
-        width: the columns of the terminal; None for as it takes.
+        width: the columns of the terminal; None for as many as it takes.
     """
     others = [column for column in others if any(column.cells)]
     while width is not None and (rank := max((column.rank for column in others), default=0)):
@@ -139,7 +139,7 @@ def table_lines(each: Comparison, *, width: int | None, whole: str) -> list[Line
 
     Args:
         each: what was compared with what, and the rows.
-        width: the columns of the terminal; None for as it takes.
+        width: the columns of the terminal; None for as many as it takes.
         whole: says where all rows are, if not all of them are shown; empty where they are.
     """
     rows = [row for row in each.outputs if not row.worst.is_missing]
@@ -186,7 +186,7 @@ def _with_gaps(lines: Sequence[Line], shown: Sequence[int], total: int) -> list[
 
 
 def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
-    """Name the outputs that only one side has, as fit a line."""
+    """Name the outputs that only one side has, as many as fit a line."""
     text = f"x only one side has {len(names)} more: "
     for at, name in enumerate(names):
         after = f"{name}, " if at + 1 < len(names) else name

@@ -39,8 +39,8 @@ class Terminal:
 
         Args:
             recorder: what happened.
-            command: the command line, as it is known.
-            model: the model that is run, as it is known.
+            command: the command line, as far as it is known.
+            model: the model that is run, as far as it is known.
             whole: where all rows are to be found, of tables that are cut.
         """
         self._recorder = recorder
@@ -212,7 +212,7 @@ def _labelled(label: str, text: str) -> str:
 
 
 def _missing(each: Comparison) -> str:
-    """Return which outputs only one side has, as they fit a line."""
+    """Return which outputs only one side has, as far as they fit a line."""
     names = [one_line(row.name) for row in each.outputs if row.worst.is_missing]
     shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     return f"{shown}; --allow-missing-outputs leaves out what only one side has"
@@ -260,10 +260,10 @@ def _graph_of(path: str) -> Graph | None:
     """Return the graph of an ONNX model with its nodes; None where it cannot be read."""
     from pathlib import Path
 
+    from polygraphy.binding import resolve
     from polygraphy.domain.catalog.formats import format_named
     from polygraphy.domain.errors import PolygraphyException
     from polygraphy.domain.model import Detail, ModelSource
-    from polygraphy.ports.binding import resolve
     from polygraphy.ports.models import ModelReader
 
     if format_named(path) != "onnx" or not Path(path).is_file():

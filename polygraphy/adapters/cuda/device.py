@@ -130,7 +130,7 @@ class CudaDevice:
         return Pinned(nbytes)
 
     def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """Return an array of zeros in pinned memory, which lives as it is referred to."""
+        """Return an array of zeros in pinned memory, which lives as long as it is referred to."""
         nbytes = prod(shape) * dtype.itemsize
         address = wrapper().malloc_host(nbytes)
         memory = _host_memory(address, nbytes)

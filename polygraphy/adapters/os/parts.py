@@ -1,7 +1,7 @@
 """Files under way: written beside the place of a file, to take it when they are complete.
 
 A process that is killed leaves its part behind. The next one that writes the same file removes it.
-A part is locked as its writer lives, which the lock tells across containers and
+A part is locked as long as its writer lives, which the lock tells across containers and
 after process numbers were used again.
 """
 

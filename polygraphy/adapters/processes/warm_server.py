@@ -5,7 +5,7 @@ A request holds its ``number``, ``words``, the ``folder`` to run in, where the `
 ``code``, negative for a signal, and whether it has ``timed_out``. Several may be under way. A
 request without words stops the one of its number. The
 first argument names the function, as ``module:function``, that returns which modules a command line
-needs, as that is seen before it has run; the others are the command line that is expected
+needs, as far as that is seen before it has run; the others are the command line that is expected
 first.
 """
 

@@ -20,6 +20,7 @@ from attrs import evolve
 
 from polygraphy.adapters.report.everyone import Everyone
 from polygraphy.adapters.report.markdown import annotate, junit_of, markdown_of
+from polygraphy.binding import bind, resolve
 from polygraphy.domain.arithmetic import histogram
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
@@ -38,12 +39,10 @@ from polygraphy.domain.report.document import (
     with_nodes,
 )
 from polygraphy.domain.report.summary import summary_of
-from polygraphy.domain.tensors.aliases import Array
-from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.models import ModelReader, ModelReports
-from polygraphy.ports.reporting import BuildReports, Findings, ReportPages, Reports
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.reporting import BuildReports, Findings, Reports, report_page
+from polygraphy.ports.storage import write_text
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResults
@@ -209,6 +208,8 @@ _AROUND = 2
 _MOST = 1 << 20
 """Elements that a histogram is made of; of more, some are left out at equal distances."""
 
+_Array = np.ndarray[Any, Any]
+
 
 def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
     """Return histograms of both sides and of the differences, and the elements around the worst;
@@ -227,12 +228,12 @@ def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
     return detail
 
 
-def _thinned(array: Array) -> Array:
+def _thinned(array: _Array) -> _Array:
     flat = array.reshape(-1)
     return np.asarray(flat[:: max(1, -(-flat.size // _MOST))], np.float64)
 
 
-def _histograms(found: Array, expected: Array) -> dict[str, Any]:
+def _histograms(found: _Array, expected: _Array) -> dict[str, Any]:
     finite = [side[np.isfinite(side)] for side in (found, expected)]
     ends = [(float(side.min()), float(side.max())) for side in finite if side.size]
     low, high = min((a for a, _ in ends), default=0.0), max((b for _, b in ends), default=1.0)
@@ -256,7 +257,7 @@ def _histograms(found: Array, expected: Array) -> dict[str, Any]:
     }
 
 
-def _around(found: Array, expected: Array, index: tuple[int, ...]) -> dict[str, Any]:
+def _around(found: _Array, expected: _Array, index: tuple[int, ...]) -> dict[str, Any]:
     """Return the elements around an index in the last two dimensions."""
     starts = [max(0, at - _AROUND) for at in index[-2:]]
     place: tuple[Any, ...] = (
@@ -334,7 +335,7 @@ class Session:
             _print(self._stdout, json_of(document))
         annotate(document)
         for path in self._paths:
-            resolve(TextFiles).write(path, _written(document, model, format_of_report(path)))
+            write_text(path, _written(document, model, format_of_report(path)))
 
     def _document(self, code: int, model: Model | None) -> Document:
         recorder = self._recorder
@@ -390,7 +391,7 @@ def json_of(document: Document) -> str:
 def _written(document: Document, model: Model | None, format: str | None) -> str:
     """Return the text of a report."""
     if format == "html":
-        return resolve(ReportPages).page(document, model)
+        return report_page(document, model)
     writers = {"json": json_of, "markdown": markdown_of, "junit": junit_of}
     return writers[format or ""](document)
 

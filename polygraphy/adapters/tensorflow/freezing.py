@@ -45,7 +45,7 @@ def _has_op(graph: Any, name: str) -> bool:
 
 
 def frozen_session(session: Any, outputs: Sequence[str]) -> GraphAndOutputs:
-    """Return the graph of a session as some outputs need it, its variables turned into
+    """Return the graph of a session as far as some outputs need it, its variables turned into
     constants.
     """
     v1 = tensorflow_module().compat.v1

@@ -85,7 +85,7 @@ def _conditional_ops(graph: tensorflow.Graph) -> set[str]:
 
 
 def final_tensors(graph: tensorflow.Graph, ignored: Iterable[str] = ()) -> list[str]:
-    """Return the names of the tensors that nothing in the graph uses: its outputs, as the
+    """Return the names of the tensors that nothing in the graph uses: its outputs, as far as the
     graph tells.
 
     Args:

@@ -36,7 +36,7 @@ def tensorflow_module() -> Any:
 
 
 def register_logger_callback() -> None:
-    """Have TensorFlow report as the log does from now on, whenever its severity is set."""
+    """Have TensorFlow report as much as the log does from now on, whenever its severity is set."""
     G_LOGGER.register_callback(_report_as_much)
 
 

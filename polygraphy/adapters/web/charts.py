@@ -1,5 +1,5 @@
 """Pictures of a report as SVG. Colours are classes, so that they follow the page's style: dark,
-printed, and distinguished by shape as by colour.
+printed, and distinguished by shape as well as by colour.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def svg(
     width: float, height: float, title: str, parts: Sequence[Markup], *, is_fixed: bool = False
 ) -> Markup:
     """Return a picture with a title for those who cannot see it; where its size is not fixed, it
-    is as there is room.
+    is as wide as there is room.
     """
     size = Markup(' width="{:.0f}" height="{:.0f}"').format(width, height) if is_fixed else ""
     return Markup('<svg viewBox="0 0 {:.0f} {:.0f}"{} role="img" aria-label="{}">{}</svg>').format(

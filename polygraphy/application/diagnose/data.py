@@ -105,7 +105,7 @@ def feeds_that_run(
 def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     """Return the data on which backends are compared; see `feeds_that_run`: those that a backend
     refuses when it runs are not what the model is made for, nor are integers of which it makes NaN,
-    such as a mask that leaves nothing. All sets that were given are used, as memory goes.
+    such as a mask that leaves nothing. All sets that were given are used, as far as memory goes.
     """
 
     def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:
@@ -151,7 +151,7 @@ def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
 
     def runs(feed: dict[str, Any]) -> bool:
         try:
-            return not _is_of_nothing(feed, model.run(feed, model.nodes).values())
+            return not _is_of_nothing(feed, model.load(plain=True)(feed).values())
         except PolygraphyException:
             return False
 

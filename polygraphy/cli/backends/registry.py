@@ -8,7 +8,7 @@ from importlib import import_module
 
 from polygraphy.cli.backends.built_in import BuiltIn
 
-_MODULES = ("onnxrt", "onnx", "trt.backend", "tf", "pluginref", "torch")
+_MODULES = ("onnxrt", "onnx", "openvino", "trt.backend", "tf", "pluginref", "torch")
 """The modules beside this one that declare backends; one whose file is not there is left out."""
 
 _NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy.comparator")
@@ -21,7 +21,7 @@ def built_in() -> dict[str, BuiltIn]:
 
 
 def modules_for(words: Iterable[str]) -> list[str]:
-    """Return the modules that a command line needs, as its flags say; none of them starts
+    """Return the modules that a command line needs, as far as its flags say; none of them starts
     what would not survive a fork.
     """
     flags = set(words)

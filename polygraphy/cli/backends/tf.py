@@ -101,7 +101,7 @@ def _in_session(values: Values) -> list[Call]:
 
 
 def _in_tensorrt(values: Values) -> Call:
-    """Return what lets TensorRT run parts of a graph, in a workspace as its own may be."""
+    """Return what lets TensorRT run parts of a graph, in a workspace as large as its own may be."""
     from polygraphy.cli.backends.trt.config_options import (
         TrtConfigOptions,
     )  # See `_check_tensorrt`.

@@ -53,7 +53,7 @@ class LogOptions(Options):
         help="Say more; may repeat, as in -vv, up to four times.",
     )
     quiet: int = option("-q", "--quiet", kind=Count(), default=0, help="Say less; may repeat.")
-    extra_verbose: bool = option("--extra-verbose", help="Say as with -vv.")
+    extra_verbose: bool = option("--extra-verbose", help="Say as much as with -vv.")
     verbosity: object = option(
         "--verbosity",
         kind=PerName(_Level("LEVEL"), "PATH"),

@@ -48,7 +48,7 @@ def check_paths(read: Named, written: Named) -> None:
 
 
 def check_files(values: Values, *, written: Named = ()) -> None:
-    """Refuse to write what is read, and to write two things to one place, as rows say what
+    """Refuse to write what is read, and to write two things to one place, as far as rows say what
     options name.
 
     Args:
@@ -132,7 +132,7 @@ def check_read(values: Values) -> None:
 
 
 def read_in(values: Values) -> list[tuple[str, str]]:
-    """Return the files that are read and stay as they are, as rows say so, each with the
+    """Return the files that are read and stay as they are, as far as rows say so, each with the
     flag that names it.
     """
     saved = dict(_named_by(values, lambda row: row.writes))
@@ -171,7 +171,7 @@ def _is_prefix(place: Path) -> bool:
 
 
 def _check_symbol(path: str, symbol: str) -> None:
-    """Refuse a symbol that a script cannot define, as its text tells."""
+    """Refuse a symbol that a script cannot define, as far as its text tells."""
     import ast
 
     try:

@@ -25,7 +25,7 @@ class Spool(Protocol):
         """Keep bytes; return the ticket for them. FileError when there is no room."""
 
     def take(self, ticket: int) -> bytes:
-        """Return the bytes of a ticket, as asked. FileError when they cannot be read."""
+        """Return the bytes of a ticket, as often as asked. FileError when they cannot be read."""
 
 
 class AnswerLog(list[Answers]):

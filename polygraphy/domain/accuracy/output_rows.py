@@ -144,7 +144,7 @@ class OutputRow:
 
     @property
     def rounding(self) -> Rounding | None:
-        """What rounding alone explains, as it is known."""
+        """What rounding alone explains, as far as it is known."""
         return self.worst.rounding or self.noise
 
 
@@ -487,7 +487,7 @@ def larger(one: float | None, other: float | None) -> float | None:
 
 
 def largest_jump(rows: Sequence[OutputRow]) -> int | None:
-    """Return the position of the row that fails by the most times as any row before it, in
+    """Return the position of the row that fails by the most times as much as any row before it, in
     the order of the model; None where errors only grow little by little.
     """
     found, largest, before = None, _JUMP, _HARMLESS

@@ -159,7 +159,7 @@ class Compatibility:
     Attributes:
         backend: name of the backend.
         reason: why it cannot run the model; None where it can.
-        unsupported: the nodes that it cannot run by themselves, as that is known.
+        unsupported: the nodes that it cannot run by themselves, as far as that is known.
     """
 
     backend: str

@@ -31,7 +31,7 @@ _NEVER_LATER = (*_MAXIMA, *_FIELDS[6:])
 class OutputCompareResult(CompareResult):
     """The differences of one output, and whether they are tolerable.
 
-    Each metric is computed when it is first read, as the arrays are at hand; `own_arrays`
+    Each metric is computed when it is first read, as long as the arrays are at hand; `own_arrays`
     copies them for that, `settle` computes all and lets them go. The metrics are ``max_absdiff``,
     ``max_reldiff``, and so ``mean_*``, ``median_*`` and ``quantile_*``; absolute ones are in
     the output's own unit, relative ones are of the magnitude of the second run's value. A quantile
@@ -274,7 +274,7 @@ class OutputCompareResult(CompareResult):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the arrays take, as they are at hand."""
+        """How many bytes the arrays take, as long as they are at hand."""
         return sum(array.nbytes for array in self.arrays or ())
 
     def own_arrays(self) -> None:

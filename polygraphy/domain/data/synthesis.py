@@ -322,7 +322,7 @@ class DataLoader:
     def _of_known_lengths(
         self, name: str, shape: Shape | None, lengths: Mapping[str, int]
     ) -> Shape | None:
-        """Return the shape of an input with numbers for dimensions that are as those of an
+        """Return the shape of an input with numbers for dimensions that are as long as those of an
         input whose shape was given.
         """
         if shape is None or lengths.keys().isdisjoint(shape):

@@ -16,7 +16,7 @@ from polygraphy.domain.model.description import Attribute, Node
 from polygraphy.domain.tensors.precision import is_float
 
 _SAME = 1e-6
-"""Relative; weights that are as that were only folded otherwise."""
+"""Relative; weights that are as near as that were only folded otherwise."""
 _NEAR = 1e-5
 """The same of numbers that were computed from them."""
 _BLOCKS = (16, 8)

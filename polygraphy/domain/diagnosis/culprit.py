@@ -7,8 +7,7 @@ from typing import Any
 
 from attrs import Factory, evolve, frozen
 
-from polygraphy.binding import resolve
-from polygraphy.domain.asked import Notebooks
+from polygraphy.domain.asked import diagnosis_html
 
 AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
@@ -116,7 +115,7 @@ class DiagnosisResult:
         culprits: who is to blame; in the order of the model.
         attempts: what was tried.
         reason: why nothing was found, or why no party is to blame; a sentence.
-        curves: errors of tensors, as they were measured.
+        curves: errors of tensors, as far as they were measured.
     """
 
     verdict: str
@@ -130,7 +129,7 @@ class DiagnosisResult:
 
     def _repr_html_(self) -> str:
         """Return who is to blame as notebooks show it."""
-        return resolve(Notebooks).diagnosis(self)
+        return diagnosis_html(self)
 
     def facts(self) -> list[dict[str, Any]]:
         """Return the culprits as documents have them."""

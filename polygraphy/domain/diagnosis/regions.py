@@ -16,7 +16,7 @@ DISCONTINUOUS = frozenset(
 """Operators whose result jumps where their input moves by a little."""
 
 BOUNDED = frozenset({"Cos", "Erf", "HardSigmoid", "Sigmoid", "Sin", "Softmax", "Softsign", "Tanh"})
-"""Operators whose results lie between -1 and 1; backends approximate them as 1 is."""
+"""Operators whose results lie between -1 and 1; backends approximate them as precisely as 1 is."""
 
 MOVES = frozenset(
     {"Cast", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}

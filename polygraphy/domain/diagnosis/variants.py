@@ -236,7 +236,7 @@ def _reductions(side: Side, node: Node) -> Iterator[Variant]:
 
 
 def _pads(node: Node) -> Iterator[Variant]:
-    """Pads that are not the same on both sides, made so; as a kernel needs; none."""
+    """Pads that are not the same on both sides, made so; as many as a kernel needs; none."""
     held = node.attribute("pads")
     kernel = node.attribute("kernel_shape")
     if not kernel or node.op not in ("Conv", "MaxPool", "AveragePool", "ConvTranspose", "LpPool"):

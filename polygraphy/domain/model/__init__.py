@@ -1,4 +1,4 @@
-"""What a model consists of, as it can be known without running it."""
+"""What a model consists of, as far as it can be known without running it."""
 
 from polygraphy.domain.model.description import (
     Attribute,

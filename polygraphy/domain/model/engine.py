@@ -139,7 +139,7 @@ class EngineStatistics:
         output_bytes: how many bytes the outputs take.
         io_unknown: the inputs and outputs that are left out there, because their shape or data type
             is not known.
-        is_largest: whether inputs were counted as the first profile allows.
+        is_largest: whether inputs were counted as large as the first profile allows.
     """
 
     layers: int

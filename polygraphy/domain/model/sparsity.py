@@ -20,7 +20,7 @@ GROUP = 4
 _MOST_NONZERO = 2
 _FLOATING = frozenset({"float32", "float16", "bfloat16"})
 _BLOCK = 1 << 18
-"""How many elements are looked at together: as fit a cache."""
+"""How many elements are looked at together: as many as fit a cache."""
 _NARROW = np.uint16(0x7FFF)
 """All bits of a 16-bit floating-point number but the sign: none is set in a zero."""
 
@@ -215,7 +215,7 @@ def _prune(given: Array, result: Array) -> None:
     high = np.minimum(np.maximum(size[0], size[1]), np.maximum(size[2], size[3]))
     is_tie = (low == high) & (low != 0)  # Zeros may be kept as well: they are zero.
     tied = size[:, is_tie] if is_tie.any() else None
-    # What is kept is at least as the larger one in the middle: all bits are set there.
+    # What is kept is at least as large as the larger one in the middle: all bits are set there.
     kept = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)
     kept >>= np.iinfo(given.dtype).bits - 1
     if tied is not None:

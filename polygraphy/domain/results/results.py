@@ -11,7 +11,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import Notebooks, PathOrFile, ResultStore
+from polygraphy.domain.asked import PathOrFile, ResultStore, results_html
 from polygraphy.domain.errors import UnknownKeyError, UsageError
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
@@ -211,9 +211,9 @@ class IterationResult(dict[str, Any]):
         part: which part of the iteration's outputs these are; None for all of them.
         unmarked: outputs of the model that are not among these, because other tensors were chosen;
             they are not saved, but have to match where both sides of a comparison have them.
-        lineage: what they were computed from, as the run goes on; not kept elsewhere.
+        lineage: what they were computed from, as long as the run goes on; not kept elsewhere.
         rough: makes all outputs twice, with all that nodes make moved by what rounding explains of
-            one operator; as the run goes on.
+            one operator; as long as the run goes on.
         origin: the file that they were read from; empty for none.
     """
 
@@ -400,7 +400,7 @@ class RunResults(KeyedList[str, IterationResult], Storable):
 
     def _repr_html_(self) -> str:
         """Return the results as notebooks show them."""
-        return resolve(Notebooks).results(self)
+        return results_html(self)
 
     @classmethod
     def load(cls, src: PathOrFile) -> RunResults:

@@ -27,7 +27,7 @@ class IterationRecord:
     state: Mapping[str, Any] = Factory(dict)
 
     def is_about(self, state: Mapping[str, Any]) -> bool:
-        """Return whether this is what was checked, as both say."""
+        """Return whether this is what was checked, as far as both say."""
         return all(self.state[name] == value for name, value in state.items() if name in self.state)
 
     @property

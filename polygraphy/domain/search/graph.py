@@ -62,7 +62,7 @@ def reaches(dependencies: Sequence[Iterable[int]]) -> list[int]:
 def first_bad_part(reach: Sequence[int], test: Test) -> GraphFound:
     """Find by halving a part that is bad although all parts in it are good.
 
-    That is what is found where a part is bad as it holds a node that is to blame. It takes
+    That is what is found where a part is bad as soon as it holds a node that is to blame. It takes
     about ``2.4 log2(n)`` tests at most, whether the graph is a chain or has many branches, which
     are tested together.
 

@@ -78,10 +78,10 @@ class Budget:
 def plan_segments(
     layers: Sequence[Layer], compared: Collection[str], budget: Budget, fixed: Collection[str] = ()
 ) -> list[Segment]:
-    """Cut a model into segments that fit the budget, each as possible.
+    """Cut a model into segments that fit the budget, each as long as possible.
 
     A layer that does not fit by itself is a segment of its own. A tensor whose size is not known is
-    taken to be as the largest of the others.
+    taken to be as large as the largest of the others.
 
     Args:
         layers: in an order in which each reads what earlier ones made; else there is one segment.

@@ -88,7 +88,7 @@ def limits_of(target: np.dtype[Any]) -> tuple[float, float, float]:
 
 def with_digits(array: Array, spacing: float) -> Array:
     """Round numbers to the digits of a type whose numbers have some spacing at 1, and leave them as
-    large or as they are; others are left alone.
+    large or as small as they are; others are left alone.
     """
     if array.dtype.kind != "f":
         return array

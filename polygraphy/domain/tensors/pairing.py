@@ -105,7 +105,7 @@ def pair_by_source(
     Args:
         first: the outputs of the first run, in the order in which they are computed.
         second: those of the second.
-        sources0: the tensor of the program that each comes from, as that was recorded.
+        sources0: the tensor of the program that each comes from, as far as that was recorded.
         sources1: the same of the second run.
     """
     known = {sources1[name]: name for name in second if name in sources1}

@@ -145,7 +145,7 @@ def test_what_is_stated_holds_for_every_input(drawn: tuple[str, list[str]], name
 
 
 def test_broadcast_dimensions_are_not_taken_for_equal() -> None:
-    # Of one row, the pooled tensor is as the other; symbolic inference takes them for equal
+    # Of one row, the pooled tensor is as long as the other; symbolic inference takes them for equal
     # wherever they are added.
     body = BLOCKS["half"].format(x="x", y="a") + BLOCKS["twice"].format(x="a", y="b")
     body += "c = Add(x, b) y = Relu(c)"

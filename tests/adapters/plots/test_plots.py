@@ -9,12 +9,12 @@ import pytest
 
 from polygraphy import mod
 from polygraphy.adapters.plots import MatplotlibPlots, error_plots, file_name
+from polygraphy.binding import bind
 from polygraphy.domain.asked import Plots
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.compare.simple_arrays import Pictures
 from polygraphy.domain.errors import MissingDependencyError
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.ports.binding import bind
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -115,7 +115,7 @@ def test_each_output_has_the_coarsest_type_on_its_way(rtx: Any) -> None:
     assert network_dtypes(network, ("BF16", "FP16", "REFIT")) == {
         "wide": "bfloat16",
         "alone": "bfloat16",
-        "back": "int8",  # as bfloat16
+        "back": "int8",  # as coarse as bfloat16
         "unknown": "bfloat16",
     }
 

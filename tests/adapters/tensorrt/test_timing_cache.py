@@ -37,7 +37,7 @@ class Cache:
 
 
 class Config:
-    """Stands for an IBuilderConfig, as timing caches go."""
+    """Stands for an IBuilderConfig, as far as timing caches go."""
 
     def __init__(self) -> None:
         self.cache: Cache | None = None

@@ -397,7 +397,7 @@ def test_there_is_nothing_in_an_empty_array_that_fails(shape: Any, dtype: Any) -
     difference.operands()
 
 
-@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="longdouble is as float64")
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="longdouble is as wide as float64")
 @given(
     st.integers(-(2**63), 2**64 - 1),
     st.sampled_from([np.float16, np.float32, np.float64, ml_dtypes.bfloat16]),

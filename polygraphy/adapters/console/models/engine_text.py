@@ -22,7 +22,7 @@ _AS_READ = Detail()
 
 
 def network_lines(network: NetworkDescription, detail: Detail = _AS_READ) -> Iterator[str]:
-    """Yield the lines that describe a network; its layers as they were read."""
+    """Yield the lines that describe a network; its layers as far as they were read."""
     typing = " Strongly Typed" if network.is_strongly_typed else ""
     yield "==== TensorRT Network ===="
     yield f"Name: {one_line(network.name)} | Explicit Batch{typing} Network"
@@ -38,7 +38,7 @@ def network_lines(network: NetworkDescription, detail: Detail = _AS_READ) -> Ite
 
 
 def engine_lines(engine: EngineDescription, detail: Detail = _AS_READ) -> Iterator[str]:
-    """Yield the lines that describe an engine; its layers as they were read."""
+    """Yield the lines that describe an engine; its layers as far as they were read."""
     refittable = "Refittable " if engine.is_refittable else ""
     batch = "Implicit" if engine.has_implicit_batch else "Explicit"
     yield "==== TensorRT Engine ===="

@@ -147,7 +147,7 @@ def _tensor_texts(graph: Graph, weight_texts: Iterable[str], outer: _Texts | Non
 
 
 def _node_texts(nodes: Iterable[Node], detail: Detail, texts: _Texts) -> list[str]:
-    # A large model has tens of thousands of nodes: as possible is done for each.
+    # A large model has tens of thousands of nodes: as little as possible is done for each.
     made, get = [], texts.get
     for index, node in enumerate(nodes):
         inputs = ",\n     ".join([get(name, one_line(name)) for name in node.inputs])

@@ -84,7 +84,7 @@ class MappedTensor:
     _nuls: Any = None
 
     def read(self) -> Array:
-        """Return the tensor: read-only, and in memory only as it is used.
+        """Return the tensor: read-only, and in memory only as far as it is used.
 
         Raises:
             ContentError: its checksum is wrong, or what is said about its texts.

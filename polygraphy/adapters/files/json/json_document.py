@@ -50,7 +50,7 @@ _read_at = getattr(os, "pread", _seek_and_read)  # Windows has none.
 
 
 class _File:
-    """A file that stays open as this is referred to, and is read at any position."""
+    """A file that stays open as long as this is referred to, and is read at any position."""
 
     def __init__(self, path: Path) -> None:
         # No file object: of one that is garbage together with this, Python might complain first.

@@ -10,12 +10,9 @@ from polygraphy.adapters.os.paths import translated_os_errors
 from polygraphy.domain.errors import FileError
 
 
-class TemporarySpools:
-    """Implements the port `Spools`."""
-
-    def open(self) -> TemporarySpool:
-        """Return an empty spool; its file is made when something is put into it."""
-        return TemporarySpool()
+def open_spool() -> TemporarySpool:
+    """Return an empty spool; its file is made when something is put into it."""
+    return TemporarySpool()
 
 
 class TemporarySpool:
@@ -30,7 +27,7 @@ class TemporarySpool:
         """Append bytes; FileError when the disk is full."""
         with translated_os_errors(Path(tempfile.gettempdir()), "write to"):
             if self._file is None:
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as this
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this
             self._file.seek(self._end)
             self._file.write(data)
             self._file.flush()

@@ -158,7 +158,7 @@ def load(source: PathOrFile, kind: type[T]) -> T:
 
 
 def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None = None) -> Any:
-    """Read a file as to know its structure; its arrays are read when they are decoded.
+    """Read a file as far as to know its structure; its arrays are read when they are decoded.
 
     Args:
         path: the file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -26,7 +26,6 @@ from polygraphy.adapters.onnx.storage.parsing import (
     fields,
     naming,
     operators,
-    ranked_inputs,
 )
 from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
 from polygraphy.adapters.onnx_common.messages import (
@@ -106,7 +105,7 @@ class _Walk:
                 self.coarsest[name] = found.name
 
     def _made_by(self, node: NodeProto) -> str:
-        """Return the data type that a node makes, as it follows from the node alone."""
+        """Return the data type that a node makes, as far as it follows from the node alone."""
         if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
             zero_point = self.types.get(node.input[2], "") if len(node.input) > 2 else ""
             return zero_point or _QUANTIZED
@@ -342,7 +341,7 @@ _LARGEST_BYTES = 1 << 28
 
 
 def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]) -> str:
-    """Return the opset and the inputs of a node, with their data types and shapes as they
+    """Return the opset and the inputs of a node, with their data types and shapes as far as they
     can be inferred; empty where the node is not found, or it could be any of several.
 
     Args:
@@ -547,30 +546,14 @@ def _sources(graph: GraphProto) -> dict[str, str]:
     return {tensor: source for source, tensor in makers.items()}
 
 
-class OnnxFactFinder:
-    """Looks into ONNX models."""
-
-    def find(self, model: Any) -> Facts:
-        """Return what is known of a model, its bytes or its path; nothing of one that cannot be
-        read, or is too large to be read on the side. A file is read when its facts are asked for.
-        """
-        if isinstance(model, (str, Path)):
-            path = Path(model)
-            return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
-        return _found(model)
-
-    def node_inputs(
-        self, model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
-    ) -> str:
-        """Return what a node is given; see `polygraphy.adapters.onnx.describe.facts`."""
-        return node_inputs(model, op, name, shapes)
-
-    def ranked_inputs(self, model: Any) -> Collection[str]:
-        """Return the inputs of a model whose rank it tells; see the port."""
-        return ranked_inputs(model)
-
-    def left_out(self, model: str | bytes) -> str:
-        return first_omission(model)
+def find_facts(model: Any) -> Facts:
+    """Return what is known of a model, its bytes or its path; nothing of one that cannot be
+    read, or is too large to be read on the side. A file is read when its facts are asked for.
+    """
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
+    return _found(model)
 
 
 def _found(model: Any) -> ModelFacts:

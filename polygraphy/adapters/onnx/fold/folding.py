@@ -236,7 +236,7 @@ class FoldConstants(BaseLoadOnnxCopy):
 
 
 def known_shapes(model: ModelProto, *, infers: bool = True, symbolic: bool = False) -> Shapes:
-    """Return the shapes of the tensors of the main graph, as they are known."""
+    """Return the shapes of the tensors of the main graph, as far as they are known."""
     infos = value_infos(without_ambiguous_names(model))
     if infers:
         infos.update(inferred_value_infos(model, symbolic=symbolic, keeps_names=True))
@@ -256,7 +256,7 @@ def walk_over(
 
     Args:
         model: the model, whose nodes are in order.
-        shapes: the shapes of its tensors, as they are known before (default: inferred).
+        shapes: the shapes of its tensors, as far as they are known before (default: inferred).
         room: how much constants may come to take (default: what the limit for models allows).
         folds_shapes: whether shapes of tensors that are not constant are constants.
         infers: whether shapes are inferred on the way.

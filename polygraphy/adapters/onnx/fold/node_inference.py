@@ -74,7 +74,7 @@ class NodeInference:
         self._ir_version = max(model.ir_version, 4)
 
     def infer(self, node: NodeProto, operands: Operands) -> dict[str, Shape]:
-        """Return the shapes of the tensors that a node without graphs inside makes, as they
+        """Return the shapes of the tensors that a node without graphs inside makes, as far as they
         can be known; a name in them is one of those in the shapes of its operands.
         """
         framed: ModelProto = onnx.ModelProto(ir_version=self._ir_version)

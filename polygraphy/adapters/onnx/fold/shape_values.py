@@ -1,4 +1,4 @@
-"""Evaluates the parts of a graph that compute shapes, as the shapes are known.
+"""Evaluates the parts of a graph that compute shapes, as far as the shapes are known.
 
 ``Shape(x)[1:]`` is a constant when only the first dimension of x is dynamic. So the values of small
 integer tensors are followed through the graph element by element: some are numbers, some are the
@@ -497,7 +497,7 @@ class Sizes:
         return nbytes
 
     def _most(self, node: NodeProto) -> float:
-        """Return how many elements a node whose shape is not known makes at most: as there
+        """Return how many elements a node whose shape is not known makes at most: as many as there
         are pairs of those of its operands, or as they have together.
         """
         counts = [self._elements(name) for name in node.input[:] if name]

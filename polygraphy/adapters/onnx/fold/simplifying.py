@@ -192,7 +192,7 @@ def _cast(node: NodeProto, walk: GraphWalk) -> bool:
 
 
 def _expand(node: NodeProto, walk: GraphWalk) -> bool:
-    """A dimension that is as it should become, or is asked for as 1, stays."""
+    """A dimension that is as long as it should become, or is asked for as 1, stays."""
     shape, target = walk.shape(node.input[0]), walk.known(node.input[1])
     if shape is None or target is None or len(shape) < len(target.values):
         return False

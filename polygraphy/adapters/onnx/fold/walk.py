@@ -32,10 +32,10 @@ from polygraphy.adapters.onnx.graph.element_types import GraphTypes, domain_of, 
 from polygraphy.adapters.onnx.graph.graph import is_constant, rename_uses, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.shapes import shape_of
 from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search.subsets import bisect_batch
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ConstantEvaluator
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def both(stated: Shape | None, found: Shape | None) -> Shape | None:
 
 
 def is_short(shape: Shape | None) -> bool:
-    """Return whether a tensor of a shape is as shapes are."""
+    """Return whether a tensor of a shape is as small as shapes are."""
     numbers = static(shape)
     return numbers is not None and prod(numbers) <= LONGEST
 
@@ -153,7 +153,7 @@ def made_by_bodies(
     shape: Callable[[str], Shape | None],
     results: Sequence[Sequence[Shape | None]],
 ) -> dict[str, Shape]:
-    """Return the shapes of what a node makes with the graphs inside it, as they are known.
+    """Return the shapes of what a node makes with the graphs inside it, as far as they are known.
 
     Args:
         node: the node.
@@ -222,7 +222,7 @@ class Walk:
 
         Args:
             types: the types of the tensors of the main graph.
-            shapes: their shapes, as they are known before.
+            shapes: their shapes, as far as they are known before.
         """
         GraphWalk(self, self.model.graph, types, shapes, None).run()
 
@@ -297,7 +297,7 @@ class GraphWalk:
         return self._outer.shape(name)
 
     def results(self) -> list[Shape | None]:
-        """Return the shapes of what the graph returns, as they are known."""
+        """Return the shapes of what the graph returns, as far as they are known."""
         return [self.shape(value.name) for value in self.nodes.graph.output]
 
     def known(self, name: str) -> Elements | None:

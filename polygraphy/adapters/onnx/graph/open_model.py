@@ -67,7 +67,7 @@ of NumPy itself, without bfloat16 and narrower ones.
 
 class OpenGraph:
     """The graph of a model, or one inside a node: who makes and takes each tensor, and its weights.
-    It must not be changed as this is used.
+    It must not be changed as long as this is used.
     """
 
     def __init__(self, graph: GraphProto, *, source: GraphProto | None = None) -> None:
@@ -159,7 +159,7 @@ class OpenGraph:
 
 
 class OpenModel(OpenGraph):
-    """A model, which must not be changed as this is used.
+    """A model, which must not be changed as long as this is used.
 
     Attributes:
         proto: the model.
@@ -483,7 +483,7 @@ def _bytes(value: ValueInfoProto) -> int | None:
 
 
 def is_tensor(value: ValueInfoProto) -> bool:
-    """Return whether it is one as is known, not a sequence or an optional value."""
+    """Return whether it is one as far as is known, not a sequence or an optional value."""
     return value.type.WhichOneof("value") in (None, "tensor_type")
 
 

@@ -31,8 +31,7 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.shapes import Shape, is_dynamic_dim
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.editing import ShapeInference
+from polygraphy.ports.editing import infer_symbolic_shapes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
@@ -264,7 +263,7 @@ _ENDLESS = 1 << 24
 
 @mod.export(funcify=True)
 class InferShapes(BaseLoader):
-    """Adds inferred data types and shapes to an ONNX model, as they can be known without
+    """Adds inferred data types and shapes to an ONNX model, as far as they can be known without
     running it.
     """
 
@@ -420,14 +419,13 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
 
 def _inferred_symbolically(model: ModelProto) -> ModelProto:
     """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
-    tool = resolve(ShapeInference)
     check_expansion(model)
     if has_long_vectors(model):
         raise ModelError("The model computes longer lists than any shape is.")
     seen = inference.hidden(model)
     ordered: ModelProto = copy_of(model) if seen is model else seen
     sort(ordered.graph)
-    inferred: ModelProto = tool.infer(ordered)
+    inferred: ModelProto = infer_symbolic_shapes(ordered)
     inference.restore(inferred)
     return inferred
 

@@ -122,7 +122,7 @@ class NodeChecks:
     def _inferred(
         self, node: NodeProto, types: Types, data: ChainMap[str, Any]
     ) -> dict[str, TypeProto]:
-        """Return the types of a node's outputs, as they follow from those of its inputs."""
+        """Return the types of a node's outputs, as far as they follow from those of its inputs."""
         if graphs_of(node):
             return {}
         version = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))

@@ -38,7 +38,7 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
     their type allows it.
 
     Raises:
-        ModelError: they are of no known type, or not as its shape asks for.
+        ModelError: they are of no known type, or not as many as its shape asks for.
         FileError: the file of a stored weight has changed, or cannot be read any more.
     """
     found = _in_message(tensor)

@@ -211,7 +211,7 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
 
 
 def _copied_by_system(given: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
-    """Copy from file to file without the bytes coming here, as the system can; return how
+    """Copy from file to file without the bytes coming here, as far as the system can; return how
     many it has copied.
     """
     if not hasattr(os, "copy_file_range") or not stream.seekable():

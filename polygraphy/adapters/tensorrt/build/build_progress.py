@@ -27,7 +27,7 @@ from polygraphy.adapters.os.signals import watch_signals
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.logger import log_listener
 from polygraphy.adapters.tensorrt.library.module import ModuleKey, tensorrt_module
-from polygraphy.ports.binding import resolve
+from polygraphy.binding import resolve
 from polygraphy.ports.reporting import Progress
 from polygraphy.termination import end_program
 
@@ -86,7 +86,7 @@ class _Signals:
         self._tell = tell
         self._handlers: dict[int, Callable[[int, Any], Any]] = {}
         self._first: int | None = None  # As the first thread knows, which is to handle it.
-        self._heard: list[int] = []  # All of them, as they have come.
+        self._heard: list[int] = []  # All of them, as soon as they have come.
         self._patience = threading.Timer(_PATIENCE, partial(_end_as_by, signal.SIGTERM))
         self._patience.daemon = True
 

@@ -114,7 +114,7 @@ def record_build(config: Any, *, model: str, precision: str, plan_size: int) -> 
 
 
 def remember_record(made: Any, record: BuildRecord) -> None:
-    """Keep what an engine or a plan in memory was built with, as it lives."""
+    """Keep what an engine or a plan in memory was built with, as long as it lives."""
     with suppress(TypeError):  # Bytes, say, have no weak references.
         _records[made] = record
 

@@ -52,7 +52,7 @@ def describe_engine(
         engine: stays as it is.
         context: an ``IExecutionContext`` of the engine, which tells the shapes of outputs under the
             first profile (default: one is made).
-        layers: whether layers are described, as the engine keeps that: how much was decided
+        layers: whether layers are described, as far as the engine keeps that: how much was decided
             by `profiling_verbosity` when it was built.
         attrs: whether their attributes are.
         notes: what else is said of tensors of layers, by name.
@@ -148,7 +148,7 @@ def _values(engine: Any, name: str, profile: int) -> Any:
 def inspected_layers(
     engine: Any, context: Any = None, attrs: bool = False, notes: Mapping[str, str] | None = None
 ) -> list[Layer]:
-    """Return the layers of an engine, as it keeps that; see `describe_engine`."""
+    """Return the layers of an engine, as far as it keeps that; see `describe_engine`."""
     inspector = engine.create_engine_inspector()
     if context is not None:
         inspector.execution_context = context

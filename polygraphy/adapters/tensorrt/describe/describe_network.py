@@ -145,7 +145,7 @@ def layer_attribute_names(layer: Any) -> list[str]:
 
 
 def layer_classes(module: Any) -> dict[Any, type]:
-    """Return the class of each type of layers, as there is one."""
+    """Return the class of each type of layers, as far as there is one."""
     known = _layer_classes(module)
     types = module.LayerType.__members__
     return {each: known[_plain(name)] for name, each in types.items() if _plain(name) in known}

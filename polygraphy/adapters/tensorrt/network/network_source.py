@@ -45,7 +45,7 @@ _origins: WeakKeyDictionary[Any, NetworkSource] = WeakKeyDictionary()
 
 
 def remember_source(network: Any, origin: NetworkSource) -> None:
-    """Keep how a network was made, as it lives."""
+    """Keep how a network was made, as long as it lives."""
     if capabilities().has("weak_typing"):
         origin.parse = None
     else:

@@ -1,4 +1,4 @@
-"""Memory that inputs, outputs and engines use for as a runner is active."""
+"""Memory that inputs, outputs and engines use for as long as a runner is active."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ _classes: dict[int, tuple[Any, type]] = {}
 
 
 class Allocator:
-    """Gives the engine memory for one output. What it gave once it gives again, as that is
+    """Gives the engine memory for one output. What it gave once it gives again, as long as that is
     enough: many inferences need no more memory than the largest one.
 
     Attributes:
         shape: of the output in the last inference; negative where the engine did not tell.
         error: what kept it from giving memory; None if nothing did. Exceptions do not pass through
             TensorRT.
-        native: the `IOutputAllocator` to give to TensorRT; it must live as the context.
+        native: the `IOutputAllocator` to give to TensorRT; it must live as long as the context.
     """
 
     def __init__(self, device: Device) -> None:

@@ -29,7 +29,7 @@ class PinnedArrays:
 
     An array belongs to its consumer: its memory is given again when nothing refers to it any
     more. Callers that keep all results get ordinary arrays once the pinned ones are used up, and so
-    does the first call, because to pin memory takes about as to copy what is in it.
+    does the first call, because to pin memory takes about as long as to copy what is in it.
     """
 
     def __init__(self, device: Device) -> None:

@@ -17,12 +17,12 @@ from polygraphy.adapters.tensorrt.runtime.graphs import CUDA_GRAPH_MODES
 from polygraphy.adapters.tensorrt.runtime.scratch import STRATEGIES, Scratch
 from polygraphy.adapters.tensorrt.runtime.session import DeviceTimes, Session, SessionOptions
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor, read_tensors
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Device, DeviceStream
 
 _AUTOMATIC = -1
@@ -139,7 +139,7 @@ class TrtRunner(BaseRunner):
             name: of the runner (default: unique in the process).
             optimization_profile: index of the profile to begin with (default: the first one).
             allocation_strategy: who owns the memory for activations: ``static`` (the engine, for
-                its largest profile), ``profile`` or ``runtime`` (the runner, as the
+                its largest profile), ``profile`` or ``runtime`` (the runner, as much as the
                 profile, or the shapes at hand, need).
             weight_streaming_budget: bytes of weights that stay on the GPU while others are
                 streamed to it; -1 to let TensorRT choose, -2 for all.
@@ -348,7 +348,7 @@ class TrtRunner(BaseRunner):
         return metadata
 
     def get_model_facts(self) -> Facts:
-        """Return in which data types the engine computes, as it was built here, has its
+        """Return in which data types the engine computes, as far as it was built here, has its
         build record beside it, or tells its inspector; and which values inputs may take.
         """
         self._require_active("facts of its model are asked for")
@@ -372,7 +372,7 @@ class TrtRunner(BaseRunner):
 
         Returns:
             One array per output, and one per debug tensor. They belong to the caller. Large ones
-            are in pinned memory, which the GPU fills at full speed, as the caller keeps no
+            are in pinned memory, which the GPU fills at full speed, as long as the caller keeps no
             more than two results at a time.
         """
         session = self._session

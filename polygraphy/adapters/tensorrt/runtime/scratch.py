@@ -21,7 +21,7 @@ class Scratch:
     """Creates a context, and gives it memory.
 
     Strategies: ``static`` lets the engine own memory for its largest profile; with ``profile`` and
-    ``runtime`` the memory is ours, and as the profile in use, or the shapes at hand, need.
+    ``runtime`` the memory is ours, and as large as the profile in use, or the shapes at hand, need.
     """
 
     def __init__(self, engine: Any, device: Device, strategy: str | None) -> None:

@@ -149,7 +149,7 @@ class DebugTensors:
         arrays: by name, in the order in which the engine made them.
         error: what kept it from copying one; None if nothing did. Exceptions do not pass through
             TensorRT.
-        native: the `IDebugListener` to give to TensorRT; it must live as the context.
+        native: the `IDebugListener` to give to TensorRT; it must live as long as the context.
     """
 
     def __init__(self, device: Device) -> None:

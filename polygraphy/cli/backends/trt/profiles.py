@@ -110,7 +110,7 @@ def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None
 
 
 def _completed(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, list[int]]:
-    """Return the three ends, as they are known: what is missing is as the end before it."""
+    """Return the three ends, as far as they are known: what is missing is as the end before it."""
     optimum = given.get("opt", given.get("min", given.get("max")))
     assert optimum is not None
     largest = given.get("max", optimum)

@@ -108,7 +108,7 @@ class CheckOptions(Options):
     check_runs: int | None = option(
         "--check-runs",
         kind=Integer(minimum=1),
-        help="How often it is run as it passes: for a failure that comes and goes, or data"
+        help="How often it is run as long as it passes: for a failure that comes and goes, or data"
         " that differ each time.",
         feeds="CheckCommand.runs",
     )

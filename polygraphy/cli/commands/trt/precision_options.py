@@ -24,7 +24,7 @@ class PrecisionSearchOptions(Options):
         feeds="find_layers_to_raise.mode",
         kind=Choice("bisect", "linear", "minimal"),
         help="How many layers from one end: bisect halves, linear adds one after the other."
-        " minimal finds single layers, wherever they are, as possible.",
+        " minimal finds single layers, wherever they are, as few as possible.",
     )
     direction: str | None = option(
         "--dir",

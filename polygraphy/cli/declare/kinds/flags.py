@@ -31,7 +31,7 @@ class Count(Flag):
         return len(words)
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
-        """Return the flag as there are words."""
+        """Return the flag as often as there are words."""
         return [flags[0]] * len(words)
 
     def unparse(self, value: int) -> list[str]:

@@ -20,7 +20,7 @@ narrow or real        float64 arithmetic: exact for integers, for bool (where it
 wide integers         exact integers, also of mixed sign, which cannot wrap; compared with a
                       tolerance as integers, and rounded to float64 for statistics
 wide integer, float   as longdouble, which holds both where it has 64 bits or more for digits, and
-                      is as float64 elsewhere (on Windows, say)
+                      is as wide as float64 elsewhere (on Windows, say)
 longdouble            longdouble, also compared as such; rounded to float64 for statistics
 complex               the modulus ``|a - b|``, and ``|b|`` below the fraction
 anything else         1 where the elements are unequal, 0 where they are equal

@@ -54,7 +54,7 @@ def middle(low: float, high: float) -> float:
 def quantile_of(element: Callable[[int], float], valid: int, probability: float) -> float:
     """The quantile of `valid` sorted elements, interpolated as numpy's method "linear" does.
 
-    The result equals ``np.quantile`` to the last bit as the elements on both sides are
+    The result equals ``np.quantile`` to the last bit as long as the elements on both sides are
     finite, and so is their distance. If not, numpy answers NaN; here a quantile that falls on an
     element is that element, and one between a finite and an infinite element is infinite.
     """
