@@ -1,6 +1,10 @@
 """Where the elements of an array lie, whichever library the array is of.
 
 Nothing is imported for that: an array can only come from a library that is imported already.
+
+Elements of less than a byte, such as four bits: several share one, the first in its lowest bits.
+
+NumPy keeps each of them in a byte of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""How the objects that files hold are written as JSON and read: arrays, runs, verdicts, tactics."""
+"""How the objects that files hold are written as JSON and read: arrays, runs, verdicts, tactics.
+
+How arrays are saved: as the base64 text of an ``.npy`` file.
+
+NumPy's own data types are part of that format. Those of `ml_dtypes` (bfloat16, float8, int4, ...)
+are not: their bytes are saved as unsigned integers, and their name in a further field, ``dtype``,
+which readers that do not know it pass over. Nor do NumPy's texts hold NULs at the end: a field
+``trailing_nuls`` says where they belong.
+"""
 
 from __future__ import annotations
 

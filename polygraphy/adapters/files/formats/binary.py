@@ -2,6 +2,16 @@
 
 What is in them is described by the same tree that a JSON file would parse to, in which arrays that
 are still in the file take the place of their text.
+
+The safetensors format: a header in JSON that says where each tensor lies, then the tensors.
+
+Everything that a header claims is checked when a file is opened, so nothing outside of the file is
+ever read, and no memory is taken for more than the file holds. The elements stay in the file until
+a tensor is read, and are mapped into memory then, not copied. Files that this package wrote hold a
+checksum of each tensor, which is checked when the tensor is read.
+
+Of the data types that the format lacks, the bytes are stored as ``U8``; the metadata hold the data
+type and the shape. They also hold where texts end in NULs, which NumPy's texts cannot.
 """
 
 from __future__ import annotations

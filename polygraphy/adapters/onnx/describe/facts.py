@@ -1,4 +1,18 @@
-"""What an ONNX model tells about itself without being run."""
+"""What an ONNX model tells about itself without being run.
+
+In which data types the outputs of an ONNX model are computed.
+
+Weights and inputs are the same for everybody who runs the model, however coarse they are. What
+counts is what nodes make of them.
+
+Which values the inputs of an ONNX graph may take that are indices or masks.
+
+An input that is used as an index may be as large as what it is an index of. One that is used as a
+condition is a mask, and so is one that is taken from one and multiplied with a large number, as in
+``(1 - mask) * -10000``, which is added to scores that are not to count. One that is only compared
+with constants takes values of theirs: with all of a range, as where a one-hot encoding is written
+as ``x == range(n)``, any of them; with one number, as where a sampling rate chooses a branch, that.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Infers data types and shapes of a model's tensors."""
+"""Infers data types and shapes of a model's tensors.
+
+What may be stated about the shapes of a model: what holds for every input that it takes.
+
+Names of dimensions are equations: two tensors with a dimension of one name are of the same length
+there, and backends let them share memory. So only names that the model itself has are stated, and
+those that it uses for lengths that may differ (``?``) stand for nothing. ONNX Runtime's symbolic
+inference assumes more than it knows: that dimensions are equal where they are broadcast, that a
+slice is as long as it was asked to be. So of what it finds, numbers are taken that also come out
+where the dimensions are numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Loads ONNX models and turns them into bytes."""
+"""Loads ONNX models and turns them into bytes.
+
+Reads the structure of a model file and leaves its weights where they are.
+
+Nearly all of a model file is the bytes of its weights. This goes through the file as it is mapped
+into memory, and puts together the same model without them: each large weight then refers to its
+place in the file, as the format has it for weights in other files. So a model of any size, even
+above the 2 GiB at which protobuf ends, is read in the time that its structure takes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Writes ONNX models, with large weights in files beside them."""
+"""Writes ONNX models, with large weights in files beside them.
+
+Puts a model and the files of its weights in place of others, so that a process killed in
+between leaves a whole pair.
+
+Several files cannot be renamed at once. Where a file of weights is there already, the new weights
+are first put beside it under a second name, and a model that reads them there takes the place of
+the old one: from then on the pair is the new one, whatever becomes of the old weights. Then these
+are replaced, and then the model by the one that names them. The second name is removed; if a kill
+keeps it, the next save does that.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,10 @@ takes no memory either.
 
 A reference names its file by a word that is made up in each process, so that no model that was
 read from somewhere can hold one: those are only made here, for files that may be read.
+
+Who else has a model: one that other code has is copied before it is changed.
+
+A comparison of a model with what was made of it would otherwise compare the latter with itself.
 """
 
 from __future__ import annotations
