@@ -17,6 +17,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.domain.tensors.precision import (
     Precision,
@@ -27,7 +28,6 @@ from polygraphy.domain.tensors.precision import (
     precision_of,
 )
 
-Array = np.ndarray[Any, Any]
 ComputedIn = tuple["str | None", "str | None"]
 
 GROWTH = 16.0

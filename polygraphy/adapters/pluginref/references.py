@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+    from polygraphy.domain.tensors.aliases import Array
 
 
 Reference = Callable[..., Sequence[Any]]

@@ -1,4 +1,10 @@
-"""The statistics of an array that people look at."""
+"""The statistics of an array that people look at.
+
+Statistics of small arrays, several at a time.
+
+For an array of a few elements each call of numpy takes longer than its arithmetic. So small arrays
+are put below each other as the rows of a matrix, and each statistic of all of them is one call.
+"""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.describe.reading import origin_of
-from polygraphy.adapters.onnx.edit.observing import feeds_of
-from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs
+from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs, feeds_of
 from polygraphy.adapters.onnx.graph.graph import graph_weights, in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
 from polygraphy.adapters.onnx.graph.open_model import OpenModel

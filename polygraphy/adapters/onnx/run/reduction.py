@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.edit.observing import observe_tensors, one_feed
+from polygraphy.adapters.onnx.edit.outputs import observe_tensors, one_feed
 from polygraphy.adapters.onnx.graph.graph import in_order
 from polygraphy.adapters.onnx.graph.open_model import OpenModel, is_tensor, untyped
-from polygraphy.adapters.onnx.graph.shapes import is_made_up
-from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
+from polygraphy.adapters.onnx.graph.shapes import described, input_metadata, is_made_up, value_info
 from polygraphy.adapters.onnx_common.messages import identity_of
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx.graph.editing import faults_of
 from polygraphy.adapters.onnx.graph.graph import producers
-from polygraphy.adapters.onnx.graph.shapes import value_infos
-from polygraphy.adapters.onnx.graph.value_infos import described
+from polygraphy.adapters.onnx.graph.shapes import described, value_infos
 from polygraphy.adapters.onnx.shard.attention import Attention, attentions
 from polygraphy.adapters.onnx_common.messages import inputs_of, used_by
 from polygraphy.domain.errors import UnknownNameError

@@ -22,7 +22,7 @@ from polygraphy.adapters.tensorrt.build.timing_cache import (
 from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
+from polygraphy.domain.tactics import Algorithm, TacticReplay
 from polygraphy.logger import G_LOGGER
 
 

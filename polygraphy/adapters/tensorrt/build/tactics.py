@@ -15,7 +15,7 @@ from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import is_rtx, trt
 from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.logger import G_LOGGER
 
 __all__ = [

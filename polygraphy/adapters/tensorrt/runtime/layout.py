@@ -16,7 +16,7 @@ import numpy as np
 from attrs import frozen
 from numpy.lib.stride_tricks import as_strided
 
-from polygraphy.adapters.arrays.packed import packed, unpacked
+from polygraphy.adapters.arrays.foreign import packed, unpacked
 from polygraphy.domain.tensors.aliases import Array
 
 

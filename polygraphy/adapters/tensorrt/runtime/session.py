@@ -16,8 +16,7 @@ from typing import Any, Union
 import numpy as np
 from attrs import frozen
 
-from polygraphy.adapters.arrays.foreign import device_buffer, host_array
-from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
+from polygraphy.adapters.arrays.foreign import as_torch, device_buffer, has_torch, host_array
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.library.logger import Reasons, capture_log, mute_log
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module
