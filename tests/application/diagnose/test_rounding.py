@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.diagnose import diagnose
 from polygraphy.ports.binding import bind
