@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from polygraphy.binding import port
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -230,50 +232,48 @@ class OtherEnvironment(Protocol):
         """
 
 
-class OtherEnvironments(Protocol):
-    """Opens environments, and installs nothing."""
+@port
+def open_environment(path: str) -> OtherEnvironment:
+    """Ask for the version in an interpreter, or a folder of a virtual environment.
 
-    def open(self, path: str) -> OtherEnvironment:
-        """Ask for the version in an interpreter, or a folder of a virtual environment.
-
-        Raises:
-            FileError: there is no interpreter.
-            BackendError: the backend cannot be imported there.
-        """
+    Raises:
+        FileError: there is no interpreter.
+        BackendError: the backend cannot be imported there.
+    """
 
 
-class FailureFolders(Protocol):
-    """Saves parts of models that show a fault."""
+@port
+def write_failure(folder: str, failure: Failure) -> None:
+    """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, as
+    onnx's backend tests have them.
 
-    def write(self, folder: str, failure: Failure) -> None:
-        """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, as
-        onnx's backend tests have them.
-
-        Raises:
-            FileError: a file cannot be written.
-        """
-
-    def text(self, failure: Failure) -> str:
-        """Return the part in the text format of ONNX, without the elements of large weights."""
+    Raises:
+        FileError: a file cannot be written.
+    """
 
 
-class FailurePrograms(Protocol):
-    """Writes programs that show a fault."""
-
-    def program(self, failure: Failure) -> str:
-        """Return a program that needs the backend and numpy, and ends with exit code 1 where the
-        fault shows; empty for a backend that none can be written for.
-        """
+@port
+def failure_text(failure: Failure) -> str:
+    """Return the part in the text format of ONNX, without the elements of large weights."""
 
 
-class ModelPairs(Protocol):
-    """Describes models to be compared, and changes nodes of them."""
+@port
+def failure_program(failure: Failure) -> str:
+    """Return a program that needs the backend and numpy, and ends with exit code 1 where the
+    fault shows; empty for a backend that none can be written for.
+    """
 
-    def graph(self, model: Any) -> Graph:
-        """Return what an ``onnx.ModelProto`` consists of, with the values of its weights."""
 
-    def mended(self, model: Any, reference: Any, plan: Mending) -> Any:
-        """Return a copy of a model with what a plan takes from the reference."""
+@port
+def graph_with_weights(model: Any) -> Graph:
+    """Return what an ``onnx.ModelProto`` consists of, with the values of its weights."""
 
-    def altered(self, model: Any, output: str, variant: Variant) -> Any:
-        """Return a copy of a model in which the node that makes a tensor is another."""
+
+@port
+def mended(model: Any, reference: Any, plan: Mending) -> Any:
+    """Return a copy of a model with what a plan takes from the reference."""
+
+
+@port
+def altered(model: Any, output: str, variant: Variant) -> Any:
+    """Return a copy of a model in which the node that makes a tensor is another."""

@@ -18,9 +18,9 @@ from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.application.compare.verification import verify
 from polygraphy.application.diagnose.half import try_half_precision
 from polygraphy.backend.onnx import convert_to_bf16, convert_to_fp16
+from polygraphy.binding import bind
 from polygraphy.comparator import SimpleCompareFunc
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.binding import bind
 from polygraphy.ports.diagnosing import SuspectedParty
 from tests.support.models import make, value
 

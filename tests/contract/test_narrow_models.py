@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper
 from polygraphy.adapters.fake import FakeNarrowModels
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.application.diagnose.half import try_half_precision
+from polygraphy.binding import bind
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.ports.binding import bind
 from polygraphy.ports.diagnosing import NarrowModels
 from tests.support.models import make, value
 

@@ -15,6 +15,7 @@ from polygraphy.application.diagnose.half import (
     rank_nodes,
     try_half_precision,
 )
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.search import (
     Outcome,
@@ -24,8 +25,7 @@ from polygraphy.domain.search import (
 )
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.editing import OpenModels, PrecisionCaster
+from polygraphy.ports.editing import OpenModels, cast_precision
 from polygraphy.ports.reporting import Findings
 
 _MODES = ("bisect", "linear", "minimal")
@@ -167,7 +167,7 @@ def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -
 
     def make(path: str, kept: Sequence[str]) -> None:
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # What it says is the same each time.
-            cast = resolve(PrecisionCaster).cast(loaded, entry, keep_nodes=kept)
+            cast = cast_precision(loaded, entry, keep_nodes=kept)
         resolve(OpenModels).save(cast, path)
 
     return find_layers_to_raise(order, make, iterations, mode="minimal", is_ranked=True)

@@ -11,13 +11,13 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.locating import Place
 from polygraphy.application.diagnose.tracing import Trace
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.search.subsets import healing_alone, healing_passes
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModels
 

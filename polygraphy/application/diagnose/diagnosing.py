@@ -45,6 +45,7 @@ from polygraphy.application.diagnose.saved import saved_results
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken, said_of_untested, untested
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -59,7 +60,6 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import REFERENCE, DiagnosisReports, SuspectedParty
 from polygraphy.ports.editing import OpenModels
 

@@ -13,6 +13,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.data import feeds_of_half
+from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import Attempt
@@ -31,7 +32,6 @@ from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, NarrowModel, NarrowModels
 
 _TYPES = {"fp16": DataType.FLOAT16, "bf16": DataType.BFLOAT16}

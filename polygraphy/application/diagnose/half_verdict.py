@@ -39,6 +39,7 @@ from polygraphy.application.diagnose.half import (
     named,
     try_half_precision,
 )
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -62,13 +63,12 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, OutputError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (
     DiagnosisReports,
     LoweringParty,
-    ModelPairs,
     NarrowModels,
     SuspectedParty,
+    graph_with_weights,
 )
 from polygraphy.ports.editing import OpenModel, OpenModels
 
@@ -419,7 +419,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add a number to keep another away from zero which half precision made
     zero, or nearly.
     """
-    side = Side(resolve(ModelPairs).graph(case.model.proto))
+    side = Side(graph_with_weights(case.model.proto))
     found = []
     for index, node in enumerate(side.nodes):
         held = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]

@@ -18,6 +18,7 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
     Border,
@@ -37,8 +38,7 @@ from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty, altered
 from polygraphy.ports.editing import OpenModel, OpenModels
 
 _ROUNDS = 8
@@ -308,7 +308,6 @@ class Change:
         self._case, self._party, self._found, self._places = case, party, found, places
         self._side, self._others = pairing.model, pairing.reference
         self._held = {**found.values, **feed}
-        self._pairs = resolve(ModelPairs)
         self._nodes = sorted({index for one in places for index in one.border.nodes})
         self._goals = {one.border.tensor: one.expected for one in places}
         self._instead = sorted(
@@ -382,7 +381,7 @@ class Change:
     def _made(self, part: Any, variant: Variant) -> Mapping[str, Any]:
         output = next(filter(None, variant.node.outputs))
         try:
-            return self._run(self._pairs.altered(part, output, variant))
+            return self._run(altered(part, output, variant))
         except Exception:  # A variant that cannot be written is none.
             return {}
 
@@ -587,7 +586,6 @@ def _proven(
     reasons: Sequence[Explanation],
 ) -> bool:
     """Return whether all outputs match with what was changed undone, in the whole model."""
-    pairs = resolve(ModelPairs)
     model = case.model.proto
     known = {"", *feed, *side.weights, *side.producer}
     if any(set(one.variant.node.inputs) - known - one.variant.weights.keys() for one in reasons):
@@ -595,7 +593,7 @@ def _proven(
     try:
         for reason in reasons:
             output = next(filter(None, reason.variant.node.outputs))
-            model = pairs.altered(model, output, reason.variant)
+            model = altered(model, output, reason.variant)
         values = party.load(model)(feed)
     except (PolygraphyException, StopIteration):
         return False

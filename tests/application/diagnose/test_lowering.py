@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from polygraphy.backend.onnxrt import OnnxrtParty
+from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_half import BLAMED, network

@@ -22,7 +22,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.cast.cast_rules import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
-from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.graph.element_types import (
     TYPE_ATTRIBUTES,
     GraphTypes,
@@ -38,6 +38,7 @@ from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
 from polygraphy.domain.diagnosis.regions import MOVES
@@ -47,7 +48,6 @@ from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.narrowing import limits_of, narrowed, with_digits
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class OnnxNarrowModel:
         return CastSelection(keep_nodes=kept, only_nodes=self._only)
 
     def facts(self) -> Facts:
-        return OnnxFactFinder().find(self._model)
+        return find_facts(self._model)
 
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Return what computes the outputs in the narrow type; see the port."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
-from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.describe.reading import origin_of
-from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver, feeds_of, one_feed
+from polygraphy.adapters.onnx.edit.observing import feeds_of, observe_tensors, one_feed
 from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs
 from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
@@ -117,7 +117,7 @@ class OnnxOpenModel(OpenModel):
         return [str(node.op_type) for node in self.protos]
 
     def facts(self) -> Facts:
-        return OnnxFactFinder().find(self.proto)
+        return find_facts(self.proto)
 
     def with_branches(self, conditions: Mapping[str, Any]) -> OnnxOpenModel:
         nodes = zip(self.protos, self.reads)
@@ -353,7 +353,7 @@ class ReducibleOnnxModel:
         if self._feed is None:
             self._feed = one_feed(self._opened.proto, self._loader, only_first=True)
         G_LOGGER.verbose(f"Running the model to find out what {missing} hold.")
-        self._seen.update(OnnxTensorObserver().observe(self._opened.proto, self._feed, missing))
+        self._seen.update(observe_tensors(self._opened.proto, self._feed, missing))
 
 
 _MOST_NODES = 64
