@@ -55,6 +55,8 @@ _USUAL_ATOL = 1e-5
 """What outputs may differ by where no tolerance is given."""
 _SHARE = 4
 """One part in so many of the free memory is taken, where no budget is given."""
+_MOST = 768 << 20
+"""Of free memory, all tensors take no more bytes at a time than these: a file does as well."""
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -128,8 +130,13 @@ class Case:
     def memory(self) -> int:
         """How many bytes all tensors may take at a time."""
         if self._memory is None:
-            self._memory = resolve(Machine).free_memory() // _SHARE
+            self._memory = min(self.room, _MOST)
         return self._memory
+
+    @property
+    def room(self) -> int:
+        """How many bytes there are for what cannot be kept in a file meanwhile."""
+        return self.budget or resolve(Machine).free_memory() // _SHARE
 
     @contextmanager
     def attempt(self, title: str) -> Iterator[list[str]]:

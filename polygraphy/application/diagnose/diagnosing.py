@@ -93,7 +93,7 @@ def diagnose(
             alone, the versions that it is compared with.
         memory_budget: bytes of memory that tensors may take at any one time where all of them are
             computed, and every node alone; what does not fit is kept in a file (default: a quarter
-            of the free memory).
+            of the free memory, at most 768 MiB).
 
     Returns:
         Whether nothing is wrong.
