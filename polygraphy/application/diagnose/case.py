@@ -38,7 +38,12 @@ from polygraphy.domain.rounding import (
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import Compute, DiagnosisReports, SuspectedParty
+from polygraphy.ports.diagnosing import (
+    Compute,
+    DiagnosisReports,
+    OtherEnvironment,
+    SuspectedParty,
+)
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import Machine
 from polygraphy.ports.reporting import Findings
@@ -77,6 +82,7 @@ class Case:
         is_given: whether this is the model that was given, and not another form of it.
         is_made_up: whether the data are.
         are_shapes_open: whether they are, and no shape was given.
+        versions: other versions of each party that can be asked, in environments of their own.
         moved: the data for which outputs were last computed as rounding may move them, and these.
     """
 
@@ -100,6 +106,7 @@ class Case:
         self.is_given = True
         self.is_made_up = self.are_shapes_open = False
         self.curves: list[Curve] = []
+        self.versions: Mapping[str, Mapping[str, OtherEnvironment]] = {}
         self.moved: tuple[Feed, Sequence[Values]] | None = None
         self._reports = reports
         self.budget = memory
@@ -111,7 +118,7 @@ class Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
         made = Case(model, self.path, self.parties, self._reports, self.budget)
         made.attempts, made.curves, made.evidence = self.attempts, self.curves, self.evidence
-        made.is_given = False
+        made.is_given, made.versions = False, self.versions
         made.is_made_up, made.are_shapes_open = self.is_made_up, self.are_shapes_open
         return made
 

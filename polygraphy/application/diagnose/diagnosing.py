@@ -343,7 +343,13 @@ class _Diagnosis:
             if party is known.party:
                 continue
             places, votes = self._places(party, known, found)
-            culprits += [blamed(case, party, place, known) for place in places]
+            jurors = {id(place): said.juror for place, said in votes if not said.reference}
+            for place in places:
+                one = blamed(case, party, place, known)
+                if juror := jurors.get(id(place)):
+                    sentence = f"By {juror}, {known.party.name} is right."
+                    one = evolve(one, evidence=[*one.evidence, sentence])
+                culprits.append(one)
             wrong = [(place, said) for place, said in votes if said.reference]
             if wrong and known.party in case.parties:
                 mistaken += wrong_reference(case, wrong, party, known)
