@@ -25,8 +25,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.diagnosis.remedies import undoing
-from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.variants import Variant, undoing
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
 from polygraphy.domain.rounding import (
     Deviation,

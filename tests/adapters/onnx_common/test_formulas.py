@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from polygraphy.adapters.onnx.run.party import FormulaParty, PackageParty
+from polygraphy.adapters.onnx.run.reference import FormulaParty, PackageParty
 from polygraphy.adapters.onnx_common.evaluator import evaluator_of, formula_evaluator
 from polygraphy.adapters.onnx_common.formulas import FORMULAS
 from polygraphy.domain.errors import BackendError

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.locating import judged, wrong_regions
 from polygraphy.application.diagnose.tracing import trace

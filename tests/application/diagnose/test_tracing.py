@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose

@@ -10,8 +10,6 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.golden.outputs_alone import of_outputs
-from polygraphy.application.diagnose.golden.saved import Fitted, SavedRun, fitting, in_types_of
 from polygraphy.application.diagnose.half_verdict import half_model, of_saved_outputs
 from polygraphy.application.diagnose.locating import (
     first_non_finite,
@@ -20,6 +18,8 @@ from polygraphy.application.diagnose.locating import (
     off_from_inputs,
 )
 from polygraphy.application.diagnose.oracle import Compared, Oracle
+from polygraphy.application.diagnose.outputs_alone import of_outputs
+from polygraphy.application.diagnose.saved import Fitted, SavedRun, fitting, in_types_of
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
 from polygraphy.domain.diagnosis.culprit import (

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import Values
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore
-from polygraphy.domain.diagnosis.golden import by_names_of, numbers_of, untested
+from polygraphy.domain.diagnosis.closeness import by_names_of, numbers_of, untested
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
