@@ -14,12 +14,12 @@ from polygraphy.adapters.console.verdicts import log_summary
 from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.verification import verify
+from polygraphy.binding import bind
 from polygraphy.comparator import IterationResult, RunResults
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.summarizing import comparisons_of
 from polygraphy.domain.compare import L2CompareFunc, SimpleCompareFunc
 from polygraphy.domain.report.summary import passing_tolerances
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
 from tests.support.models import identity
 
