@@ -12,17 +12,12 @@ from attrs import evolve, frozen
 from polygraphy.domain.diagnosis.pairing import Side, attribute_text
 from polygraphy.domain.diagnosis.regions import GraphNode, producers, region_before
 from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight
-from polygraphy.domain.diagnosis.variants import Variant, lacks_bias
-from polygraphy.domain.model.description import Attribute, Node
+from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.model.description import Node
 from polygraphy.domain.tensors.precision import is_float
 
 _SAME = 1e-6
 """Relative; weights that are as near as that were only folded otherwise."""
-_NEAR = 1e-5
-"""The same of numbers that were computed from them."""
-_BLOCKS = (16, 8)
-"""Channels that stand together, by the width of the machine's vectors."""
-_NORM = "BatchNormalization"
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 _BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 
@@ -46,7 +41,6 @@ def borrowed(side: Side, index: int, others: Side, place: Sequence[int]) -> Iter
         if name in others.weights and others.weights[name].values is not None
     }
     yield from _weights(side, index, list(weights.values()))
-    yield from _unfolded(side, index, list(weights.values()))
     if node.op in _BIASED and len(node.inputs) == 2:
         for array in weights.values():
             if array.ndim == 1 and is_float(array):
@@ -89,9 +83,7 @@ def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]
 
 
 def _as(array: Any, mine: Any) -> Iterator[Any]:
-    """Yield an array in the shape of another: turned round, a part of it, or in blocks of channels
-    as fast kernels have them.
-    """
+    """Yield an array in the shape of another: turned round, or a part of it."""
     if array.dtype != mine.dtype or not mine.size:
         return
     if array.size == mine.size:
@@ -103,101 +95,6 @@ def _as(array: Any, mine: Any) -> Iterator[Any]:
         if len(axes) == 1 and mine.ndim < 3 and array.shape[axes[0]] % mine.shape[axes[0]] == 0:
             parts = array.shape[axes[0]] // mine.shape[axes[0]]
             yield from map(np.ascontiguousarray, np.split(array, parts, axes[0]))
-    if array.ndim == mine.ndim and mine.ndim in (1, 4) and array.size >= mine.size:
-        yield from _unblocked(array, mine)
-
-
-def _unblocked(array: Any, mine: Any) -> Iterator[Any]:
-    """Yield the weight of a convolution, or its bias, of which channels stand in blocks, filled up
-    with zeros.
-    """
-    if mine.ndim == 1:
-        yield array[: mine.size]
-        return
-    out, into, *window = array.shape
-    if list(mine.shape[2:]) != window or mine.shape[1] > into or len(mine) > out:
-        return
-    for block in _BLOCKS:
-        if out % block:
-            continue
-        if into % block == 0:
-            held = array.reshape(out // block, into // block, *window, block, block)
-            whole = held.transpose(0, 5, 1, 4, 2, 3).reshape(array.shape)
-            yield np.ascontiguousarray(whole[tuple(map(slice, mine.shape))])
-        held = array.reshape(out // block, into, *window, block)
-        whole = held.transpose(0, 4, 1, 2, 3).reshape(array.shape)
-        yield np.ascontiguousarray(whole[tuple(map(slice, mine.shape))])
-
-
-def _unfolded(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]:
-    """A convolution, or the normalisation behind it, of which the reference has the product."""
-    node = side.nodes[index]
-    conv, norm = _pair(side, index)
-    if conv is None or norm is None:
-        return
-    held = [side.weights[name].values for name in side.nodes[norm].inputs[1:5]]
-    weight = side.weights[side.nodes[conv].inputs[1]].values
-    if weight is None or any(one is None for one in held):
-        return
-    scale, shift, mean, variance = (np.asarray(one, np.float64) for one in held)
-    wide = np.asarray(weight)
-    spread = variance + float(side.nodes[norm].attribute("epsilon", 1e-5))
-    factor = scale / np.sqrt(spread)
-    column = (-1, *(1,) * (wide.ndim - 1))
-    names = side.nodes[norm].inputs
-    bias_name = side.nodes[conv].inputs[2] if len(side.nodes[conv].inputs) > 2 else ""
-    bias = np.zeros_like(mean)
-    if bias_name in side.weights and side.weights[bias_name].values is not None:
-        bias = np.asarray(side.weights[bias_name].values, np.float64)
-    for folded in (other for array in arrays for other in _as(array, wide)):
-        if index == conv:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                made = (folded / factor.reshape(column)).astype(wide.dtype)
-            if not is_alike(made, wide, _SAME):
-                yield with_weight(side, index, node.inputs[1], made)
-            continue
-        flat, right = wide.reshape(len(wide), -1).astype(np.float64), folded.reshape(len(wide), -1)
-        ratio = np.sum(flat * right, 1) / np.maximum(np.sum(flat * flat, 1), 1e-30)
-        if is_alike(flat * ratio[:, None], right.astype(np.float64)) and not is_alike(
-            ratio, factor, _NEAR
-        ):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                epsilon = float(np.median(np.square(scale / ratio) - variance))
-            if epsilon > 0:
-                kept = tuple(one for one in node.attributes if one.name != "epsilon")
-                given = Attribute("epsilon", "float", float(f"{epsilon:.3g}"))
-                what = f"the attribute 'epsilon' of {node.op} is other than {given.value:g}"
-                yield Variant("epsilon", what, evolve(node, attributes=(*kept, given)))
-            yield with_weight(side, index, names[1], (ratio * np.sqrt(spread)).astype(wide.dtype))
-            other = np.square(scale / ratio) - spread + variance
-            yield with_weight(side, index, names[4], other.astype(wide.dtype))
-    if len(wide) != mean.size:
-        return
-    for folded in (other for array in arrays for other in _as(array, mean.astype(wide.dtype))):
-        moved = folded - (bias - mean) * factor
-        if index == conv and len(node.inputs) == 2 and lacks_bias(side, node):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                lost = ((folded - shift) / factor + mean).astype(wide.dtype)
-            other_node = evolve(node, inputs=(*node.inputs, "bias"))
-            yield Variant("structure", f"{node.op} lacks a bias", other_node, {"bias": lost})
-        elif index == norm and not is_alike(moved, shift, _NEAR):
-            yield with_weight(side, index, names[2], moved.astype(wide.dtype))
-
-
-def _pair(side: Side, index: int) -> tuple[int | None, int | None]:
-    """Return the convolution and the normalisation behind it that a node is one of."""
-    node = side.nodes[index]
-    conv: int | None = index
-    norm: int | None = index
-    if node.op == _NORM:
-        conv = side.producer.get(node.inputs[0])
-    elif node.op == "Conv":
-        behind = [i for i, _ in side.readers.get(node.outputs[0], ()) if side.nodes[i].op == _NORM]
-        norm = behind[0] if len(behind) == 1 else None
-    if conv is None or norm is None or conv == norm or side.nodes[conv].op != "Conv":
-        return None, None
-    read = (side.nodes[conv].inputs[1], *side.nodes[norm].inputs[1:5])
-    return (conv, norm) if all(name in side.weights for name in read) else (None, None)
 
 
 def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
