@@ -11,9 +11,8 @@ from attrs import frozen
 
 from polygraphy.adapters.arrays.foreign import device_buffer, host_array
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
-from polygraphy.adapters.tensorrt.library.callbacks import guarded
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.module import guarded, trt
 from polygraphy.binding import resolve
 from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.errors import InputError, UnknownNameError
