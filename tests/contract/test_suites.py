@@ -31,9 +31,7 @@ SUITES = {
     "ModelTrial": "model_trial",
     "NarrowModels": "narrow_models",
     "PerceptualDistance": "perceptual_distance",
-    "Plots": "plots",
     "Progress": "progress",
-    "Reports": "reports",
     "ResultStore": "result_store",
     "SuspectedParty": "suspected_party",
 }
@@ -128,7 +126,7 @@ def _functions() -> dict[str, tuple[list[str], str]]:
 
 
 def test_ports_are_found() -> None:
-    assert {"Console", "ResultStore", "DataTypeConverter", "Plots"} <= set(SEVERAL)
+    assert {"Console", "ResultStore", "DataTypeConverter", "NarrowModels"} <= set(SEVERAL)
     assert ("RecordingConsole", "") in adapters()["Console"]
     assert not implements(fake.RecordingConsole, protocols()["ResultStore"])
 

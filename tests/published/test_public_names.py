@@ -15,12 +15,14 @@ import pytest
 from polygraphy.addresses import ADDRESSES, stub_of
 
 MODULES = [
+    "polygraphy.assertions",
     "polygraphy.backend.base",
     "polygraphy.backend.base.util",
     "polygraphy.backend.common",
     "polygraphy.backend.onnx",
     "polygraphy.backend.onnx.util",
     "polygraphy.backend.onnxrt",
+    "polygraphy.backend.openvino",
     "polygraphy.backend.pluginref",
     "polygraphy.backend.pluginref.references",
     "polygraphy.backend.pyt",

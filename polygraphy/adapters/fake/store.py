@@ -1,4 +1,4 @@
-"""Results and inputs that are kept in memory."""
+"""Results and text files in memory."""
 
 from __future__ import annotations
 

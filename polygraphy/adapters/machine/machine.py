@@ -165,6 +165,7 @@ class _Backend(NamedTuple):
 
 _BACKENDS = {
     "ONNX Runtime": _Backend(("onnxruntime", "onnxruntime-gpu"), ("onnxruntime",), "onnxruntime"),
+    "OpenVINO": _Backend(("openvino",), ("openvino",), "openvino"),
     "TensorRT": _Backend(
         ("tensorrt", "tensorrt-rtx"), ("tensorrt", "tensorrt_rtx"), "tensorrt cuda-python"
     ),

@@ -37,7 +37,8 @@ from polygraphy.domain.data.loading import check_has_outputs, check_is_tensor
 from polygraphy.domain.errors import DataTypeConversionException, InputError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
-from polygraphy.domain.tensors.metadata import TensorMetadata, is_shape_dynamic
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.machine import Device, DeviceStream
 
 if TYPE_CHECKING:

@@ -15,13 +15,12 @@ from polygraphy.application.compare.validation import validate
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import REFUSALS
 from polygraphy.application.diagnose.data import feeds_of_half
-from polygraphy.application.diagnose.half import Tolerance, Trial, tolerance_for
+from polygraphy.application.diagnose.half import Tolerance, Trial
 from polygraphy.application.run.feeding import Feeds
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.compare import CompareResult, PairwiseCompareFunc, SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
-from polygraphy.domain.diagnosis.headroom import Range
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.rounding import deviation, in_order
@@ -178,18 +177,18 @@ def _of_half(pair: _Pair, data_loader: Any) -> _OfHalf | None:
     dtype, nodes = narrow
     try:
         opened = models.open(pair.original, dtype)
-        if kept := set(opened.nodes) - set(nodes):
-            opened = models.open(pair.original, dtype, set(opened.nodes) - kept)
+        if kept := set(opened.passes) - set(nodes):
+            opened = models.open(pair.original, dtype, set(opened.passes) - kept)
     except PolygraphyException as error:
         G_LOGGER.verbose(f"What rounding adds up to is not known: {error}")
         return None
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     data = data_loader if is_made_up or iter(data_loader) is not data_loader else [*data_loader]
     chosen = feeds_of_half(opened, data)
-    trial = Trial(opened, tolerance_for(dtype, opened.facts()), chosen)
+    trial = Trial(opened, Tolerance(dtype, opened.facts()), chosen)
     compute = pair.compute
     assert compute is not None
-    before, verdict = trial.judged(Range.of(dtype), dtype, lambda feed: compute(pair.fed(feed, {})))
+    before, verdict = trial.judged(lambda feed: compute(pair.fed(feed, {})))
     if verdict == "ill-conditioned":
         G_LOGGER.warning(
             f"Rounding nothing but the inputs to {dtype} changes outputs as much: {before}."

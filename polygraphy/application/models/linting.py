@@ -33,7 +33,8 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
 from polygraphy.domain.tensors.facts import Facts
-from polygraphy.domain.tensors.metadata import TensorMetadata, format_shape, override_dynamic_shape
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape
 from polygraphy.ports.models import (
     Lint,
     ModelReader,

@@ -16,8 +16,9 @@ from polygraphy.domain.calling import supporting
 from polygraphy.domain.errors import InputError, ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
-from polygraphy.domain.tensors.metadata import Shape, TensorMetadata, format_shape, is_dynamic_dim
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.pairing import pair_outputs
+from polygraphy.domain.tensors.shapes import Shape, format_shape, is_dynamic_dim
 
 
 def arrays_of(blobs: Mapping[str, bytes], metadata: TensorMetadata) -> dict[str, Any]:

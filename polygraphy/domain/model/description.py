@@ -12,8 +12,8 @@ from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
-from polygraphy.domain.tensors.metadata import Dim
 from polygraphy.domain.tensors.naming import matching
+from polygraphy.domain.tensors.shapes import Dim
 
 
 @frozen

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened
+from polygraphy.adapters.onnx.run.half_precision import narrow_nodes, widened
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.backend.onnx import ConvertToFp16

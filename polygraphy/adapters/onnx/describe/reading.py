@@ -38,8 +38,8 @@ from polygraphy.domain.model import (
     Weight,
 )
 from polygraphy.domain.model.difference import Outline
-from polygraphy.domain.tensors.metadata import Dim
 from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
     from onnx import (

@@ -12,7 +12,7 @@ from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.library.module import mute_log, trt
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
-from polygraphy.domain.tensors.metadata import fits
+from polygraphy.domain.tensors.shapes import fits
 
 Shape = tuple[int, ...]
 

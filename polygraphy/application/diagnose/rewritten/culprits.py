@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.rewritten.explaining import Explanation, Trial, grouped
+from polygraphy.application.diagnose.rewritten.explaining import Change, Explanation, grouped
 from polygraphy.application.diagnose.rewritten.parting import Parting, partings
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
@@ -58,12 +58,12 @@ def parted(
     reasons: list[Explanation] = []
     with case.attempt("changed nodes") as notes:
         for group in grouped(found.places):
-            trial = Trial(case, pairing, party, found, feeds[0], group)
-            if trial.is_right:
+            change = Change(case, pairing, party, found, feeds[0], group)
+            if change.is_right:
                 continue
             inside = _within(case, group, known)
             said = len(inside) == 1 and inside[0].cause != "structure"
-            reason = trial.likely() or (None if said else trial.other())
+            reason = change.likely() or (None if said else change.other())
             if reason is None:
                 made += inside or [_unexplained(case, group)]
                 continue

@@ -53,7 +53,7 @@ def grouped(places: Sequence[Parting]) -> list[list[Parting]]:
     return groups
 
 
-class Trial:
+class Change:
     """Tries to explain some places by one change.
 
     Args:
