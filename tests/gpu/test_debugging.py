@@ -11,8 +11,7 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.tactics import TacticReplay
 from tests.gpu.commands import Run, run

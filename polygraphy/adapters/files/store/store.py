@@ -43,11 +43,11 @@ from polygraphy.adapters.files.store.writers import (
     ResultsFileWriter,
     annotate,
 )
-from polygraphy.adapters.os.parts import make_part_folder
 from polygraphy.adapters.os.paths import (
     atomic_file,
     ensure_parent,
     is_empty_file,
+    make_part_folder,
     translated_os_errors,
 )
 from polygraphy.domain.accuracy.accuracy import AccuracyResults

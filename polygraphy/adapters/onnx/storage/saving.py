@@ -45,8 +45,14 @@ from polygraphy.adapters.onnx.storage.weights import (
     skeleton,
 )
 from polygraphy.adapters.onnx_common.messages import copy_of
-from polygraphy.adapters.os.parts import is_abandoned, short_name
-from polygraphy.adapters.os.paths import StagedFile, atomic_file, is_empty_file, staged_file
+from polygraphy.adapters.os.paths import (
+    StagedFile,
+    atomic_file,
+    is_abandoned,
+    is_empty_file,
+    short_name,
+    staged_file,
+)
 from polygraphy.domain.errors import FileError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.termination import undisturbed
