@@ -32,8 +32,7 @@ SAID = {
 }
 """Names of a technology that use cases may have, and why."""
 NAMED = {
-    "application/diagnose/half_model.py": "the evaluator, by its key",
-    "application/diagnose/lowering.py": "what computes a reference, by its key",
+    "application/diagnose/half_verdict.py": "what computes a reference, by its key",
     "application/doctor.py": "a source of facts about the machine, by its key",
     "application/models/linting.py": "what reads, tries and lints the native format, by their keys",
     "application/models/model_inspection.py": "the readers of each format, by their keys",
@@ -122,7 +121,7 @@ def test_every_folder_of_rooms_has_a_contract() -> None:
         if folder.is_dir() and len(packages_in(folder)) > 1
     }
     beside = {"polygraphy.adapters", "polygraphy.cli.commands"}  # Which do not know each other.
-    assert with_rooms - beside == ordered().keys()
+    assert with_rooms - beside <= ordered().keys()  # A contract may order files, too.
 
 
 def technologies(path: Path) -> Iterator[str]:

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.precision import is_float
 
 _PLAIN = frozenset(
     ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
@@ -33,7 +34,7 @@ def _place(
     largest: bool, x: Array, axis: int, keepdims: int, select_last_index: int = 0, **_: Any
 ) -> Array:
     best = np.max(x, axis=axis, keepdims=True) if largest else np.min(x, axis=axis, keepdims=True)
-    if np.isnan(best).any() if best.dtype.kind == "f" else False:
+    if is_float(best) and np.isnan(best).any():
         raise NotImplementedError("an order of what is no number")
     places = np.arange(x.shape[axis]).reshape(
         [-1 if at == axis % x.ndim else 1 for at in range(x.ndim)]
@@ -47,9 +48,9 @@ def _place(
 
 
 def _cast_to(x: Array, kind: Any) -> Array:
-    if kind.name not in _PLAIN or x.dtype.kind not in "biuf":
+    if kind.name not in _PLAIN or x.dtype.name not in _PLAIN:
         raise NotImplementedError("a cast of text, or to a type of few bits")
-    if kind.kind in "iu" and x.dtype.kind == "f":
+    if kind.kind in "iu" and is_float(x):
         limits = np.iinfo(kind)
         if not (np.isfinite(x).all() and ((x > limits.min - 1) & (x < limits.max + 1)).all()):
             raise NotImplementedError("what an integer does not hold")
@@ -196,7 +197,7 @@ def _non_zero(x: Array, **_: Any) -> Array:
 
 
 def _one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_: Any) -> Array:
-    if "f" in (indices.dtype.kind, np.asarray(depth).dtype.kind):
+    if is_float(indices) or is_float(np.asarray(depth)):
         raise NotImplementedError("indices that are no whole numbers")
     count = int(np.asarray(depth).reshape(-1)[0])
     places = indices.astype(np.int64)
@@ -284,7 +285,7 @@ def _tile(x: Array, repeats: Any = None, *rest: Any, **_: Any) -> Array:
 
 def _top_k(x: Array, k: Any = None, *, axis: int = -1, largest: int = 1, **attributes: Any) -> Any:
     count = attributes.get("k") if k is None else int(np.asarray(k).reshape(-1)[0])
-    if attributes.get("sorted") == 0 or (x.dtype.kind == "f" and np.isnan(x).any()):
+    if attributes.get("sorted") == 0 or (is_float(x) and np.isnan(x).any()):
         raise NotImplementedError("any order")
     lines = np.moveaxis(x, axis, -1)
     sign = -1 if largest in (1, None) else 1
@@ -306,10 +307,10 @@ def _trilu(x: Array, k: Any = None, *, upper: int = 1, **_: Any) -> Array:
 def _mod(x: Array, y: Array, *, fmod: int = 0, **_: Any) -> Array:
     if not np.all(y != 0):
         raise NotImplementedError("a remainder of nothing")
-    if not fmod and x.dtype.kind == "f":
+    if not fmod and is_float(x):
         raise NotImplementedError("what the standard does not allow")
     return np.asarray(
-        x - y * np.trunc(x / y) if x.dtype.kind == "f" else (np.fmod if fmod else np.mod)(x, y)
+        x - y * np.trunc(x / y) if is_float(x) else (np.fmod if fmod else np.mod)(x, y)
     )
 
 
