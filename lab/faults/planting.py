@@ -24,6 +24,8 @@ class Planted(NamedTuple):
     """Each names it: those that read a changed weight."""
     causes: tuple[str, ...]
     party: str = "model"
+    beside: tuple[str, ...] = ()
+    """Nodes that may be named with them."""
 
 
 def identity(node: onnx.NodeProto) -> str:

@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import Attempt
 from polygraphy.domain.diagnosis.half import HalfCulprit, culprits_among, first_invalid, ranked
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, worst_of
+from polygraphy.domain.diagnosis.remedies import keeping, made_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.rounding import BESIDE, GROWTH, MOST, OutputError, Rounding, deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
@@ -416,7 +416,10 @@ def _rounded(value: Any, dtype: DataTypeEntry) -> Any:
 
 def convert_command(model: str, dtype: str, keep: Sequence[str]) -> str:
     """Return the command that converts a model so that it works."""
-    path = PurePath(model)
-    words = ["polygraphy", "convert", model, f"--{'fp-to-fp16' if dtype == 'fp16' else 'to-bf16'}"]
-    words += ["--cast-keep-nodes", *keep] if keep else []
-    return shlex.join([*words, "-o", f"{path.stem}_{dtype}.onnx"])
+    words = ["polygraphy", "convert", model, casting_flag(dtype), *keeping(keep)]
+    return shlex.join([*words, "-o", made_of(model, f"_{dtype}.onnx")])
+
+
+def casting_flag(dtype: str) -> str:
+    """Return the option that converts a model to half precision."""
+    return "--fp-to-fp16" if dtype == "fp16" else "--to-bf16"

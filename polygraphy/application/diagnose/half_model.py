@@ -7,6 +7,7 @@ precision loses from what a backend does wrong.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from polygraphy.application.diagnose.half import (
     HalfPrecision,
     Tolerance,
     Trial,
-    convert_command,
+    casting_flag,
     named,
     tolerance_for,
 )
@@ -35,6 +36,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.half import HalfCulprit
 from polygraphy.domain.diagnosis.headroom import ADDING, Range
 from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.remedies import keeping
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.errors import PolygraphyException
@@ -243,8 +245,9 @@ def _culprit(half: HalfModel, found: HalfPrecision, one: HalfCulprit) -> Culprit
     if found.kept:
         evidence.append(f"With all of its nodes in {name} {found.before}.")
         evidence.append(f"With {', '.join(map(repr, found.kept))} in float32 {found.after}.")
-        command = convert_command("FLOAT32_MODEL.onnx", name, found.kept)
-        remedy = Remedy(command, found.after.is_tolerable)
+        options = shlex.join([casting_flag(name), *keeping(found.kept)])
+        note = f"Convert the model in float32 again, with {options}."
+        remedy = Remedy(None, found.after.is_tolerable, note)
     return Culprit(
         list(one.nodes), one.fault.tensor, MODEL, one.fault.cause,
         evidence=evidence, remedy=remedy, op=one.op,
@@ -267,8 +270,8 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
             f"{node.op} {side.identity(index)!r} keeps what it reads away from zero with {name!r},"
             f" which is {value:.3g}; {limits.name} begins at {limits.smallest:.2g}.",
         ]
-        command = f"Make {name!r} at least {limits.normal:.1g}, or keep the node in float32."
-        nodes, remedy = [side.identity(index)], Remedy(command)
+        note = f"Make {name!r} at least {limits.normal:.1g}, or keep the node in float32."
+        nodes, remedy = [side.identity(index)], Remedy(note=note)
         made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, evidence, remedy, node.op)
         found.append(made)
     return found

@@ -18,9 +18,20 @@ _WRITABLE = frozenset({"int", "ints", "float", "floats", "string", "strings"})
 """Kinds of attributes that a command line can give."""
 
 
+def made_of(path: str, ending: str) -> str:
+    """Return where something that is made of a model is saved: in the current folder."""
+    name = f"{PurePath(path).stem}{ending}"
+    return f"./{name}" if _begins_with_a_dash(name) else name
+
+
 def fixed_path(path: str, number: int = 1) -> str:
-    """Return where a model without its fault is saved: in the current folder."""
-    return f"{PurePath(path).stem}_fixed{number if number > 1 else ''}.onnx"
+    """Return where a model without its fault is saved."""
+    return made_of(path, f"_fixed{number if number > 1 else ''}.onnx")
+
+
+def keeping(nodes: Iterable[str]) -> list[str]:
+    """Return the option that keeps nodes in float32 where a model is converted; none for none."""
+    return _given("--cast-keep-nodes", sorted(nodes, key=_begins_with_a_dash))
 
 
 def copying(path: str, reference: str, nodes: Iterable[str]) -> str:
@@ -46,9 +57,9 @@ def reporting(path: str, parties: Iterable[str], data: Iterable[str]) -> str:
     """Return the command line that saves what a party computes wrongly, or refuses, and the text of
     a bug report: nothing else is known to help.
     """
-    stem = PurePath(path).stem
     words = ["polygraphy", "diagnose", path, *(f"--{name}" for name in parties), *data]
-    return shlex.join([*words, "--save-culprit", f"{stem}_culprit", "--issue", f"{stem}_issue.md"])
+    folder, text = made_of(path, "_culprit"), made_of(path, "_issue.md")
+    return shlex.join([*words, "--save-culprit", folder, "--issue", text])
 
 
 def taking(suspect: Suspect) -> str:

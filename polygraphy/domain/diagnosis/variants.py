@@ -312,9 +312,12 @@ def lacks_bias(side: Side, node: Node) -> bool:
 
 def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
     """Return the likeliest cause of what a node makes wrong where no variant explains it, and a
-    sentence: a constant difference along the channels is a bias, and otherwise a weight it is.
+    sentence: a constant difference along the channels is a bias, and otherwise a weight it is; of
+    graphs inside a node, nothing is known.
     """
     node = side.nodes[index]
+    if any(True for _ in node.graphs):
+        return "changed", f"{node.op}, or something in what it holds, differs"
     weights = [name for name in node.inputs if name in side.weights]
     if node.op in QUANTISING:
         return "quantisation", f"the scale or zero point of {side.identity(index)!r} differs"
@@ -337,9 +340,8 @@ def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
         return "weight", f"one of the weights {', '.join(map(repr, weights))} of {node.op} differs"
     if weights:
         return "weight", f"the weight {weights[0]!r} of {node.op} differs"
-    if node.attributes:
-        return "attribute", f"{node.op} computes something else than the saved results hold"
-    return "structure", f"{node.op} computes something else than the saved results hold"
+    cause = "attribute" if node.attributes else "structure"
+    return cause, f"{node.op} computes something else than the saved results hold"
 
 
 def _is_bias(apart: Any, op: str) -> bool | None:
