@@ -1,4 +1,4 @@
-"""What everything that takes reports promises, asked of each."""
+"""What a use case may ask of what takes reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.console.reports import LogReports
-from polygraphy.adapters.fake import RecordingReports
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, Detail, IterationReport, RunReport
 from polygraphy.domain.compare import L2Result, L2Threshold
@@ -17,10 +16,9 @@ from polygraphy.ports.reporting import Reports
 DETAIL = Detail(statistics=True, histogram=True, values=True)
 
 
-@pytest.fixture(params=[LogReports, RecordingReports])
-def reports(request: pytest.FixtureRequest) -> Reports:
-    made: Reports = request.param()
-    return made
+@pytest.fixture
+def reports() -> Reports:
+    return LogReports()
 
 
 def report(*arrays: np.ndarray) -> DataReport:
@@ -74,12 +72,3 @@ def test_verdicts_can_be_reported(reports: Reports, value: float | None) -> None
 def test_what_is_installed_can_be_reported(reports: Reports) -> None:
     reports.environment(Environment((Section("Packages", (("numpy", "2.0"),), ("Fine.",)),)))
     reports.environment(Environment(()))
-
-
-def test_the_fake_keeps_reports_in_order() -> None:
-    fake = RecordingReports()
-    fake.source("a.json")
-    fake.environment(Environment(()))
-    assert fake.reports == [("source", "a.json"), ("environment", Environment(()))]
-    with pytest.raises(AssertionError):
-        fake.data(report(), num_items=0, line_width=3)

@@ -1,4 +1,4 @@
-"""What everything that draws pictures promises, asked of each."""
+"""What the domain may ask of what draws pictures."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.fake import DrawnPlot, RecordingPlots
 from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
 from polygraphy.domain.asked import Plots
-from polygraphy.domain.errors import MissingDependencyError
 from polygraphy.ports.binding import resolve
 
 IMAGE = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
@@ -25,10 +23,8 @@ ARRAYS = {
 }
 
 
-@pytest.fixture(params=["fake", "matplotlib"])
-def plots(request: pytest.FixtureRequest) -> Plots:
-    if request.param == "fake":
-        return RecordingPlots()
+@pytest.fixture
+def plots() -> Plots:
     pytest.importorskip("matplotlib")
     return MatplotlibPlots()
 
@@ -60,15 +56,3 @@ def test_inputs_stay_as_they_are(plots: Plots, tmp_path: Path) -> None:
     plots.error_plots("name", value, reference, (1e-5, 1e-5), folder=str(tmp_path), show=False)
     np.testing.assert_array_equal(value, IMAGE)
     np.testing.assert_array_equal(reference, IMAGE + 1)
-
-
-def test_the_fake_keeps_what_was_asked_for() -> None:
-    fake = RecordingPlots()
-    fake.heat_maps("y", IMAGE, IMAGE, folder="pictures", show=True)
-    assert fake.drawn == [DrawnPlot("heat maps", "y", "pictures", True)]
-    with pytest.raises(AssertionError):
-        fake.error_plots("y", IMAGE, IMAGE[0], (1e-5, 1e-5), folder="pictures", show=False)
-    with pytest.raises(AssertionError):
-        fake.error_plots("y", IMAGE, IMAGE, (1e-5, 1e-5), folder=None, show=False)
-    with pytest.raises(MissingDependencyError):
-        RecordingPlots(is_available=False).prepare()
