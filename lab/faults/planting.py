@@ -104,7 +104,9 @@ def transposed(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | No
         return None
     weight, readers = drawn
     replace(weight, numpy_helper.to_array(weight).T)
-    return Planted(tuple(map(identity, readers)), ("weight",))
+    # What Gemm makes of it is what another transB makes of the weight itself.
+    causes = ("weight", "attribute") if readers[0].op_type == "Gemm" else ("weight",)
+    return Planted(tuple(map(identity, readers)), causes)
 
 
 def epsilon(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:

@@ -33,6 +33,9 @@ _BESIDE = (".data", ".build.json")
 _SAVED = ("--load-outputs", "--load-results", "--golden", "--golden-outputs")
 """Options with which a check compares with what was saved."""
 
+_KEPT = 500_000
+"""So many characters of the beginning and of the end of what a check writes are kept."""
+
 _FAILURE = "failure"
 """Under what a replay keeps the first failure, in what was checked."""
 
@@ -43,6 +46,14 @@ _WORDS = {
 }
 
 Check = Callable[[], Outcome]
+
+
+def _shortened(text: str) -> str:
+    """Return the beginning and the end of a log that is too large to be kept for each check."""
+    left_out = len(text) - 2 * _KEPT
+    if left_out <= 0:
+        return text
+    return f"{text[:_KEPT]}\n[... {left_out} characters are left out ...]\n{text[-_KEPT:]}"
 
 
 def _are(count: int) -> str:
@@ -379,7 +390,7 @@ class Iterations:
         if found.output is not None:
             if not self._written:
                 self._remove_old_logs()
-            resolve(WorkFiles).write(path, found.output)
+            resolve(WorkFiles).write(path, _shortened(found.output))
             self._written.append(path)
         return path
 
