@@ -315,3 +315,14 @@ def test_what_saved_tensors_say_is_undone(
     options = "--golden tensors.json --load-inputs data.json"
     for fixed in _typed(polygraphy, folder, options, ("model.onnx", "right.onnx")):
         np.testing.assert_allclose(_outputs(fixed), want, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("flag", ["--fp-to-fp16", "--to-bf16"])
+def test_what_is_converted_is_verified_whatever_its_size(
+    polygraphy: Polygraphy, tmp_path: Path, flag: str
+) -> None:
+    """From 8 MiB on, weights stay in the file while a model is edited."""
+    onnx.save(_Built(width=880).model(), tmp_path / "m.onnx")
+    done = polygraphy(f"polygraphy convert m.onnx {flag} --verify -o n.onnx", cwd=tmp_path)
+    assert done.code == 0, done.out + done.err
+    assert (tmp_path / "n.onnx").exists()
