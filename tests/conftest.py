@@ -45,8 +45,14 @@ def pytest_report_header() -> str:
     return f"extra packages: {extra_packages.installed()}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use a package of the extra `test-all`, which `make test-all` runs."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that use a package of the extra `test-all`, which `make test-all` runs; leave
+    out those with models above 2 GiB unless they are asked for.
+    """
+    if "huge" not in str(config.getoption("markexpr")):
+        huge = [item for item in items if item.get_closest_marker("huge")]
+        items[:] = [item for item in items if item not in huge]
+        config.hook.pytest_deselected(items=huge)
     for item in items:
         if extra_packages.uses_extra(item):
             item.add_marker(extra_packages.MARKER)

@@ -113,17 +113,24 @@ def graphs(nodes: object) -> Iterator[onnx.GraphProto]:
 
 
 def within(plant: Plant) -> Plant:
-    """The same fault in a graph inside a node."""
+    """The same fault in a graph inside a node, which is right to name, too: what is inside is not
+    saved, and has no counterpart in an optimised model.
+    """
 
     def planted(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-        graph = one_of(rng, list(graphs(model.graph.node)))
-        if graph is None:
+        drawn = one_of(rng, [(node, each) for node in model.graph.node for each in graphs([node])])
+        if drawn is None:
             return None
+        holder, graph = drawn
         inner = onnx.ModelProto()
         inner.graph.CopyFrom(graph)
         found = plant(inner, rng)
         graph.CopyFrom(inner.graph)
-        return found
+        if found is None:
+            return None
+        nodes = (*found.nodes, identity(holder))
+        causes = (*found.causes, "changed", "structure")
+        return Planted(nodes, causes, beside=tuple(map(identity, graph.node)))
 
     return planted
 

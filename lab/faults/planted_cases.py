@@ -126,7 +126,7 @@ def _case(
 
 
 def _culprit(found: Planted) -> Culprit:
-    return Culprit(found.nodes, party=(found.party,), causes=found.causes)
+    return Culprit(found.nodes, found.beside, (found.party,), found.causes)
 
 
 def against(

@@ -24,6 +24,8 @@ class Planted(NamedTuple):
     """Each names it: those that read a changed weight."""
     causes: tuple[str, ...]
     party: str = "model"
+    beside: tuple[str, ...] = ()
+    """Nodes that may be named with them."""
 
 
 def identity(node: onnx.NodeProto) -> str:
@@ -102,7 +104,9 @@ def transposed(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | No
         return None
     weight, readers = drawn
     replace(weight, numpy_helper.to_array(weight).T)
-    return Planted(tuple(map(identity, readers)), ("weight",))
+    # What Gemm makes of it is what another transB makes of the weight itself.
+    causes = ("weight", "attribute") if readers[0].op_type == "Gemm" else ("weight",)
+    return Planted(tuple(map(identity, readers)), causes)
 
 
 def epsilon(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:

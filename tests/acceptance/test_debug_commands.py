@@ -272,6 +272,33 @@ def test_each_cast_model_can_be_compared_with_saved_outputs(
     assert "none.json does not exist" in done.out + done.err
 
 
+@pytest.mark.parametrize(
+    ("model", "data", "said"),
+    [
+        (
+            "other.onnx",
+            "i.json",
+            "g.json holds none of the outputs of the model ('q'): it has 'y'.",
+        ),
+        ("m.onnx", "i.json i.json", "g.json holds results of 1 set of data, but there are 2 now."),
+    ],
+)
+def test_saved_outputs_of_something_else_are_refused_before_anything_is_cast(
+    here: Run, folder: Path, model: str, data: str, said: str
+) -> None:
+    models.save(overflowing(), folder / "m.onnx")
+    other = overflowing()
+    other.graph.node[-1].output[0] = other.graph.output[0].name = "q"
+    models.save(other, folder / "other.onnx")
+    assert (
+        here("polygraphy run m.onnx --onnxrt --save-outputs g.json --save-inputs i.json").code == 0
+    )
+    words = f"{model} --onnxrt --golden-outputs g.json --load-inputs {data}"
+    done = here(f"polygraphy debug precision {words}")
+    assert done.code == 2
+    assert said in done.err and "fails" not in done.out
+
+
 def test_each_cast_model_can_be_checked_by_a_command(here: Run, folder: Path) -> None:
     models.save(overflowing(), folder / "m.onnx")
     done = here(

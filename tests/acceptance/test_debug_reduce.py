@@ -207,3 +207,17 @@ def test_all_culprits_are_found_on_request(polygraphy: Run, folder: Path) -> Non
     assert not Path("r_3.onnx").exists()
     assert "The rest of the model, 8 node(s), passes the check" in done.out
     assert done.out.count("Proven: ") == 2
+
+
+def test_a_check_that_writes_much_leaves_its_beginning_and_its_end(
+    polygraphy: Run, folder: Path
+) -> None:
+    models.save(chain(*MANY), folder / "m.onnx")
+    (folder / "has.sh").write_text(
+        "echo first; yes line | head -c 3000000; echo last\n" + HAS.format("n13")
+    )
+    assert reduce(polygraphy, "sh has.sh", "--mode linear").code == 0
+    text = (folder / "polygraphy_debug" / "00.log").read_text()
+    assert len(text) < 1_100_000
+    assert text.startswith("first\n") and text.endswith("last\n")
+    assert "[... 2000011 characters are left out ...]" in text

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.tensors.naming import is_pattern, matching, meant
+from polygraphy.domain.tensors.naming import is_pattern, matching, meant, typeable
+from tests.support.examples import scaled
 
 names = st.text("ab[]*?", min_size=1, max_size=4)
 
@@ -59,3 +62,17 @@ def test_a_word_means_the_only_tensor_of_an_operation() -> None:
     assert matching(["image"], ["image:0", "mask:0"]) == {"image:0"}
     with pytest.raises(UnknownNameError):
         matching(["split"], ["split:0", "split:1"])
+
+
+@given(
+    st.lists(st.text(alphabet=st.characters(exclude_characters="\0", codec="utf-8"), max_size=9))
+)
+@settings(max_examples=scaled(40), deadline=None)
+def test_a_shell_reads_what_is_shown_of_a_command(words: list[str]) -> None:
+    command = shlex.join(words)
+    shown = typeable(command)
+    assert "\n" not in shown and (shown == command or shown.isprintable() or "\t" in shown)
+    if not any(word.endswith("\n") for word in words):
+        line = "given() { printf '%s\\0' . \"$@\"; }; given " + shown
+        done = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
+        assert done.stdout.decode().split("\0")[1:-1] == words

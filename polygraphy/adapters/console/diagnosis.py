@@ -16,7 +16,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.tensors.naming import one_line, typeable
 from polygraphy.logger import G_LOGGER
 from polygraphy.logger.plain import plain
 from polygraphy.logger.sinks import shows_colours
@@ -92,7 +92,7 @@ def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
         return
     if culprit.remedy.command:
         word = "FIX" if culprit.remedy.proven else "TRY"
-        say(f"{word}      {one_line(culprit.remedy.command)}", G_LOGGER.WARNING)
+        say(f"{word}      {typeable(culprit.remedy.command)}", G_LOGGER.WARNING)
     if culprit.remedy.note:
         say(f"NOTE     {one_line(culprit.remedy.note)}", G_LOGGER.WARNING, indent=9)
 

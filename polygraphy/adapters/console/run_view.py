@@ -221,9 +221,11 @@ class RunView:
         """Log what else there is to say about a comparison that is reported line by line."""
         if doubts := self._terminal().doubts():
             G_LOGGER.warning(doubts)
+        from polygraphy.domain.tensors.naming import typeable
+
         command = self._terminal().next_step() if code else ""
         if command.startswith("polygraphy diagnose "):
-            G_LOGGER.start(f"To find the cause: {command}")
+            G_LOGGER.start(f"To find the cause: {typeable(command)}")
 
     def _show(self, code: int, seconds: float) -> None:
         """Show what was recorded, and the verdict."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from polygraphy.adapters.console.screen import columns, wrapped
 from polygraphy.domain.report.document import with_nodes
 from polygraphy.domain.results.runner_names import without_runner
-from polygraphy.domain.tensors.naming import counted, one_line
+from polygraphy.domain.tensors.naming import counted, one_line, typeable
 from polygraphy.logger.severity import INFO
 
 if TYPE_CHECKING:
@@ -97,8 +97,10 @@ class Terminal:
             line for label, text in found for line in wrapped(_labelled(label, text), 12)
         ]
         if code and (step := self.next_step()):
-            line = _labelled("next", step)
-            lines += [line] if step.startswith("polygraphy ") else wrapped(line, 12)
+            if step.startswith("polygraphy "):
+                lines.append(_labelled("next", typeable(step)))
+            else:
+                lines += wrapped(_labelled("next", step), 12)
         yield from ((line, INFO) for line in lines)
 
     def next_step(self) -> str:

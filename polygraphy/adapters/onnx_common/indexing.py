@@ -25,6 +25,19 @@ def has_element(x: Any = None, **_: Any) -> Array:
     return np.array(x is not None and not (isinstance(x, list) and x == [None]))
 
 
+def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_: Any) -> Array:
+    """Place the second of two values where an index says, which may count from the end, and the
+    first elsewhere; the depth may be a list of one number.
+    """
+    (length,) = _integers(depth)
+    places = np.asarray(indices)
+    places = np.expand_dims(np.where(places < 0, places + length, places), axis)
+    shape = [1] * places.ndim
+    shape[axis] = length
+    made: Array = np.where(places == np.arange(length).reshape(shape), values[1], values[0])
+    return made
+
+
 def slices(
     x: Array,
     starts_input: Array | None = None,

@@ -75,6 +75,7 @@ OPERATORS: Mapping[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "Mean": ((1, _ANY, elementwise.mean),),
     "MeanVarianceNormalization": ((9, _ANY, normalization.mean_variance_normalization),),
     "NonMaxSuppression": ((10, _ANY, indexing.non_max_suppression),),
+    "OneHot": ((9, _ANY, indexing.one_hot),),
     "Optional": ((15, _ANY, indexing.optional),),
     "OptionalHasElement": ((15, _ANY, indexing.has_element),),
     "PRelu": ((1, 6, elementwise.prelu),),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Protocol
 
@@ -15,9 +17,11 @@ from polygraphy.application.debug.side_by_side import Candidate, Jobs, Started, 
 from polygraphy.binding import resolve
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.errors import InconclusiveError, PolygraphyException, UsageError
+from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import Checked
 from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
+from polygraphy.domain.tensors.naming import counted
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import (
@@ -39,6 +43,9 @@ _BESIDE = (".data", ".build.json")
 _SAVED = ("--load-outputs", "--load-results", "--golden", "--golden-outputs")
 """Options with which a check compares with what was saved."""
 
+_KEPT = 500_000
+"""So many characters of the beginning and of the end of what a check writes are kept."""
+
 _FAILURE = "failure"
 """Under what a replay keeps the first failure, in what was checked."""
 
@@ -49,6 +56,18 @@ _WORDS = {
 }
 
 Check = Callable[[], Outcome]
+
+
+def _shortened(text: str) -> str:
+    """Return the beginning and the end of a log that is too large to be kept for each check."""
+    left_out = len(text) - 2 * _KEPT
+    if left_out <= 0:
+        return text
+    return f"{text[:_KEPT]}\n[... {left_out} characters are left out ...]\n{text[-_KEPT:]}"
+
+
+def _are(count: int) -> str:
+    return f"is {count}" if count == 1 else f"are {count}"
 
 
 class TellsReason(Protocol):
@@ -258,6 +277,36 @@ class Iterations:
         """Whether the check does so, as far as its command line shows."""
         return any(option in self.check.split() for option in _SAVED)
 
+    def expect_saved(self, outputs: Collection[str], count: int | None = None) -> None:
+        """Make sure that what the check compares with, as far as its command line shows, holds some
+        of a model's outputs, of so many sets of data, where that is known.
+
+        Raises:
+            FileError: it cannot be read.
+            UsageError: it holds others, or of more or fewer.
+        """
+        words = shlex.split(self.check)
+        for option, path in pairwise(words):
+            if option not in _SAVED:
+                continue
+            saved = RunResults.load(path)
+            held = {name for _, sets in saved for one in sets for name in one}
+            if held.isdisjoint(outputs):
+                theirs, mine = (", ".join(map(repr, names)) for names in (sorted(held), outputs))
+                raise UsageError(
+                    f"{path} holds none of the outputs of the model ({mine}): it has"
+                    f" {theirs or 'none'}.",
+                    hint="Save what the model computes in float32 (polygraphy run MODEL --onnxrt"
+                    " --save-outputs FILE).",
+                )
+            lengths = {len(sets) for _, sets in saved}
+            if count is not None and count not in lengths:
+                said = counted(max(lengths), "set")
+                raise UsageError(
+                    f"{path} holds results of {said} of data, but there {_are(count)} now.",
+                    hint="Give the data of these results (--load-inputs, --iterations).",
+                )
+
     @property
     def first_failure(self) -> Mapping[str, Any] | None:
         """The failure to which others are held, in plain values; None where it is not known."""
@@ -350,7 +399,7 @@ class Iterations:
         if found.output is not None:
             if not self._written:
                 self._remove_old_logs()
-            write_scratch(path, found.output)
+            write_scratch(path, _shortened(found.output))
             self._written.append(path)
         return path
 

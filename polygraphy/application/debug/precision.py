@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import log2
 from typing import Any
 
@@ -162,8 +162,11 @@ def find_nodes_to_keep(
 
 def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -> list[str]:
     """Find them by a check of each cast model."""
-    order = rank_nodes(model, dtype, data_loader=data_loader)
     entry, loaded = casting(dtype), model() if callable(model) else model
+    again = None if data_loader is None or isinstance(data_loader, Iterator) else data_loader
+    count = None if again is None else sum(1 for _ in again)
+    iterations.expect_saved(resolve(OpenModels).open(loaded).outputs, count)
+    order = rank_nodes(model, dtype, data_loader=data_loader)
 
     def make(path: str, kept: Sequence[str]) -> None:
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # What it says is the same each time.

@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from polygraphy.domain.diagnosis.headroom import (
     ranked,
     worst_of,
 )
+from polygraphy.domain.diagnosis.variants import keeping, made_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.rounding import BESIDE, GROWTH, MOST, OutputError, Rounding, deviation
 from polygraphy.domain.search.subsets import healing_passes
@@ -457,7 +457,10 @@ def _rounded(value: Any, dtype: DataTypeEntry) -> Any:
 
 def convert_command(model: str, dtype: str, keep: Sequence[str]) -> str:
     """Return the command that converts a model so that it works."""
-    path = PurePath(model)
-    words = ["polygraphy", "convert", model, f"--{'fp-to-fp16' if dtype == 'fp16' else 'to-bf16'}"]
-    words += ["--cast-keep-nodes", *keep] if keep else []
-    return shlex.join([*words, "-o", f"{path.stem}_{dtype}.onnx"])
+    words = ["polygraphy", "convert", model, casting_flag(dtype), *keeping(keep)]
+    return shlex.join([*words, "-o", made_of(model, f"_{dtype}.onnx")])
+
+
+def casting_flag(dtype: str) -> str:
+    """Return the option that converts a model to half precision."""
+    return "--fp-to-fp16" if dtype == "fp16" else "--to-bf16"

@@ -11,6 +11,7 @@ helps to keep nodes in float32 is tried on what the backend builds of the whole 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -35,6 +36,7 @@ from polygraphy.application.diagnose.half import (
     Tolerance,
     Trial,
     casting,
+    casting_flag,
     convert_command,
     named,
     try_half_precision,
@@ -58,7 +60,7 @@ from polygraphy.domain.diagnosis.headroom import ADDING, HalfCulprit, Range
 from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
-from polygraphy.domain.diagnosis.variants import epsilon_of
+from polygraphy.domain.diagnosis.variants import epsilon_of, keeping
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, OutputError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -330,8 +332,9 @@ def of_half_model(
         return None
     remedy, proof = Remedy(), []
     if found.kept:
-        command = convert_command("FLOAT32_MODEL.onnx", name, found.kept)
-        remedy = Remedy(command, found.after.is_tolerable)
+        options = shlex.join([casting_flag(name), *keeping(found.kept)])
+        note = f"Convert the model in float32 again, with {options}."
+        remedy = Remedy(None, found.after.is_tolerable, note)
         kept = ", ".join(map(repr, found.kept))
         proof.append(f"With all of its nodes in {name} {found.before}.")
         proof.append(f"With {kept} in float32 {found.after}.")
@@ -431,8 +434,8 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
             f"{node.op} {side.identity(index)!r} keeps what it reads away from zero with {name!r},"
             f" which is {value:.3g}; {limits.name} begins at {limits.smallest:.2g}.",
         ]
-        command = f"Make {name!r} at least {limits.normal:.1g}, or keep the node in float32."
-        nodes, remedy = [side.identity(index)], Remedy(command)
+        note = f"Make {name!r} at least {limits.normal:.1g}, or keep the node in float32."
+        nodes, remedy = [side.identity(index)], Remedy(note=note)
         made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, evidence, remedy, node.op)
         found.append(made)
     return found

@@ -314,9 +314,12 @@ def lacks_bias(side: Side, node: Node) -> bool:
 
 def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
     """Return the likeliest cause of what a node makes wrong where no variant explains it, and a
-    sentence: a constant difference along the channels is a bias, and otherwise a weight it is.
+    sentence: a constant difference along the channels is a bias, and otherwise a weight it is; of
+    graphs inside a node, nothing is known.
     """
     node = side.nodes[index]
+    if any(True for _ in node.graphs):
+        return "changed", f"{node.op}, or something in what it holds, differs"
     weights = [name for name in node.inputs if name in side.weights]
     if node.op in QUANTISING:
         return "quantisation", f"the scale or zero point of {side.identity(index)!r} differs"
@@ -339,9 +342,8 @@ def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
         return "weight", f"one of the weights {', '.join(map(repr, weights))} of {node.op} differs"
     if weights:
         return "weight", f"the weight {weights[0]!r} of {node.op} differs"
-    if node.attributes:
-        return "attribute", f"{node.op} computes something else than the saved results hold"
-    return "structure", f"{node.op} computes something else than the saved results hold"
+    cause = "attribute" if node.attributes else "structure"
+    return cause, f"{node.op} computes something else than the saved results hold"
 
 
 def _is_bias(apart: Any, op: str) -> bool | None:
@@ -362,9 +364,20 @@ _WRITABLE = frozenset({"int", "ints", "float", "floats", "string", "strings"})
 """Kinds of attributes that a command line can give."""
 
 
+def made_of(path: str, ending: str) -> str:
+    """Return where something that is made of a model is saved: in the current folder."""
+    name = f"{PurePath(path).stem}{ending}"
+    return f"./{name}" if _begins_with_a_dash(name) else name
+
+
 def fixed_path(path: str, number: int = 1) -> str:
-    """Return where a model without its fault is saved: in the current folder."""
-    return f"{PurePath(path).stem}_fixed{number if number > 1 else ''}.onnx"
+    """Return where a model without its fault is saved."""
+    return made_of(path, f"_fixed{number if number > 1 else ''}.onnx")
+
+
+def keeping(nodes: Iterable[str]) -> list[str]:
+    """Return the option that keeps nodes in float32 where a model is converted; none for none."""
+    return _given("--cast-keep-nodes", sorted(nodes, key=_begins_with_a_dash))
 
 
 def copying(path: str, reference: str, nodes: Iterable[str]) -> str:
@@ -390,9 +403,9 @@ def reporting(path: str, parties: Iterable[str], data: Iterable[str]) -> str:
     """Return the command line that saves what a party computes wrongly, or refuses, and the text of
     a bug report: nothing else is known to help.
     """
-    stem = PurePath(path).stem
     words = ["polygraphy", "diagnose", path, *(f"--{name}" for name in parties), *data]
-    return shlex.join([*words, "--save-culprit", f"{stem}_culprit", "--issue", f"{stem}_issue.md"])
+    folder, text = made_of(path, "_culprit"), made_of(path, "_issue.md")
+    return shlex.join([*words, "--save-culprit", folder, "--issue", text])
 
 
 def taking(suspect: Suspect) -> str:

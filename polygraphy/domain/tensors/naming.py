@@ -104,6 +104,38 @@ def one_line(name: str) -> str:
     )
 
 
+def typeable(command: str) -> str:
+    """Return a command line, as ``shlex.join`` writes it, as it is shown: on one line that a shell
+    takes for the same, whatever is in the names.
+    """
+    if command.isprintable():
+        return command
+    import re
+    import shlex
+
+    def word(found: re.Match[str]) -> str:
+        return found[0] if found[0].isprintable() else _escaped(*shlex.split(found[0]))
+
+    return re.sub(r"""(?:'[^']*'|"'"|[^\s'"])+""", word, command)
+
+
+def _escaped(word: str) -> str:
+    """Return a word of a shell with escapes for what cannot be shown. What a command prints loses
+    line breaks at its end, so that there only newer shells read it.
+    """
+    is_printed = not word.endswith("\n")
+    others = {"\\": r"\\", "'": r"\047", "%": "%%" if is_printed else "%"}
+    text = "".join(
+        (
+            others.get(each, each)
+            if each.isprintable()
+            else "".join(f"\\{byte:03o}" for byte in each.encode("utf-8", "surrogateescape"))
+        )
+        for each in word
+    )
+    return f"\"$(printf -- '{text}')\"" if is_printed else f"$'{text}'"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words: ``1 node``, ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,5 +1,6 @@
-"""Models whose nodes are in no order in which they can be computed, and graphs without a name:
-converters leave both, and backends run them.
+"""Models whose nodes are in no order in which they can be computed, graphs without a name, and
+weights that are no inputs where the version of the format wants them to be: converters leave all
+of these, and backends run them.
 """
 
 from __future__ import annotations
@@ -56,6 +57,14 @@ def unnamed() -> onnx.ModelProto:
     return model
 
 
+def undeclared() -> onnx.ModelProto:
+    text = """<ir_version: 3, opset_import: ["" : 9]> m (float[2, 4] x) => (float[2, 4] y)
+        <float[4, 4] w = {1,2,3,4, 5,6,7,8, 9,8,7,6, 5,4,3,2}, float[4] b = {1, 2, 3, 4}>
+        { a = MatMul(x, w) y = Add(a, b) }"""
+    model: onnx.ModelProto = parser.parse_model(text)
+    return model
+
+
 def _other(model: onnx.ModelProto) -> onnx.ModelProto:
     other = unordered()
     other.graph.node[2].op_type = "Gemm"
@@ -104,3 +113,16 @@ def test_circles_are_said_to_be_such() -> None:
     )
     with pytest.raises(ModelError, match="topologically sorted"):
         check_model(circle)
+
+
+@pytest.mark.parametrize("change", ["weight", "operator"])
+def test_what_differs_is_copied_where_weights_are_no_inputs(change: str) -> None:
+    right, wrong = undeclared(), undeclared()
+    if change == "weight":
+        wrong.graph.initializer[0].float_data[3] = 9
+    else:
+        wrong.graph.node[1].op_type = "Sub"
+    made = check_model(copy_nodes(wrong, right))
+    onnx.checker.check_model(made)
+    x = np.ones((2, 4), np.float32)
+    np.testing.assert_array_equal(run(made, x=x)["y"], run(right, x=x)["y"])

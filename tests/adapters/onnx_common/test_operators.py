@@ -180,3 +180,23 @@ def test_every_operator_that_is_computed_here_has_random_nodes() -> None:
     # What takes no tensors has tests of its own beside the evaluator's.
     others = {"Loop", "Optional", "OptionalHasElement", "Scan"}
     assert set(OPERATORS) - set(random_nodes.OPERATORS) == others
+
+
+@pytest.mark.parametrize("depth", [np.array(5), np.array([5])], ids=["a number", "a list of one"])
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_one_hot_takes_its_depth_in_either_form(depth: Any, axis: int) -> None:
+    helper = onnx.helper
+    node = helper.make_node("OneHot", ["i", "depth", "values"], ["y"], axis=axis)
+    weights = {"depth": depth, "values": np.array([-2.0, 7.0], np.float32)}
+    graph = helper.make_graph(
+        [node],
+        "net",
+        [helper.make_tensor_value_info("i", onnx.TensorProto.INT64, [2, 3])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+    feed = {"i": np.array([[0, 4, -1], [2, 9, -5]])}
+    [made], [wanted] = evaluated(model, feed), in_onnx_runtime(model, feed) or [None]
+    np.testing.assert_array_equal(made, wanted)
+    assert made.dtype == np.float32

@@ -266,3 +266,16 @@ def test_where_nothing_helps_the_page_says_how_it_is_reported() -> None:
     page = report_page(evolve(document([], culprits=culprits), comparisons=[]), None)
     assert command in page and "This may help." not in page
     assert "Nothing that helps is known." in page
+
+
+def test_what_cannot_be_typed_cannot_be_copied() -> None:
+    """Only the command that was run, and those that are remedies, have a button."""
+    for remedy, buttons in (
+        ({"command": "polygraphy convert m.onnx -o f.onnx", "proven": True}, 2),
+        ({"command": None, "proven": True, "note": "Undo that the weight 'w' is scaled."}, 1),
+    ):
+        culprits = [{"nodes": ["n20"], "cause": "weight", "remedy": remedy}]
+        page = report_page(evolve(document([], culprits=culprits), comparisons=[]), None)
+        assert page.count('<button class="copy"') == buttons
+        said = page[: page.index("<h2>Culprits")]
+        assert ("<p>Undo that the weight" in said.replace("&#39;", "'")) == (buttons == 1)

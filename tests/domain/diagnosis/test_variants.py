@@ -144,3 +144,10 @@ def test_what_is_said_of_another_shape_is_that_the_shape_is_another():
     assert guess(side(node), 0, np.ones((2, 3)), np.ones((3, 2))) == expected
     node = Node("n", "Tile", "", ("x", "w"), ("y",))
     assert guess(side(node, w=[2]), 0, np.ones(2), np.ones(3))[0] == "weight"
+
+
+def test_a_weight_that_a_node_with_graphs_reads_is_not_blamed() -> None:
+    body = Graph(inputs=(Tensor("now"),), nodes=(Node("t", "Tanh", "", ("now",), ("after",)),))
+    node = Node("s", "Scan", "", ("w", "x"), ("y",), (Attribute("body", "graph", body),))
+    cause, said = guess(side(node, w=np.ones(2)), 0, np.ones(2), np.zeros(2))
+    assert (cause, said) == ("changed", "Scan, or something in what it holds, differs")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.graph.graph import sort
+from polygraphy.adapters.onnx.graph.graph import declare_weights, sort
 from polygraphy.adapters.onnx.storage.elements import is_stripped
 from polygraphy.adapters.onnx.storage.stored import makes_new_model
 from polygraphy.adapters.onnx.storage.weights import (
@@ -52,7 +52,8 @@ class CheckModel(BaseLoader):
 
     def call_impl(self) -> ModelProto:
         """Return the model as it was given. Where the standard asks for no more than that, its
-        nodes are put in an order in which they can be computed, and graphs without a name get one.
+        nodes are put in an order in which they can be computed, graphs without a name get one, and
+        weights are inputs where the version of the format wants them to be.
 
         What the checker has against operators of plugins and outputs of unknown rank is only logged
         in the log.
@@ -74,9 +75,10 @@ class CheckModel(BaseLoader):
 
 
 def _tidied(model: ModelProto) -> bool:
-    """Put nodes in order and name graphs, without which backends run a model; return whether that
-    changed anything.
+    """Put nodes in order, name graphs and declare weights, without which backends run a model;
+    return whether that changed anything.
     """
+    is_declared = declare_weights(model)
     unnamed = [graph for graph in all_graphs(model.graph) if not graph.name]
     for graph in unnamed:
         graph.name = "graph"
@@ -84,7 +86,7 @@ def _tidied(model: ModelProto) -> bool:
         if sort(model.graph):
             G_LOGGER.info("Put the nodes of the model in an order in which they can be computed.")
             return True
-    return bool(unnamed)
+    return bool(unnamed) or is_declared
 
 
 def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:

@@ -370,10 +370,25 @@ def add_weight(
     weight: TensorProto = graph.initializer.add()
     weight.CopyFrom(tensor)
     weight.name = name
-    if model.ir_version < IR_WITHOUT_WEIGHTS_AS_INPUTS:
-        dims = list(tensor.dims)
-        graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, dims))
+    declare_weights(model, graph)
     return weight
+
+
+def declare_weights(model: ModelProto, graph: GraphProto | None = None) -> bool:
+    """List all weights of a graph (default: that of the model) as inputs where the version of the
+    format wants that, and return whether some were missing; ONNX Runtime does not mind those that
+    are read, but refuses others.
+    """
+    graph = model.graph if graph is None else graph
+    if model.ir_version >= IR_WITHOUT_WEIGHTS_AS_INPUTS:
+        return False
+    known = {value.name for value in graph.input}
+    missing = [tensor for tensor in graph.initializer if tensor.name not in known]
+    graph.input.extend(
+        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+        for tensor in missing
+    )
+    return bool(missing)
 
 
 def to_initializers(model: ModelProto, graph: GraphProto, names: Collection[str]) -> None:

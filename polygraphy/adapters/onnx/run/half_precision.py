@@ -36,7 +36,7 @@ from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.elements import elements, put
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.stored import is_stored
-from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors
+from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors, in_memory
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
@@ -150,7 +150,7 @@ class _Evaluated:
 
         with translated("load"):
             evaluator = evaluator_of(
-                self._model if model is None else model,
+                in_memory(self._model if model is None else model),
                 watched=fast,
                 missing=self._kernels.missing,
             )

@@ -16,6 +16,7 @@ from polygraphy.adapters.onnx.graph.graph import in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
+from polygraphy.adapters.onnx.storage.weights import in_memory
 from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
 from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.errors import BackendError
@@ -53,7 +54,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
         """Load the model and look up the implementation of every node."""
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
-        model = inlined(in_order(evaluate(self._model)))
+        model = in_memory(inlined(in_order(evaluate(self._model))))
         _check_weights(model)
         check_has_outputs(model.graph.output)
         with translated("load"):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.storage.parsing import BYTES, FIXED, as_varint, check_texts, field
-from polygraphy.adapters.onnx.storage.stored import is_stored
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx.storage.stored import is_stored, load_stored
+from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 if TYPE_CHECKING:
@@ -96,6 +96,18 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
     for node in graph.node:
         for inner in graphs_of(node):
             yield from all_graphs(inner)
+
+
+def in_memory(model: ModelProto) -> ModelProto:
+    """Return a model whose weights are all in memory: a copy where some stay in a file while it is
+    edited, as backends that are handed messages cannot read those.
+    """
+    if not any(map(is_stored, all_tensors(model))):
+        return model
+    made: ModelProto = copy_of(model)
+    for tensor in all_tensors(made):
+        load_stored(tensor)
+    return made
 
 
 def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
