@@ -14,7 +14,7 @@ from polygraphy.application.diagnose.half_verdict import in_float, in_float32, o
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.parting import parted
-from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import breaks, said_of_untested, untested
@@ -209,12 +209,8 @@ class _Comparison:
                 right = trace(case.of(self._reference), party, self._fed(feed)).values
                 theirs = {**{name: name for name in case.model.outputs}, **self._pairing.tensors}
                 made = {name for node in case.model.nodes for name in node.makes}
-                values = {
-                    mine: right[other]
-                    for mine, other in theirs.items()
-                    if mine in made and other in right
-                }
-                known = Trace(values, feed, party)
+                mine = {name: other for name, other in theirs.items() if name in made}
+                known = Trace(renamed(right, mine), feed, party)
                 first = first_wrong(case, party, known)
                 compared = nodes_alone(case, case.model, party, known).compared
                 case.measured(party.name, "isolated", compared)

@@ -95,7 +95,7 @@ def diagnose(
             alone, the versions that it is compared with.
         memory_budget: bytes of memory that tensors may take at any one time where all of them are
             computed, and every node alone; what does not fit is kept in a file (default: a quarter
-            of the free memory).
+            of the free memory, at most 768 MiB).
 
     Returns:
         Whether nothing is wrong.
@@ -335,7 +335,13 @@ class _Diagnosis:
             if party is known.party:
                 continue
             places, votes = self._places(party, known, found)
-            culprits += [blamed(case, party, place, known) for place in places]
+            jurors = {id(place): said.juror for place, said in votes if not said.reference}
+            for place in places:
+                one = blamed(case, party, place, known)
+                if juror := jurors.get(id(place)):
+                    sentence = f"By {juror}, {known.party.name} is right."
+                    one = evolve(one, evidence=[*one.evidence, sentence])
+                culprits.append(one)
             wrong = [(place, said) for place, said in votes if said.reference]
             if wrong and known.party in case.parties:
                 mistaken += wrong_reference(case, wrong, party, known)

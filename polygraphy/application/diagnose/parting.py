@@ -111,7 +111,12 @@ def partings(
         known = trace(case.of(reference), party, fed)
     except PolygraphyException:
         return None
-    if _SHARE * sum(known.sizes().values()) > case.memory:
+    if _SHARE * sum(known.sizes().values()) > case.room:
+        with case.attempt("remedy") as notes:
+            notes.append(
+                "Tensors are not exchanged one by one: they take too much memory"
+                " (--memory-budget)."
+            )
         return None
     inputs = dict(zip(feed, fed))
     return _Search(case, reference, party, feed, known, goal, inputs).result()

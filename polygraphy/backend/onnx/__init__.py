@@ -23,7 +23,7 @@ from polygraphy.adapters.onnx.storage.model import (
     onnx_from_path,
 )
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, save_onnx
-from polygraphy.adapters.tensorflow.conversion import OnnxFromTfGraph, onnx_from_tf_graph
+from polygraphy.adapters.tensorflow.saving import OnnxFromTfGraph, onnx_from_tf_graph
 from polygraphy.mod.deferred import deferred_names
 
 __all__ = [

@@ -13,13 +13,16 @@ from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.describe.reading import origin_of
-from polygraphy.adapters.onnx.edit.observing import feeds_of, observe_tensors, one_feed
-from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs
+from polygraphy.adapters.onnx.edit.outputs import (
+    ModifyOutputs,
+    feeds_of,
+    observe_tensors,
+    one_feed,
+)
 from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
 from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, is_tensor, untyped
-from polygraphy.adapters.onnx.graph.shapes import is_made_up
-from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
+from polygraphy.adapters.onnx.graph.shapes import described, input_metadata, is_made_up, value_info
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import load_external_data
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_structure

@@ -1,4 +1,12 @@
-"""How the objects that files hold are written as JSON and read: arrays, runs, verdicts, tactics."""
+"""How the objects that files hold are written as JSON and read: arrays, runs, verdicts, tactics.
+
+How arrays are saved: as the base64 text of an ``.npy`` file.
+
+NumPy's own data types are part of that format. Those of `ml_dtypes` (bfloat16, float8, int4, ...)
+are not: their bytes are saved as unsigned integers, and their name in a further field, ``dtype``,
+which readers that do not know it pass over. Nor do NumPy's texts hold NULs at the end: a field
+``trailing_nuls`` says where they belong.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +28,6 @@ from polygraphy.adapters.files.formats.npy import (
     with_trailing_nuls,
 )
 from polygraphy.adapters.files.formats.torch_codec import is_tensor
-from polygraphy.adapters.files.json.base64_text import Base64Text, SlicedText, decoded_pieces
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     Decoder,
@@ -28,6 +35,7 @@ from polygraphy.adapters.files.json.json_codec import (
     all_of,
     metric_in,
 )
+from polygraphy.adapters.files.json.json_writer import Base64Text, SlicedText, decoded_pieces
 from polygraphy.domain import compare
 from polygraphy.domain.accuracy.accuracy import (
     AccuracyResult,
@@ -41,9 +49,10 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import DetailedResult, MetricResult, MetricThreshold
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.formatted import FormattedArray
 
@@ -202,7 +211,6 @@ def _encode_indices(result: IndicesResult) -> bool:
 
 __all__ = ["FormattedArray", "LazyArray"]
 
-_Array = np.ndarray[Any, Any]
 
 _ARCHIVE_START = "UEsDB"
 """Base64 of what an .npz archive starts with."""
@@ -219,7 +227,7 @@ class LazyArray:
 
 
 @Encoder.register(np.ndarray)
-def _encode_array(array: _Array) -> dict[str, Any]:
+def _encode_array(array: Array) -> dict[str, Any]:
     if _is_in_npy_format(array.dtype):
         fields: dict[str, Any] = {"array": Base64Text(npy_pieces(array))}
         nuls = trailing_nuls(array)
@@ -231,7 +239,7 @@ def _encode_array(array: _Array) -> dict[str, Any]:
 
 
 @Decoder.register("ndarray", takes_deferred_text=True)
-def _decode_array(fields: dict[str, Any]) -> _Array:
+def _decode_array(fields: dict[str, Any]) -> Array:
     array = with_trailing_nuls(_decode_payload(fields["array"]), fields.get("trailing_nuls"))
     if "dtype" not in fields:
         return with_narrow_type(array)
@@ -258,7 +266,7 @@ def _narrow_dtype(name: str) -> np.dtype[Any] | None:
     return np.dtype(scalar) if is_type else None
 
 
-def _decode_payload(text: SlicedText) -> _Array:
+def _decode_payload(text: SlicedText) -> Array:
     if len(text) <= SHORT:  # Of a file, reading takes longer than decoding it.
         text = text[:]
     start = text[:8]
