@@ -81,6 +81,7 @@ _ADAPTERS: dict[str, str] = {
     "SuspectedParty/package": "polygraphy.adapters.onnx.run.party:PackageParty",
     "SuspectedParty/trt": "polygraphy.adapters.tensorrt.party:TrtParty",
     "SuspectedParty/onnxrt": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
+    "SuspectedParty/openvino": "polygraphy.adapters.openvino.party:OpenvinoParty",
     "SuspectedParty/usual": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
     "TensorObserver": "polygraphy.adapters.onnx.edit.observing:OnnxTensorObserver",
     "Tensors/torch": "polygraphy.adapters.torch.arrays:TorchTensors",

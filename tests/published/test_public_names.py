@@ -88,6 +88,7 @@ PUBLISHED: dict[str, list[str]] = {
     ],
     "polygraphy.backend.openvino": [
         "CompiledModelFromOnnx",
+        "OpenvinoParty",
         "OpenvinoRunner",
         "compiled_model_from_onnx",
     ],

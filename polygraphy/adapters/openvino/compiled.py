@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,10 +49,12 @@ class Known:
     """What is known of a compiled model that was made here.
 
     Attributes:
+        inputs: the names of its inputs in the ONNX model, in order.
         outputs: the names of its outputs in the ONNX model, in order; it may have more.
         facts: what the model tells, and in what it is computed.
     """
 
+    inputs: Sequence[str]
     outputs: Sequence[str]
     facts: Facts
 
@@ -130,7 +133,8 @@ class CompiledModelFromOnnx(BaseLoader):
             with translated_errors("read", name):
                 read = _read(source)
             outputs = [_output_name(port) for port in read.outputs]
-            _name_inputs(read, resolve(FactFinder).ranked_inputs(model))
+            ranked = resolve(FactFinder).ranked_inputs(model)
+            inputs = [_input_name(port, ranked) for port in read.inputs]
             with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
                 if self._float32_tensors:
                     with translated_errors("compile", name):
@@ -140,7 +144,7 @@ class CompiledModelFromOnnx(BaseLoader):
                 with translated_errors("compile", name):
                     compiled = core.compile_model(read, self._device, self._config())
         facts = resolve(FactFinder).find(model)
-        _known[compiled] = Known(outputs, _LoweredFacts(facts, self._lowered(compiled)))
+        _known[compiled] = Known(inputs, outputs, _LoweredFacts(facts, self._lowered(compiled)))
         return compiled
 
     def _config(self) -> dict[str, Any]:
@@ -198,10 +202,11 @@ class _LoweredFacts:
 
 
 def known_of(compiled: CompiledModel) -> Known:
-    """Return what is known of a compiled model; of one that was made elsewhere its outputs."""
+    """Return what is known of a compiled model; of one that was made elsewhere the names."""
     if compiled in _known:
         return _known[compiled]
-    return Known([_output_name(port) for port in compiled.outputs], ModelFacts())
+    inputs = [_input_name(port) for port in compiled.inputs]
+    return Known(inputs, [_output_name(port) for port in compiled.outputs], ModelFacts())
 
 
 def core_of_process() -> Any:
@@ -231,13 +236,22 @@ def core_of_process() -> Any:
     return openvino.Core()
 
 
-def precision_of(compiled: Any, default: str = "f32") -> str:
-    """Return the type that a device was asked to compute in, as OpenVINO calls it."""
+def precision_of(compiled: CompiledModel) -> str:
+    """Return the type that a compiled model was asked to compute in, as OpenVINO calls it."""
+    return _named_precision(compiled.get_property)
+
+
+def default_precision(device: str) -> str:
+    """Return the type that a device computes in by default, as OpenVINO calls it."""
+    return _named_precision(partial(core_of_process().get_property, device))
+
+
+def _named_precision(get: Callable[[str], Any]) -> str:
     try:
-        name: str = compiled.get_property(HINT).get_type_name()
+        name: str = get(HINT).get_type_name()
     except RuntimeError:  # A device without it.
-        return default
-    return name if name in PRECISIONS else default
+        return "f32"
+    return name if name in PRECISIONS else "f32"
 
 
 def _read(source: bytes | str) -> Any:
@@ -268,14 +282,11 @@ def _output_name(port: Any) -> str:
     return str(port.any_name)
 
 
-def _name_inputs(model: Any, names: Collection[str]) -> None:
-    """Leave each input the name that it has in the ONNX model: OpenVINO may give it those of
-    tensors that hold the same, too.
+def _input_name(port: Any, names: Collection[str] = ()) -> str:
+    """Return the name of an input in the ONNX model: OpenVINO may give it those of tensors that
+    hold the same, too.
     """
-    for port in model.inputs:
-        found = port.names & set(names)
-        if len(port.names) > 1 and found:
-            port.get_tensor().set_names({min(found)})
+    return min(port.names & set(names), default=str(port.any_name))
 
 
 def _inner_ports(model: Any) -> list[Any]:

@@ -124,6 +124,14 @@ def test_an_input_keeps_its_name_where_tensors_are_the_same() -> None:
         assert list(runner.get_input_metadata()) == ["x"]
         made = runner.infer({"x": np.array([1, 2], np.float32)})
     assert list(made) == ["b", "a"]
+    chain = models.make(
+        "chain",
+        [helper.make_node("Identity", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])],
+        [models.value("x", [2])],
+        [models.value("y", [2])],
+    )
+    with OpenvinoRunner(CompiledModelFromOnnx(chain)) as runner:
+        assert runner.infer({"x": np.array([1, 2], np.float32)})["y"].tolist() == [-1, -2]
 
 
 def test_what_numpy_lacks_is_handed_over_bit_by_bit() -> None:
@@ -191,6 +199,14 @@ def test_errors_leave_out_where_they_were_raised() -> None:
         "FrontEnd API failed with GeneralFailure:\nOpenVINO does not support it\n\n"
     )
     assert point_of(said) == "OpenVINO does not support it"
+    said = (
+        "Model wasn't fully converted. Failed operations detailed log:\n-- Conv-15 with a message:\n"
+        "While validating ONNX node 'a':\nCheck 'data.f(x).is_static()' failed at src/conv.cpp:38:\n"
+        "The rank has to be known\n-- Add-7 with a message:\nOther\n"
+    )
+    assert point_of(said) == (
+        "Conv-15 with a message: While validating ONNX node 'a': The rank has to be known"
+    )
     with (
         pytest.raises(BackendError, match="could not run the thing: It is so"),
         translated_errors("run", "the thing"),
