@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from polygraphy.binding import resolve
 from polygraphy.domain.environment import Environment
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.reporting import Reports
 

@@ -21,9 +21,9 @@ from polygraphy.adapters.os.paths import (
 )
 from polygraphy.constants import TAB
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tensors import metadata as shapes
-from polygraphy.domain.tensors.metadata import Shape, is_shape_dynamic, volume
+from polygraphy.domain.tensors import shapes
 from polygraphy.domain.tensors.naming import is_pattern
+from polygraphy.domain.tensors.shapes import Shape, is_shape_dynamic, volume
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Another address of `polygraphy.util`, with what older versions had."""
 
-from polygraphy.domain.tensors.metadata import is_dynamic_dim as is_dimension_dynamic
+from polygraphy.domain.tensors.shapes import is_dynamic_dim as is_dimension_dynamic
 from polygraphy.util import *  # noqa: F403
 from polygraphy.util.misc import find_in_dict  # noqa: F401
 

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes
 from polygraphy.adapters.onnxruntime.session import OnnxrtDataTypes
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter, DataTypeEntry
-from polygraphy.ports.binding import resolve
 from polygraphy.testing import check_data_types
 
 CONVERTERS: dict[str, DataTypeConverter] = {

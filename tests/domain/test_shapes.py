@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.tensors.metadata import (
+from polygraphy.domain.tensors.shapes import (
     fits,
     format_shape,
     is_dynamic_dim,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelWriter
+from polygraphy.ports.models import save_model
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -45,7 +44,7 @@ def loadable(model: Any, most: float = inf) -> Iterator[bytes | str]:
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path = f"{folder}/model.onnx"
             with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Where it is written is of no interest.
-                resolve(ModelWriter).write(model, path)
+                save_model(model, path)
             yield path
 
 

@@ -20,8 +20,12 @@ from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.running import FactFinder
+from polygraphy.ports.running import (
+    find_facts,
+    first_omission,
+    node_inputs,
+    ranked_inputs,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -169,7 +173,7 @@ def _warn_of_unused(wanted: Sequence[Provider], used: Sequence[str]) -> None:
 
 
 def _refuse_left_out_results(model: str | bytes) -> None:
-    if found := resolve(FactFinder).left_out(model):
+    if found := first_omission(model):
         raise BackendError(
             f"{found}, at which ONNX Runtime crashes.",
             backend="onnxruntime",
@@ -179,11 +183,11 @@ def _refuse_left_out_results(model: str | bytes) -> None:
 
 def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
     """Remember what the model of a session tells: of a file, when it is asked for."""
-    find = partial(resolve(FactFinder).find, model)
+    find = partial(find_facts, model)
     is_file = isinstance(model, (str, Path))
     _facts[session] = DeferredFacts(find) if is_file else find()
     if not all(tensor.shape for tensor in session.get_inputs()):
-        _scalars[session] = resolve(FactFinder).ranked_inputs(model)
+        _scalars[session] = ranked_inputs(model)
     return session
 
 
@@ -194,7 +198,7 @@ def scalars_of(session: InferenceSession) -> Collection[str]:
     """
     if session not in _scalars:
         source = getattr(session, "_model_path", None) or getattr(session, "_model_bytes", None)
-        _scalars[session] = resolve(FactFinder).ranked_inputs(source) if source else ()
+        _scalars[session] = ranked_inputs(source) if source else ()
     return _scalars[session]
 
 
@@ -205,14 +209,14 @@ def facts_of(session: InferenceSession) -> Facts:
     return _facts.get(session, ModelFacts())
 
 
-def node_inputs(
+def inputs_of_node(
     session: InferenceSession | None, op: str, name: str, shapes: Mapping[str, Sequence[int]]
 ) -> str:
     """Return what a node of the model of a session is given; empty where that is not known."""
     # A session keeps what it was made from, to make itself again with other providers.
     kept = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
     model = next((part for part in kept if part), None)
-    return "" if model is None else resolve(FactFinder).node_inputs(model, op, name, shapes)
+    return "" if model is None else node_inputs(model, op, name, shapes)
 
 
 def session_options(graph_optimization_level: str | None) -> SessionOptions:

@@ -24,8 +24,7 @@ from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.running import FactFinder
+from polygraphy.ports.running import find_facts, ranked_inputs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -133,7 +132,7 @@ class CompiledModelFromOnnx(BaseLoader):
             with translated_errors("read", name):
                 read = _read(source)
             outputs = [_output_name(port) for port in read.outputs]
-            ranked = resolve(FactFinder).ranked_inputs(model)
+            ranked = ranked_inputs(model)
             inputs = [_input_name(port, ranked) for port in read.inputs]
             with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
                 if self._float32_tensors:
@@ -143,7 +142,7 @@ class CompiledModelFromOnnx(BaseLoader):
                     read.add_outputs(_inner_ports(read))
                 with translated_errors("compile", name):
                     compiled = core.compile_model(read, self._device, self._config())
-        facts = resolve(FactFinder).find(model)
+        facts = find_facts(model)
         _known[compiled] = Known(inputs, outputs, _LoweredFacts(facts, self._lowered(compiled)))
         return compiled
 

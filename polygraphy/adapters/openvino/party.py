@@ -100,16 +100,6 @@ class OpenvinoParty:
         runner.activate()
         return partial(runner.infer, check_inputs=False)
 
-    # What a diagnosis of half precision asks for.
-    def load_keeping(self, model: Any, keep: Collection[str]) -> Any:
-        """Compile a model with some nodes in float32; see the port."""
-        return self.load(model, without=keep)
-
-    def remedy_keeping(self, path: str, model: Any, keep: Collection[str]) -> str:
-        """Return the command line that does so; see the port."""
-        self._tensors = _tensors_of(model, keep)
-        return self.remedy(path, plain=False, without=keep)
-
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:

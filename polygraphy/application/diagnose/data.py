@@ -14,8 +14,9 @@ from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
-from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata, is_shape_dynamic
+from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
 from polygraphy.ports.editing import OpenModel
 
@@ -150,7 +151,7 @@ def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
 
     def runs(feed: dict[str, Any]) -> bool:
         try:
-            return not _is_of_nothing(feed, model.run(feed, model.nodes).values())
+            return not _is_of_nothing(feed, model.load(plain=True)(feed).values())
         except PolygraphyException:
             return False
 

@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.errors import BackendError, PolygraphyException, UnsupportedOperatorError
 from polygraphy.domain.search.subsets import Outcome, ddmin
-from polygraphy.domain.tensors.metadata import is_shape_dynamic
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
 
 _STANDARD = "ai.onnx."

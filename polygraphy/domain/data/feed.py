@@ -15,14 +15,9 @@ import numpy as np
 from polygraphy.domain.errors import DataTypeConversionException, InputError, close_matches
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.domain.tensors.metadata import (
-    Shape,
-    TensorMetadata,
-    fits,
-    format_shape,
-    is_dynamic_dim,
-)
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.pairing import pair_outputs
+from polygraphy.domain.tensors.shapes import Shape, fits, format_shape, is_dynamic_dim
 
 
 def cast_if_representable(array: Array, wanted: DataTypeEntry) -> Array | None:

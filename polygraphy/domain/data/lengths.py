@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import prod
 
-from polygraphy.domain.tensors.metadata import TensorMetadata, is_dynamic_dim
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import is_dynamic_dim
 
 _LENGTHS = (2, 16, 64, 256, 512)
 _MOST_ELEMENTS = 1 << 22

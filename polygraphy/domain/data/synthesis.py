@@ -17,18 +17,16 @@ from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
-from polygraphy.domain.tensors.metadata import (
-    BoundedShape,
-    MetadataTuple,
+from polygraphy.domain.tensors.metadata import BoundedShape, MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.naming import Note, enumerated, meant, one_line
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.shapes import (
     Shape,
-    TensorMetadata,
     fits,
     format_shape,
     is_shape_dynamic,
     override_dynamic_shape,
 )
-from polygraphy.domain.tensors.naming import Note, enumerated, meant, one_line
-from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 
 _BLOCK = 1 << 14
 

@@ -18,8 +18,8 @@ from polygraphy.domain.diagnosis.pairing import (
     paired,
 )
 from polygraphy.domain.model.description import Attribute
-from polygraphy.domain.tensors.metadata import Dim
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
+from polygraphy.domain.tensors.shapes import Dim
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})

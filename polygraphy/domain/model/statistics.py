@@ -10,7 +10,7 @@ from attrs import frozen
 
 from polygraphy.domain.model.description import Graph, Model, Node, Tensor
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.domain.tensors.metadata import Dim
+from polygraphy.domain.tensors.shapes import Dim
 
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -3,61 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
-from operator import index
-from typing import Any, SupportsIndex, Union, cast
+from typing import Any
 
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.pickling import PublishedDict, pickled_as
-
-Dim = Union[int, str, None]
-Shape = Sequence[Dim]
-
-
-def is_dynamic_dim(dim: Dim) -> bool:
-    """Return whether one dimension is unknown until run time."""
-    if type(dim) is int:  # A tenth of what it costs to ask for a protocol.
-        return dim < 0
-    return not isinstance(dim, SupportsIndex) or index(dim) < 0
-
-
-def is_shape_dynamic(shape: Shape | None) -> bool:
-    """Return whether a shape has a dynamic dimension, or is wholly unknown."""
-    return shape is None or any(is_dynamic_dim(dim) for dim in shape)
-
-
-def override_dynamic_shape(shape: Shape, default: int = 1) -> tuple[int, ...]:
-    """Return `shape` with every dynamic dimension replaced by `default`."""
-    return tuple(default if is_dynamic_dim(dim) else index(cast(int, dim)) for dim in shape)
-
-
-def fits(actual: Sequence[int], expected: Shape | None) -> bool:
-    """Return whether an array of shape `actual` may be given where `expected` is asked for."""
-    if expected is None:
-        return True
-    if len(actual) != len(expected):
-        return False
-    for have, want in zip(actual, expected):
-        if have != want and not is_dynamic_dim(want):
-            return False
-    return True
-
-
-def is_valid_shape_override(new_shape: Sequence[int], original: Shape | None) -> bool:
-    """Return whether a static `new_shape` may stand where the model says `original`."""
-    return fits(new_shape, original)
-
-
-def volume(obj: Sequence[int]) -> int:
-    """Return the number of elements of a shape; 1 for that of a scalar."""
-    return prod(obj)
-
-
-def format_shape(shape: Shape) -> str:
-    """Return a shape as people write it: ``(1, 3, 'height', 'width')``."""
-    return str(tuple(shape))
+from polygraphy.domain.tensors.shapes import Dim, Shape
 
 
 @pickled_as("polygraphy.common.struct")

@@ -223,11 +223,11 @@ def test_a_cache_is_filled_and_read(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked")
 def test_a_process_that_was_forked_refuses_rather_than_waits_for_ever() -> None:
-    from polygraphy.adapters.processes.forked import ForkedIsolation
+    from polygraphy.adapters.processes.forked import call_isolated
 
     infer(conv_relu())
     with pytest.raises(UsageError, match="forked"):
-        ForkedIsolation().call(lambda: infer(conv_relu()), what="openvino", timeout=20)
+        call_isolated(lambda: infer(conv_relu()), what="openvino", timeout=20)
 
 
 def test_a_release_that_is_too_old_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from polygraphy.adapters.openvino.party import OpenvinoParty
 from polygraphy.application.diagnose.diagnosing import diagnose
 from polygraphy.backend.onnxrt import OnnxrtParty
 from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
-from polygraphy.ports.binding import bind
+from polygraphy.binding import bind
 from polygraphy.ports.diagnosing import DiagnosisReports
 from tests.adapters.openvino.test_compiled import X, conv_relu, lowers
 

@@ -28,8 +28,9 @@ from polygraphy.adapters.onnx.graph.value_infos import (
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
 from polygraphy.adapters.onnx_common.messages import copy_of, weight_names
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
-from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata, is_shape_dynamic
+from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.naming import meant
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Nodes that come and go: inserting one, removing some, and leaving out those that nobody needs."""
+"""Nodes that come and go: inserting one, removing some, and leaving out unused ones."""
 
 from __future__ import annotations
 

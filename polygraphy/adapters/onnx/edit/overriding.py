@@ -12,8 +12,8 @@ from polygraphy.adapters.onnx.graph.value_infos import set_shape
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tensors.metadata import Shape
 from polygraphy.domain.tensors.naming import counted, matching
+from polygraphy.domain.tensors.shapes import Shape
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from polygraphy.adapters.onnx.graph.value_infos import shape_of
 from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
-from polygraphy.domain.tensors.metadata import Shape
+from polygraphy.domain.tensors.shapes import Shape
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:

@@ -33,7 +33,8 @@ from polygraphy.adapters.onnx.storage.weights import (
 )
 from polygraphy.adapters.onnx_common.messages import copy_of, names_in, used_by
 from polygraphy.domain.search.layers import Layer
-from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata, fits
+from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.shapes import fits
 
 if TYPE_CHECKING:
     from onnx import (

@@ -10,7 +10,8 @@ from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes
 from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.adapters.onnx_common.messages import shape_of as dims_of
 from polygraphy.domain.errors import DataTypeConversionException
-from polygraphy.domain.tensors.metadata import MetadataTuple, Shape, TensorMetadata, is_dynamic_dim
+from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.shapes import Shape, is_dynamic_dim
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto

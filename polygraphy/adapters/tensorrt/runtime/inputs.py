@@ -18,7 +18,7 @@ from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.formatted import FormattedArray
-from polygraphy.domain.tensors.metadata import is_shape_dynamic
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.machine import Device, DeviceStream
 
 Shape = tuple[int, ...]

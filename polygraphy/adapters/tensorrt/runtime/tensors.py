@@ -13,7 +13,7 @@ from polygraphy.adapters.tensorrt.library.logger import mute_log
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
-from polygraphy.domain.tensors.metadata import fits
+from polygraphy.domain.tensors.shapes import fits
 
 Shape = tuple[int, ...]
 
