@@ -17,8 +17,8 @@ from polygraphy.adapters.openvino.compiled import default_precision
 from polygraphy.adapters.openvino.party import OpenvinoParty
 from polygraphy.application.diagnose.diagnosing import diagnose
 from polygraphy.backend.onnxrt import OnnxrtParty
-from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.binding import bind
+from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.ports.diagnosing import DiagnosisReports
 from tests.adapters.openvino.test_compiled import X, conv_relu, lowers
 
