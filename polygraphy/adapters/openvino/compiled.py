@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 from xml.etree import ElementTree
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
@@ -142,8 +142,10 @@ class CompiledModelFromOnnx(BaseLoader):
                     read.add_outputs(_inner_ports(read))
                 with translated_errors("compile", name):
                     compiled = core.compile_model(read, self._device, self._config())
+        products = {op.friendly_name for op in read.get_ops() if op.get_type_name() == "MatMul"}
+        lowered = self._lowered(compiled, products)
         facts = find_facts(model)
-        _known[compiled] = Known(inputs, outputs, _LoweredFacts(facts, self._lowered(compiled)))
+        _known[compiled] = Known(inputs, outputs, _LoweredFacts(facts, lowered))
         return compiled
 
     def _config(self) -> dict[str, Any]:
@@ -153,13 +155,25 @@ class CompiledModelFromOnnx(BaseLoader):
             "CACHE_DIR": self._cache_dir,
         }
         config = {name: value for name, value in given.items() if value is not None}
+        if self._float32_tensors and self._device == "CPU":
+            config["SNIPPETS_MODE"] = "DISABLE"  # What is compiled into one does not ask for types.
         return {**config, **self._properties}
 
-    def _lowered(self, compiled: CompiledModel) -> dict[str, str]:
-        """Return which outputs are computed in less than float32, and say so."""
-        if precision_of(compiled) == "f32":
+    def _lowered(self, compiled: CompiledModel, products: Collection[str]) -> dict[str, str]:
+        """Return which outputs are computed in less than float32, and say so.
+
+        Args:
+            compiled: the model.
+            products: the names of its products of matrices.
+        """
+        hint = precision_of(compiled)
+        if hint == "f32":
             return {}
-        layers = layers_of(compiled)
+        layers = [
+            # Whatever it says: products inside are computed in the type that was asked for.
+            evolve(each, precision=hint) if each.is_compiled_of(products) else each
+            for each in layers_of(compiled)
+        ]
         lowered = _computed_in(layers)
         narrow = [layer for layer in layers if layer.lowered]
         if narrow:
@@ -348,6 +362,10 @@ class Layer:
     names: Sequence[str]
     reads: Sequence[str]
     output: str = ""
+
+    def is_compiled_of(self, names: Collection[str]) -> bool:
+        """Return whether it is code made for several operators, with one of these among them."""
+        return self.kind == "Subgraph" and not {*names}.isdisjoint(self.names)
 
     @property
     def lowered(self) -> bool:

@@ -99,6 +99,32 @@ def test_outputs_computed_in_bfloat16_are_known_as_such() -> None:
     assert np.abs(kept - exact).max() < 1e-5
 
 
+def test_products_inside_compiled_code_are_lowered_and_can_be_kept() -> None:
+    if not lowers():
+        pytest.skip("this processor does not compute in bfloat16")
+    weights = {name: np.random.RandomState(2).rand(64, 64).astype(np.float32) for name in "vw"}
+    model = models.make(
+        "products",
+        [
+            helper.make_node("MatMul", ["x", "v"], ["h"]),
+            helper.make_node("Relu", ["h"], ["r"]),
+            helper.make_node("MatMul", ["r", "w"], ["y"]),
+        ],
+        [models.value("x", [4, 64])],
+        [models.value("y", [4, 64])],
+        weights=weights,
+    )
+    feed = {"x": np.random.RandomState(3).rand(4, 64).astype(np.float32)}
+    exact = feed["x"] @ weights["v"] @ weights["w"]
+    with OpenvinoRunner(CompiledModelFromOnnx(model, precision_hint="bf16")) as runner:
+        off = np.abs(runner.infer(feed)["y"] - exact).max()
+        assert runner.get_model_facts().compute_dtypes["y"] == "bfloat16"
+    loader = CompiledModelFromOnnx(model, precision_hint="bf16", float32_tensors=["h", "r", "y"])
+    with OpenvinoRunner(loader) as runner:
+        kept = np.abs(runner.infer(feed)["y"] - exact).max()
+    assert kept < off / 20
+
+
 def test_the_coarsest_type_on_the_way_to_an_output_counts() -> None:
     layers = [
         layer("x", "f32", [], "Input"),
