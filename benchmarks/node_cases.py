@@ -6,8 +6,9 @@ A case is a model, inputs and the outputs that the onnx package expects. It is r
 and, rewritten where an input was an attribute once, at the opset of every earlier version of its
 operator that can say the same. Each model goes through what `polygraphy run MODEL --onnxrt --onnx`
 runs, without optimisation, and what comes out is compared with what is expected: three opinions, so
-that it shows who departs. Cases run in a process of their own by the hundred, so that a crash of a
-backend costs one line, not the tally.
+that it shows who departs. OpenVINO, where it is installed, is a column beside them: it computes in
+float32, in a process of its own for each model. Cases run in a process of their own by the hundred,
+so that a crash of a backend costs one line, not the tally.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ NEITHER = "neither runs it"
 STOCHASTIC_CASE = "draws random numbers: not compared"
 NO_TENSORS = "inputs or outputs that are not tensors"
 CRASHED = "a backend crashed"
+AGREES, DIFFERS = "gives what is expected", "gives something else"
+REFUSES, CRASHES = "refuses it", "crashes, or hangs"
+"""How OpenVINO does."""
 LISTED = (REFERENCE_IS_RIGHT, ONNXRT_IS_RIGHT, NOBODY_IS_RIGHT, REFERENCE_DEPARTS, CRASHED)
 
 RENAMED = {"constant_value": "value", "K": "k"}
@@ -66,6 +70,7 @@ class Row(NamedTuple):
     opset: int
     outcome: str
     detail: str
+    openvino: str = ""
 
 
 def cases() -> list[Any]:
@@ -231,6 +236,42 @@ def outcome(model: Any, inputs: list[Any], case: Any) -> tuple[str, str]:
     return (NOBODY_IS_RIGHT if _difference(theirs, expected, case) else ONNXRT_IS_RIGHT), between
 
 
+def in_openvino(model: Any, inputs: list[Any], case: Any) -> str:
+    """Return how OpenVINO does on what a case expects; empty where it is not installed, or nothing
+    is compared.
+    """
+    from importlib.util import find_spec
+
+    from polygraphy.adapters.processes.forked import call_isolated
+    from polygraphy.backend.openvino import CompiledModelFromOnnx, OpenvinoRunner
+    from polygraphy.exception import PolygraphyException
+
+    values = [*model.graph.input, *model.graph.output]
+    is_compared = all(value.type.WhichOneof("value") == "tensor_type" for value in values) and not (
+        any(node.op_type in STOCHASTIC for node in model.graph.node)
+    )
+    if find_spec("openvino") is None or not is_compared:
+        return ""
+    feed = dict(zip([value.name for value in model.graph.input], inputs))
+
+    def run() -> list[Any]:
+        with OpenvinoRunner(CompiledModelFromOnnx(model, precision_hint="f32")) as runner:
+            asked = runner.get_input_metadata(use_numpy_dtypes=False)
+            found = runner.infer({name: feed[name] for name in asked})
+            return [found[value.name] for value in model.graph.output]
+
+    try:
+        found = call_isolated(run, what="openvino", timeout=60, is_silent=True)
+    except PolygraphyException as error:
+        said = str(error).splitlines()[0].replace("|", "/")
+        return f"{CRASHES if 'crashed' in said or 'stopped' in said else REFUSES}: {said}"
+    except Exception as error:  # What is no array, or an output that it does not have.
+        return f"{REFUSES}: {type(error).__name__}"
+    expected = [_array(value) for value in case.data_sets[0][1]]
+    against = _difference(found, expected, case)
+    return f"{DIFFERS}: {against}" if against else AGREES
+
+
 def _array(value: Any) -> Any:
     """Return an input as an array; those of NumPy-less data types come as protobuf messages."""
     from onnx import TensorProto, numpy_helper
@@ -265,7 +306,8 @@ def chunk(start: int, stop: int, only: str) -> list[Row]:
     for case in chosen:
         op = case.model.graph.node[0].op_type if len(case.model.graph.node) == 1 else "function"
         for opset, model, inputs in versions(case):
-            rows.append(Row(case.name, op, opset, *outcome(model, inputs, case)))
+            third = in_openvino(model, inputs, case)
+            rows.append(Row(case.name, op, opset, *outcome(model, inputs, case), third))
     return rows
 
 
@@ -314,6 +356,7 @@ def markdown(rows: list[Row]) -> str:
         "| --- | ---: |",
         *(f"| {kind} | {number} |" for kind, number in counts.most_common()),
         "",
+        *_of_openvino(rows),
         "What a case expects is meant for its own opset. Earlier versions of some operators mean",
         "something else (Softmax below 13 normalizes all axes from one on); there the two agree.",
         "The tests in `tests/adapters/onnx_common` compare random nodes of every operator, at",
@@ -349,6 +392,41 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def _thirds(rows: list[Row]) -> collections.Counter[str]:
+    return collections.Counter(row.openvino.partition(":")[0] for row in rows if row.openvino)
+
+
+def _of_openvino(rows: list[Row]) -> list[str]:
+    """Return how OpenVINO does, by outcome and by operator at the opset of the case."""
+    counts = _thirds(rows)
+    if not counts:
+        return []
+    import openvino
+
+    newest = {row.name: max(r.opset for r in rows if r.name == row.name) for row in rows}
+    own = [row for row in rows if row.opset == newest[row.name]]
+    wrong: dict[str, list[Row]] = collections.defaultdict(list)
+    for row in own:
+        if row.openvino.startswith((DIFFERS, CRASHES)):
+            wrong[row.operator].append(row)
+    version = openvino.__version__.partition("-")[0]
+    return [
+        f"OpenVINO {version} (CPU, float32), on the same models:",
+        "",
+        "| OpenVINO | models | of them at the opset of the case |",
+        "| --- | ---: | ---: |",
+        *(f"| {kind} | {n} | {_thirds(own)[kind]} |" for kind, n in counts.most_common()),
+        "",
+        "| operator | cases in which OpenVINO departs | one of them | how |",
+        "| --- | ---: | --- | --- |",
+        *(
+            f"| {op} | {len(found)} | {found[0].name} | {found[0].openvino[:120]} |"
+            for op, found in sorted(wrong.items())
+        ),
+        "",
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -363,6 +441,8 @@ def main() -> int:
     rows = list(tally(given.only, given.workers))
     for kind, number in collections.Counter(row.outcome for row in rows).most_common():
         print(f"{number:6} {kind}")
+    for kind, number in _thirds(rows).most_common():
+        print(f"{number:6} OpenVINO {kind}")
     if given.details:
         for row in sorted(rows):
             if row.outcome not in (AGREE, ONLY_REFERENCE):

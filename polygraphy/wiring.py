@@ -101,6 +101,7 @@ _ADAPTERS: dict[str, str] = {
     "SuspectedParty/package": "polygraphy.adapters.onnx.run.reference:PackageParty",
     "SuspectedParty/trt": "polygraphy.adapters.tensorrt.party:TrtParty",
     "SuspectedParty/onnxrt": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
+    "SuspectedParty/openvino": "polygraphy.adapters.openvino.party:OpenvinoParty",
     "SuspectedParty/usual": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
     "input_metadata": "polygraphy.adapters.onnx.graph.shapes:input_metadata",
     "output_names": "polygraphy.adapters.onnx.edit.outputs:output_names",

@@ -192,6 +192,9 @@ class LoweringParty(SuspectedParty, Protocol):
 
     lowers_to: str | None
 
+    def in_float32(self) -> SuspectedParty:
+        """Return the same backend, computing in float32."""
+
 
 class DiagnosisReports(Protocol):
     """Shows how a diagnosis goes."""

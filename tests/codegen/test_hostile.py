@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.cli.backends.onnxrt import OnnxrtModelOptions, OnnxrtOptions
-from polygraphy.cli.backends.openvino import OpenvinoOptions
+from polygraphy.cli.backends.openvino import OpenvinoCacheOptions, OpenvinoOptions
 from polygraphy.cli.backends.pluginref import PluginRefOptions
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.backends.tf import TfRunnerOptions, TfSaveOptions
@@ -174,6 +174,7 @@ def program_with(texts: list[str]) -> str:
         OnnxCastOptions: OnnxCastOptions(),
         OnnxShapeOptions: OnnxShapeOptions(),
         **tensorrt_groups(name, load_inputs, provider, save_outputs),
+        OpenvinoCacheOptions: OpenvinoCacheOptions(),
         OpenvinoOptions: OpenvinoOptions(),
         PluginRefOptions: PluginRefOptions(),
         TorchOptions: TorchOptions(),
@@ -333,6 +334,7 @@ def tensorflow_program(texts: list[str]) -> str:
             runners=("tf", "openvino", "pluginref", f"torch:{model}", f"torch:{output}.py:load")
         ),
         LayerwiseOptions: LayerwiseOptions(),
+        OpenvinoCacheOptions: OpenvinoCacheOptions(openvino_cache=timeline),
         OpenvinoOptions: OpenvinoOptions(
             openvino_device=tensorboard, openvino_properties={saved: output}
         ),

@@ -15,10 +15,19 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.diagnosing import SuspectedParty
 from tests.support.parties import WrongRewriter
 
+
+def _openvino() -> SuspectedParty:
+    pytest.importorskip("openvino")
+    from polygraphy.adapters.openvino.party import OpenvinoParty
+
+    return OpenvinoParty(precision_hint="f32")
+
+
 PARTIES: dict[str, Callable[[], SuspectedParty]] = {
     "onnxrt": OnnxrtParty,
     "onnx": OnnxParty,
     "formulas": FormulaParty,
+    "openvino": _openvino,
     "wrong": WrongRewriter,
 }
 X = np.array([0.5, -1.5], np.float32)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 from xml.etree import ElementTree
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
@@ -47,10 +48,12 @@ class Known:
     """What is known of a compiled model that was made here.
 
     Attributes:
+        inputs: the names of its inputs in the ONNX model, in order.
         outputs: the names of its outputs in the ONNX model, in order; it may have more.
         facts: what the model tells, and in what it is computed.
     """
 
+    inputs: Sequence[str]
     outputs: Sequence[str]
     facts: Facts
 
@@ -129,7 +132,8 @@ class CompiledModelFromOnnx(BaseLoader):
             with translated_errors("read", name):
                 read = _read(source)
             outputs = [_output_name(port) for port in read.outputs]
-            _name_inputs(read, ranked_inputs(model))
+            ranked = ranked_inputs(model)
+            inputs = [_input_name(port, ranked) for port in read.inputs]
             with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
                 if self._float32_tensors:
                     with translated_errors("compile", name):
@@ -138,8 +142,10 @@ class CompiledModelFromOnnx(BaseLoader):
                     read.add_outputs(_inner_ports(read))
                 with translated_errors("compile", name):
                     compiled = core.compile_model(read, self._device, self._config())
+        products = {op.friendly_name for op in read.get_ops() if op.get_type_name() == "MatMul"}
+        lowered = self._lowered(compiled, products)
         facts = find_facts(model)
-        _known[compiled] = Known(outputs, _LoweredFacts(facts, self._lowered(compiled)))
+        _known[compiled] = Known(inputs, outputs, _LoweredFacts(facts, lowered))
         return compiled
 
     def _config(self) -> dict[str, Any]:
@@ -149,13 +155,25 @@ class CompiledModelFromOnnx(BaseLoader):
             "CACHE_DIR": self._cache_dir,
         }
         config = {name: value for name, value in given.items() if value is not None}
+        if self._float32_tensors and self._device == "CPU":
+            config["SNIPPETS_MODE"] = "DISABLE"  # What is compiled into one does not ask for types.
         return {**config, **self._properties}
 
-    def _lowered(self, compiled: CompiledModel) -> dict[str, str]:
-        """Return which outputs are computed in less than float32, and say so."""
-        if precision_of(compiled) == "f32":
+    def _lowered(self, compiled: CompiledModel, products: Collection[str]) -> dict[str, str]:
+        """Return which outputs are computed in less than float32, and say so.
+
+        Args:
+            compiled: the model.
+            products: the names of its products of matrices.
+        """
+        hint = precision_of(compiled)
+        if hint == "f32":
             return {}
-        layers = layers_of(compiled)
+        layers = [
+            # Whatever it says: products inside are computed in the type that was asked for.
+            evolve(each, precision=hint) if each.is_compiled_of(products) else each
+            for each in layers_of(compiled)
+        ]
         lowered = _computed_in(layers)
         narrow = [layer for layer in layers if layer.lowered]
         if narrow:
@@ -197,10 +215,11 @@ class _LoweredFacts:
 
 
 def known_of(compiled: CompiledModel) -> Known:
-    """Return what is known of a compiled model; of one that was made elsewhere its outputs."""
+    """Return what is known of a compiled model; of one that was made elsewhere the names."""
     if compiled in _known:
         return _known[compiled]
-    return Known([_output_name(port) for port in compiled.outputs], ModelFacts())
+    inputs = [_input_name(port) for port in compiled.inputs]
+    return Known(inputs, [_output_name(port) for port in compiled.outputs], ModelFacts())
 
 
 def core_of_process() -> Any:
@@ -230,13 +249,22 @@ def core_of_process() -> Any:
     return openvino.Core()
 
 
-def precision_of(compiled: Any, default: str = "f32") -> str:
-    """Return the type that a device was asked to compute in, as OpenVINO calls it."""
+def precision_of(compiled: CompiledModel) -> str:
+    """Return the type that a compiled model was asked to compute in, as OpenVINO calls it."""
+    return _named_precision(compiled.get_property)
+
+
+def default_precision(device: str) -> str:
+    """Return the type that a device computes in by default, as OpenVINO calls it."""
+    return _named_precision(partial(core_of_process().get_property, device))
+
+
+def _named_precision(get: Callable[[str], Any]) -> str:
     try:
-        name: str = compiled.get_property(HINT).get_type_name()
+        name: str = get(HINT).get_type_name()
     except RuntimeError:  # A device without it.
-        return default
-    return name if name in PRECISIONS else default
+        return "f32"
+    return name if name in PRECISIONS else "f32"
 
 
 def _read(source: bytes | str) -> Any:
@@ -267,14 +295,11 @@ def _output_name(port: Any) -> str:
     return str(port.any_name)
 
 
-def _name_inputs(model: Any, names: Collection[str]) -> None:
-    """Leave each input the name that it has in the ONNX model: OpenVINO may give it those of
-    tensors that hold the same, too.
+def _input_name(port: Any, names: Collection[str] = ()) -> str:
+    """Return the name of an input in the ONNX model: OpenVINO may give it those of tensors that
+    hold the same, too.
     """
-    for port in model.inputs:
-        found = port.names & set(names)
-        if len(port.names) > 1 and found:
-            port.get_tensor().set_names({min(found)})
+    return min(port.names & set(names), default=str(port.any_name))
 
 
 def _inner_ports(model: Any) -> list[Any]:
@@ -337,6 +362,10 @@ class Layer:
     names: Sequence[str]
     reads: Sequence[str]
     output: str = ""
+
+    def is_compiled_of(self, names: Collection[str]) -> bool:
+        """Return whether it is code made for several operators, with one of these among them."""
+        return self.kind == "Subgraph" and not {*names}.isdisjoint(self.names)
 
     @property
     def lowered(self) -> bool:

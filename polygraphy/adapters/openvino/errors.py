@@ -17,6 +17,8 @@ _WHERE = re.compile(
     r"^(?:Exception from \S+:\d+:?|Check '.*' failed at \S+:\d+:?|FrontEnd API failed with \w+:)\s*"
 )
 """Where in OpenVINO an error was raised, which says nothing to its users."""
+_CHECK = re.compile(r"Check '.*?' failed at \S+:\d+:")
+_FAILED = re.compile(r"Failed operations detailed log: -- (.+?)(?= -- |$)")
 _LACKING = re.compile(
     r"(?:No conversion rule found for operations:|not support the following ONNX operations:) ?"
     r"(.+?)(?: To facilitate .*)?$"
@@ -76,4 +78,7 @@ def translated_errors(doing: str, model: str = "the model") -> Iterator[None]:
 def point_of(message: str) -> str:
     """Return the message of an error without where in OpenVINO it was raised, in one line."""
     lines = (_WHERE.sub("", line.strip()) for line in message.splitlines())
-    return " ".join(" ".join(line for line in lines if line).split())
+    whole = " ".join(" ".join(line for line in lines if line).split())
+    if failed := _FAILED.search(whole):  # The first of all nodes that it cannot convert.
+        return " ".join(_CHECK.sub("", failed[1]).split())
+    return whole

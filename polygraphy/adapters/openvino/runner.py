@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,14 +55,9 @@ class OpenvinoRunner(BaseRunner):
         given: Any = self._compiled  # A compiled model can be called, as loaders can.
         compiled = given if hasattr(given, "create_infer_request") else evaluate(given)
         check_has_outputs(compiled.outputs)
-        self._inputs = {
-            port.any_name: (index, checked_type(port.any_name, port.element_type))
-            for index, port in enumerate(compiled.inputs)
-        }
-        self._outputs = {
-            name: (index, checked_type(name, compiled.outputs[index].element_type))
-            for index, name in enumerate(known_of(compiled).outputs)
-        }
+        known = known_of(compiled)
+        self._inputs = _described(known.inputs, compiled.inputs)
+        self._outputs = _described(known.outputs, compiled.outputs)
         with translated_errors("run"):
             self._request = compiled.create_infer_request()
         self.compiled = compiled
@@ -117,6 +112,14 @@ class OpenvinoRunner(BaseRunner):
             }
         is_plain = all(isinstance(array, np.ndarray) for array in feed_dict.values())
         return outputs if is_plain or not has_torch(feed_dict.values()) else as_torch(outputs)
+
+
+def _described(names: Sequence[str], ports: Sequence[Any]) -> dict[str, tuple[int, DataTypeEntry]]:
+    """Return positions and data types by name."""
+    return {
+        name: (index, checked_type(name, ports[index].element_type))
+        for index, name in enumerate(names)
+    }
 
 
 def _dimension(dimension: Any) -> int | None:

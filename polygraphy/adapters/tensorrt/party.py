@@ -59,6 +59,10 @@ class TrtParty:
         self._timings = io.BytesIO()
         self._unnamed: set[str] = set()
 
+    def in_float32(self) -> TrtParty:
+        """Return the same party, computing in float32."""
+        return TrtParty(**self._settings)
+
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Return what builds an engine when it is given data first; see the port."""
         made = evaluate(model)

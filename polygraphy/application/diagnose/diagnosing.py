@@ -55,6 +55,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.errors import (
+    BackendError,
     PolygraphyException,
     UsageError,
 )
@@ -117,10 +118,19 @@ def diagnose(
     others = [environments] if isinstance(environments, str) else environments
     elsewhere = Elsewhere(case, others) if others else None
     lowering = lowering_party(parties)
-    if lowering is None or reference is not None or paths:
+    found, refused = None, ""
+    if lowering is not None and reference is None and not paths:
+        try:
+            found = of_lowering(case, lowering, data_loader)
+        except BackendError as error:
+            refused = str(error)
+        if found is None:
+            case.parties[case.parties.index(lowering)] = lowering.in_float32()
+            case.unload()
+    if found is None:
         found = _Diagnosis(case, data_loader, reference, paths, elsewhere).result()
-    else:
-        found = of_lowering(case, lowering, data_loader)
+        if refused and found.verdict == AGREE:
+            found = DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {refused}")
     if elsewhere is not None:
         found = elsewhere.tried(found)
     if save_culprit is not None or issue is not None:

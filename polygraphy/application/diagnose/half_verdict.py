@@ -28,7 +28,7 @@ from polygraphy.application.diagnose.case import (
     concluded,
     with_origins,
 )
-from polygraphy.application.diagnose.data import feeds_of, feeds_of_half
+from polygraphy.application.diagnose.data import feeds_of, feeds_of_half, feeds_of_parties
 from polygraphy.application.diagnose.half import (
     FEWER_MAY_DO,
     HalfPrecision,
@@ -61,13 +61,14 @@ from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of, keeping
-from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, OutputError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import (
     DiagnosisReports,
     LoweringParty,
+    NarrowModel,
     NarrowModels,
     SuspectedParty,
     graph_with_weights,
@@ -470,20 +471,30 @@ def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
     return None
 
 
-def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> DiagnosisResult:
-    """Find out whether a backend may compute a model in half precision."""
+def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> DiagnosisResult | None:
+    """Find out whether a backend may compute a model in half precision; None where it is wrong in
+    float32 as well.
+    """
     entry = casting(party.lowers_to or "")
     proto = case.model.proto
-    measured = resolve(NarrowModels).open(proto, entry)
-    tolerance = Tolerance(entry, measured.facts())
-    feeds = feeds_of_half(measured, data_loader)
+    measured: NarrowModel | None = None
+    try:
+        measured = resolve(NarrowModels).open(proto, entry)
+    except ModelError as error:  # Of an older opset: outputs can be compared, nodes cannot.
+        unmeasured = str(error)
+    tolerance = Tolerance(entry, case.facts if measured is None else measured.facts())
+    if measured is None:
+        feeds = feeds_of_parties(case, data_loader)
+    else:
+        feeds = feeds_of_half(measured, data_loader)
     others = [each for each in case.parties if each is not party]
     reference = others[0] if others else resolve(SuspectedParty, "onnxrt")
-    built = Lowered(measured.passes, partial(party.load, proto))
+    built = None if measured is None else Lowered(measured.passes, partial(party.load, proto))
     with case.attempt(f"{party.lowers_to}, {party.name}") as said:
         compute = reference.load(proto)
         exact = [compute(feed) for feed in feeds]
-        worst = tolerance.worst(exact, map(built.run, feeds))
+        made = map(party.load(proto) if built is None else built.run, feeds)
+        worst = tolerance.worst(exact, made)
         said.append(f"{'Good enough' if worst.is_tolerable else 'Off'}: {worst}.")
     if worst.is_tolerable:
         return DiagnosisResult(AGREE)
@@ -493,9 +504,11 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
         said.append("Matches." if is_lowering else "Is off as well: it is not the precision.")
         del plain
     if not is_lowering:
-        return DiagnosisResult(
-            INCONCLUSIVE, reason=f"{party.name} is wrong in float32 as well: diagnose it so first."
-        )
+        return None
+    if measured is None or built is None:
+        command = party.remedy(case.path, plain=True, without=())
+        reason = f"In float32 all outputs match ({command}); which nodes need it is not known."
+        return DiagnosisResult(INCONCLUSIVE, reason=f"{reason} {unmeasured}")
     with case.attempt("nodes that stay in float32") as said:
         try:
             # Why nodes lose too much is seen where every operator rounds, so those that do there
@@ -513,6 +526,11 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
         except REFUSALS as error:
             return DiagnosisResult(INCONCLUSIVE, reason=str(error))
         said.append(f"{len(found.kept)} of {len(built.passes)}, after {built.loads} builds.")
+    return _of_kept(case, party, found)
+
+
+def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> DiagnosisResult:
+    """Return what was found, with the remedy that was tried."""
     if found.verdict == ILL_CONDITIONED:
         reason = "Rounding the inputs alone changes the outputs as much."
         return DiagnosisResult(ILL_CONDITIONED, reason=reason)

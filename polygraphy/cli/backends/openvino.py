@@ -37,7 +37,7 @@ class _Properties(Kind):
         return [f"{name}={text}" for name, text in value.items()]
 
 
-_MAKERS = ("CompiledModelFromOnnx",)
+_MAKERS = ("CompiledModelFromOnnx", "OpenvinoParty")
 
 
 def _of_both(argument: str) -> tuple[str, ...]:
@@ -69,12 +69,6 @@ class OpenvinoOptions(Options):
         help="How many threads compute the model.",
         otherwise="as OpenVINO decides",
     )
-    openvino_cache: str | None = option(
-        "--openvino-cache",
-        kind=Text("DIR"),
-        feeds="CompiledModelFromOnnx.cache_dir",
-        help="A folder where compiled models are kept, and from which they are loaded.",
-    )
     openvino_properties: Mapping[str, str] | None = option(
         "--openvino-properties",
         kind=_Properties(),
@@ -96,8 +90,24 @@ class OpenvinoOptions(Options):
     )
 
 
+@option_group
+class OpenvinoCacheOptions(Options):
+    """OpenVINO Cache: what is kept of compiled models."""
+
+    openvino_cache: str | None = option(
+        "--openvino-cache",
+        kind=Text("DIR"),
+        feeds="CompiledModelFromOnnx.cache_dir",
+        help="A folder where compiled models are kept, and from which they are loaded.",
+    )
+
+
 def _runner(values: Values, model: RunnerModel) -> Call:
     return Call("OpenvinoRunner", [call_of("CompiledModelFromOnnx", values, model.source)])
+
+
+def _party(values: Values) -> Call:
+    return call_of("OpenvinoParty", values)
 
 
 BACKENDS = (
@@ -105,12 +115,14 @@ BACKENDS = (
         name="openvino",
         title="OpenVINO",
         help="Run the model in OpenVINO.",
-        groups=(OpenvinoOptions,),
+        groups=(OpenvinoOptions, OpenvinoCacheOptions),
         model_types=formats_of("onnx", "tensorflow"),
         idle="nothing runs in OpenVINO: see --openvino",
         runs_parts=True,
         rewrites=True,
         call=_runner,
+        party=_party,
+        party_groups=(OpenvinoOptions,),
         modules=("openvino", "polygraphy.backend.openvino"),
     ),
 )

@@ -99,6 +99,32 @@ def test_outputs_computed_in_bfloat16_are_known_as_such() -> None:
     assert np.abs(kept - exact).max() < 1e-5
 
 
+def test_products_inside_compiled_code_are_lowered_and_can_be_kept() -> None:
+    if not lowers():
+        pytest.skip("this processor does not compute in bfloat16")
+    weights = {name: np.random.RandomState(2).rand(64, 64).astype(np.float32) for name in "vw"}
+    model = models.make(
+        "products",
+        [
+            helper.make_node("MatMul", ["x", "v"], ["h"]),
+            helper.make_node("Relu", ["h"], ["r"]),
+            helper.make_node("MatMul", ["r", "w"], ["y"]),
+        ],
+        [models.value("x", [4, 64])],
+        [models.value("y", [4, 64])],
+        weights=weights,
+    )
+    feed = {"x": np.random.RandomState(3).rand(4, 64).astype(np.float32)}
+    exact = feed["x"] @ weights["v"] @ weights["w"]
+    with OpenvinoRunner(CompiledModelFromOnnx(model, precision_hint="bf16")) as runner:
+        off = np.abs(runner.infer(feed)["y"] - exact).max()
+        assert runner.get_model_facts().compute_dtypes["y"] == "bfloat16"
+    loader = CompiledModelFromOnnx(model, precision_hint="bf16", float32_tensors=["h", "r", "y"])
+    with OpenvinoRunner(loader) as runner:
+        kept = np.abs(runner.infer(feed)["y"] - exact).max()
+    assert kept < off / 20
+
+
 def test_the_coarsest_type_on_the_way_to_an_output_counts() -> None:
     layers = [
         layer("x", "f32", [], "Input"),
@@ -124,6 +150,14 @@ def test_an_input_keeps_its_name_where_tensors_are_the_same() -> None:
         assert list(runner.get_input_metadata()) == ["x"]
         made = runner.infer({"x": np.array([1, 2], np.float32)})
     assert list(made) == ["b", "a"]
+    chain = models.make(
+        "chain",
+        [helper.make_node("Identity", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])],
+        [models.value("x", [2])],
+        [models.value("y", [2])],
+    )
+    with OpenvinoRunner(CompiledModelFromOnnx(chain)) as runner:
+        assert runner.infer({"x": np.array([1, 2], np.float32)})["y"].tolist() == [-1, -2]
 
 
 def test_what_numpy_lacks_is_handed_over_bit_by_bit() -> None:
@@ -191,6 +225,14 @@ def test_errors_leave_out_where_they_were_raised() -> None:
         "FrontEnd API failed with GeneralFailure:\nOpenVINO does not support it\n\n"
     )
     assert point_of(said) == "OpenVINO does not support it"
+    said = (
+        "Model wasn't fully converted. Failed operations detailed log:\n-- Conv-15 with a message:\n"
+        "While validating ONNX node 'a':\nCheck 'data.f(x).is_static()' failed at src/conv.cpp:38:\n"
+        "The rank has to be known\n-- Add-7 with a message:\nOther\n"
+    )
+    assert point_of(said) == (
+        "Conv-15 with a message: While validating ONNX node 'a': The rank has to be known"
+    )
     with (
         pytest.raises(BackendError, match="could not run the thing: It is so"),
         translated_errors("run", "the thing"),
@@ -207,11 +249,11 @@ def test_a_cache_is_filled_and_read(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked")
 def test_a_process_that_was_forked_refuses_rather_than_waits_for_ever() -> None:
-    from polygraphy.adapters.processes.forked import ForkedIsolation
+    from polygraphy.adapters.processes.forked import call_isolated
 
     infer(conv_relu())
     with pytest.raises(UsageError, match="forked"):
-        ForkedIsolation().call(lambda: infer(conv_relu()), what="openvino", timeout=20)
+        call_isolated(lambda: infer(conv_relu()), what="openvino", timeout=20)
 
 
 def test_a_release_that_is_too_old_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

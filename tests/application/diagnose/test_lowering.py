@@ -10,9 +10,9 @@ import pytest
 from polygraphy.backend.onnxrt import OnnxrtParty
 from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.errors import InconclusiveError, ModelError
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.ports.diagnosing import NarrowModels
+from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_half import BLAMED, network
 
@@ -39,6 +39,9 @@ class Builder:
         compute = narrow.load(plain=True)
         return lambda feed: {name: array + self._wrong for name, array in compute(feed).items()}
 
+    def in_float32(self) -> SuspectedParty:
+        return InFloat32(self._wrong)
+
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> None:
@@ -46,6 +49,15 @@ class Builder:
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
         return f"keep {' '.join(without)} in {path}"
+
+
+class InFloat32(Builder):
+    """The same backend as it is plainly."""
+
+    lowers_to = ""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        return super().load(model, plain=True)
 
 
 class Kept:
@@ -124,5 +136,33 @@ def test_a_backend_that_may_is_left_alone() -> None:
     assert builder.builds == [()]
 
 
-def test_what_float32_does_not_mend_is_not_the_precision() -> None:
-    assert diagnosed(network("overflow"), Builder(wrong=1.0))[0] == "inconclusive"
+def test_what_float32_does_not_mend_is_diagnosed_in_float32() -> None:
+    verdict, culprits = diagnosed(network("overflow"), Builder(wrong=1.0), OnnxrtParty())
+    assert verdict == "fault"
+    assert {culprit["cause"] for culprit in culprits} == {"kernel"}
+    assert {culprit["party"] for culprit in culprits} == {"trt"}
+
+
+def test_a_model_of_an_old_opset_is_compared_though_its_nodes_cannot_be_cast() -> None:
+    made = network(None)
+    made.opset_import[0].version = 12
+    with pytest.raises(ModelError, match="opset 12"):
+        resolve(NarrowModels).open(made, DataType.BFLOAT16)
+    assert diagnosed(made, Old(), OnnxrtParty()) == ("agree", [])
+    verdict, _ = diagnosed(made, Old(by=1.0), OnnxrtParty())
+    assert verdict == "inconclusive"
+
+
+class Old(OnnxrtParty):
+    """ONNX Runtime, as if it computed in bfloat16, off by something unless it is plain."""
+
+    name = "old"
+    lowers_to = "bf16"
+
+    def __init__(self, by: float = 1e-3) -> None:
+        super().__init__()
+        self._by = by
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        compute = super().load(model, plain=plain, without=without)
+        return lambda feed: {k: v + (not plain) * self._by for k, v in compute(feed).items()}

@@ -1,0 +1,232 @@
+"""OpenVINO as a party of a diagnosis: shows which operators it runs as one, and in what."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import evaluate
+from polygraphy.adapters.openvino.compiled import (
+    HINT,
+    CompiledModelFromOnnx,
+    compiled_model_from_onnx,
+    default_precision,
+    layers_of,
+)
+from polygraphy.adapters.openvino.runner import OpenvinoRunner
+from polygraphy.domain.diagnosis.regions import GraphNode, region_before
+from polygraphy.domain.errors import UnknownNameError
+
+onnx = mod.lazy_import("onnx")
+
+_FUSION = "fusion"
+_SWITCHES = {
+    "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
+    "LP_TRANSFORMS_MODE": "NO",
+    "SNIPPETS_MODE": "DISABLE",
+}
+"""Properties that switch rewrites off: activations of compressed weights in integers, quantised
+models in integers, and small operators compiled into one.
+"""
+_FUSED = "polygraphy.openvino"
+"""The domain of nodes that stand for those which are run as one; these are a graph in them."""
+_BODY = "body"
+_TYPES = {"bf16": "bf16", "f16": "fp16"}
+"""What a diagnosis calls the types that are no float32."""
+
+
+@mod.export()
+class OpenvinoParty:
+    """OpenVINO; implements the ports `SuspectedParty` and `LoweringParty`.
+
+    What it is loaded without is either a rewrite, or the name of a node that computes in float32.
+    """
+
+    name = "openvino"
+    passes = (_FUSION, *_SWITCHES)
+    rewrites = True
+    levels: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(
+        self,
+        device: str | None = None,
+        precision_hint: str | None = None,
+        threads: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        float32_tensors: Sequence[str] | None = None,
+        fuse: bool | None = None,
+    ) -> None:
+        """Set how models are compiled: see `CompiledModelFromOnnx`."""
+        self._how: dict[str, Any] = {
+            "device": device,
+            "precision_hint": precision_hint,
+            "threads": threads,
+            "properties": dict(properties or {}),
+            "float32_tensors": list(float32_tensors or ()),
+            "fuse": fuse,
+        }
+        self._tensors: dict[str, str] = {}
+
+    @property
+    def lowers_to(self) -> str | None:
+        """What it computes in where that is not float32: as it was asked to, or by default."""
+        asked = self._how["precision_hint"] or self._how["properties"].get(HINT)
+        if asked is None:
+            asked = default_precision(self._how["device"] or "CPU")
+        return _TYPES.get(asked)
+
+    def in_float32(self) -> OpenvinoParty:
+        """Return the same party, computing in float32."""
+        return OpenvinoParty(**{**self._how, "precision_hint": "f32"})
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Compile a model; see the port."""
+        made = evaluate(model)
+        how = self._switched_off(plain=plain, without=without)
+        if not isinstance(made, str) and any(node.domain == _FUSED for node in made.graph.node):
+            made = _expanded(made)
+            how = {**self._how, "precision_hint": "f32"}  # As it is run, whatever is asked.
+        nodes = set(without) - set(self.passes)
+        if nodes and not plain:
+            held = onnx.load(made, load_external_data=False) if isinstance(made, str) else made
+            self._tensors = _tensors_of(held, nodes)
+            how["float32_tensors"] = [*how["float32_tensors"], *self._tensors.values()]
+        runner = OpenvinoRunner(partial(_compiled, made, how))
+        runner.activate()
+        return partial(runner.infer, check_inputs=False)
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any | None:
+        """Return the model with one node for all that are run as one; see the port."""
+        proto = onnx.load(model) if isinstance(model, str) else model
+        how = {**self._switched_off(plain=False, without=without), "precision_hint": "f32"}
+        layers = layers_of(compiled_model_from_onnx(proto, **how))
+        return _with_fused(proto, [layer.names for layer in layers]) if layers else None
+
+    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+        """Return the command line that compiles a model so."""
+        nodes = [] if plain else [name for name in without if name not in self.passes]
+        off = self.passes if plain else [name for name in without if name in self.passes]
+        words = ["polygraphy", "run", path, "--openvino"]
+        asked = "f32" if plain else self._how["precision_hint"]
+        words += ["--openvino-precision", asked] if asked else []
+        words += ["--no-openvino-fusion"] if _FUSION in off else []
+        given = {**self._how["properties"], **{k: v for k, v in _SWITCHES.items() if k in off}}
+        if given:
+            words += ["--openvino-properties", *(f"{key}={value}" for key, value in given.items())]
+        kept = [*self._how["float32_tensors"], *(self._tensors.get(name, name) for name in nodes)]
+        words += ["--openvino-float32", *kept] if kept and not plain else []
+        words += ["--onnxrt", "--rtol", "auto", "--atol", "auto"] if nodes else []
+        return shlex.join(words)
+
+    def _switched_off(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        off = set(self.passes if plain else without)
+        how = dict(self._how)
+        how["properties"] = {
+            **how["properties"],
+            **{key: value for key, value in _SWITCHES.items() if key in off},
+        }
+        if _FUSION in off:
+            how["fuse"] = False
+        if plain:
+            how["precision_hint"], how["float32_tensors"] = "f32", []
+        return how
+
+
+def _compiled(model: Any, how: Mapping[str, Any]) -> Any:
+    """Compile a model, in which tensors of nodes that were folded are none any more."""
+    try:
+        return CompiledModelFromOnnx(model, **how)()
+    except UnknownNameError as error:
+        kept = [name for name in how["float32_tensors"] if name in error.known]
+        if len(kept) == len(how["float32_tensors"]):
+            raise
+        return CompiledModelFromOnnx(model, **{**how, "float32_tensors": kept})()
+
+
+def _tensors_of(proto: Any, nodes: Collection[str]) -> dict[str, str]:
+    """Return by the name of a node the first tensor that it computes."""
+    named = {node.name or node.output[0]: node.output[0] for node in proto.graph.node}
+    return {name: named[name] for name in nodes if name in named}
+
+
+def _with_fused(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
+    """Return a copy of a model with one node in place of all that became one layer.
+
+    Args:
+        proto: the model.
+        layers: the names of the operators that each layer was made of: their own, or those of
+            what they compute.
+    """
+    nodes = [
+        GraphNode(node.name, node.op_type, [name for name in node.input if name], node.output)
+        for node in proto.graph.node
+    ]
+    known = {name: name for node in nodes for name in node.makes}
+    known |= {node.name: node.makes[0] for node in nodes if node.name and node.makes}
+    order = {name: index for index, node in enumerate(nodes) for name in node.makes}
+    surviving = {value.name for value in (*proto.graph.output, *proto.graph.input)}
+    for layer in layers:
+        made = [known[name] for name in layer if name in known]
+        surviving |= {max(made, key=order.__getitem__)} if made else set()
+    whole = {name for node in proto.graph.node if _is_kept_whole(node) for name in node.output}
+    read = {name for node in proto.graph.node if _is_kept_whole(node) for name in node.input}
+    surviving |= whole | read
+    fused = onnx.ModelProto()
+    fused.CopyFrom(proto)
+    del fused.graph.node[:]
+    for index, node in enumerate(proto.graph.node):
+        for name in (one for one in node.output if one in surviving):
+            region = region_before(nodes, name, surviving)
+            if region == [index]:
+                fused.graph.node.append(node)
+                break
+            fused.graph.node.append(_joined([proto.graph.node[one] for one in region], name))
+    fused.opset_import.append(onnx.helper.make_opsetid(_FUSED, 1))
+    return fused
+
+
+def _is_kept_whole(node: Any) -> bool:
+    """Return whether a node is left as it is: what is inside reads tensors around it by name."""
+    return len(node.output) != 1 or any(each.HasField("g") for each in node.attribute)
+
+
+def _joined(nodes: Sequence[Any], tensor: str) -> Any:
+    """Return one node for some that compute a tensor."""
+    made = {name for node in nodes for name in node.output}
+    asked = dict.fromkeys(
+        name for node in nodes for name in node.input if name and name not in made
+    )
+    untyped = onnx.helper.make_empty_tensor_value_info
+    body = onnx.helper.make_graph(nodes, "body", [*map(untyped, asked)], [untyped(tensor)])
+    op = "".join(node.op_type for node in nodes[:4])
+    joined = onnx.helper.make_node(op, list(asked), [tensor], name=nodes[-1].name, domain=_FUSED)
+    joined.attribute.append(onnx.helper.make_attribute(_BODY, body))
+    return joined
+
+
+def _expanded(proto: Any) -> Any:
+    """Return a copy of a model with what is run as one written out again."""
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    del made.graph.node[:]
+    for number, node in enumerate(proto.graph.node):
+        if node.domain != _FUSED:
+            made.graph.node.append(node)
+            continue
+        body = next(each.g for each in node.attribute if each.name == _BODY)
+        called = {value.name: name for value, name in zip(body.input, node.input)}
+        called |= {body.output[0].name: node.output[0]}
+        for inner in body.node:
+            written = made.graph.node.add()
+            written.CopyFrom(inner)
+            for names in (written.input, written.output):
+                fresh = [name and called.get(name, f"{name}:{number}") for name in names]
+                names[:] = fresh
+    return made

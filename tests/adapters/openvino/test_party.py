@@ -1,0 +1,116 @@
+"""OpenVINO as a party of a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+pytest.importorskip("openvino")
+
+from polygraphy.adapters.onnx.run.opening import OnnxOpenModels
+from polygraphy.adapters.openvino.compiled import default_precision
+from polygraphy.adapters.openvino.party import OpenvinoParty
+from polygraphy.application.diagnose.diagnosing import diagnose
+from polygraphy.backend.onnxrt import OnnxrtParty
+from polygraphy.binding import bind
+from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
+from polygraphy.ports.diagnosing import DiagnosisReports
+from tests.adapters.openvino.test_compiled import X, conv_relu, lowers
+
+
+def test_operators_that_are_run_as_one_are_a_function() -> None:
+    party = OpenvinoParty(precision_hint="f32")
+    executed = party.executed(conv_relu())
+    [fused, plain] = OnnxOpenModels().open(executed).nodes
+    assert list(fused.reads) == ["x", "w"] and list(fused.makes) == ["y"]
+    assert fused.op.endswith("ConvRelu") and plain.op == "Neg"
+    apart = party.executed(conv_relu(), without=["fusion"])
+    assert [node.op_type for node in apart.graph.node] == ["Conv", "Relu", "Neg"]
+
+
+def test_what_is_run_as_one_is_run_so_whatever_is_asked() -> None:
+    party = OpenvinoParty(precision_hint="f32")
+    made = party.load(party.executed(conv_relu()), plain=True)({"x": X})
+    assert np.allclose(made["y"], party.load(conv_relu())({"x": X})["y"], atol=1e-5)
+
+
+def test_a_remedy_says_what_was_switched_off() -> None:
+    party = OpenvinoParty(precision_hint="f32", properties={"PERF_COUNT": "YES"})
+    said = party.remedy("m.onnx", plain=False, without=["fusion", "SNIPPETS_MODE"])
+    assert said == (
+        "polygraphy run m.onnx --openvino --openvino-precision f32 --no-openvino-fusion"
+        " --openvino-properties PERF_COUNT=YES SNIPPETS_MODE=DISABLE"
+    )
+    assert "LP_TRANSFORMS_MODE=NO" in party.remedy("m.onnx", plain=True, without=())
+
+
+def test_nodes_that_stay_in_float32_do() -> None:
+    if not lowers():
+        pytest.skip("this processor does not compute in bfloat16")
+    party = OpenvinoParty(precision_hint="bf16")
+    assert party.lowers_to == "bf16"
+    assert party.in_float32().lowers_to is None
+    exact = party.load(conv_relu(), plain=True)({"x": X})["y"]
+    model = conv_relu()
+    model.graph.node[0].name = "first"
+    kept = party.load(model, without=["first"])({"x": X})["y"]
+    assert np.allclose(kept, exact, atol=1e-5)
+    assert np.abs(party.load(model)({"x": X})["y"] - exact).max() > 1e-3
+    said = party.remedy("m.onnx", plain=False, without=["first"])
+    assert "--openvino-float32 c " in said
+
+
+def test_the_default_precision_is_that_of_the_device() -> None:
+    named = {"f32": None, "bf16": "bf16", "f16": "fp16"}
+    assert OpenvinoParty().lowers_to == named[default_precision("CPU")]
+    assert OpenvinoParty(properties={"INFERENCE_PRECISION_HINT": "f32"}).lowers_to is None
+
+
+def test_nobody_is_to_blame_for_a_healthy_model(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.onnx")
+    onnx.save(conv_relu(), path)
+    assert diagnose(path, [OpenvinoParty(precision_hint="f32"), OnnxrtParty()])
+
+
+class Kept:
+    """Keeps results."""
+
+    def __init__(self) -> None:
+        self.results: list[DiagnosisResult] = []
+
+    def attempted(self, attempt: Attempt) -> None: ...
+
+    def concluded(self, result: DiagnosisResult) -> None:
+        self.results.append(result)
+
+
+class WrongFusion(OpenvinoParty):
+    """Adds something to what is run as one."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        proto = model if not isinstance(model, str) else onnx.load(model)
+        is_fused = any(node.domain for node in proto.graph.node)
+        if not plain and not is_fused:
+            is_fused = any(n.domain for n in self.executed(proto, without=without).graph.node)
+        compute = super().load(model, plain=plain, without=without)
+        return lambda feed: {
+            k: v + 0.5 * is_fused * k.startswith("y") for k, v in compute(feed).items()
+        }
+
+
+def test_a_wrong_fusion_is_named_with_what_helps(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.onnx")
+    onnx.save(conv_relu(), path)
+    shown = Kept()
+    with bind(DiagnosisReports, shown):
+        assert not diagnose(path, [WrongFusion(precision_hint="f32"), OnnxrtParty()])
+    [culprit] = shown.results[0].culprits
+    assert (culprit.party, culprit.cause, culprit.rewrite) == ("openvino", "rewrite", "fusion")
+    assert culprit.nodes == ["c", "y"]
+    assert culprit.remedy is not None and culprit.remedy.proven
+    assert "--no-openvino-fusion" in str(culprit.remedy.command)
