@@ -215,7 +215,7 @@ SIGNATURES = {
         "data_loader": None}),
     "check_lint": Signature("polygraphy.check", {"path": ..., "output": None,
         "data_loader": None, "external_data_dir": None, "ignore_external_data": False,
-        "providers": None, "graph_optimization_level": None}),
+        "providers": None, "graph_optimization_level": None, "ignore": None}),
     "check_model": Signature("polygraphy.surgeon", {"model": ...}),
     "clean_up": Signature("polygraphy.surgeon", {"model": ...}),
     "compare_models": Signature("polygraphy.inspect", {"reference": ...,

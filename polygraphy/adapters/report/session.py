@@ -20,6 +20,7 @@ from polygraphy.adapters.report.github import annotate
 from polygraphy.adapters.report.junit import junit_of
 from polygraphy.adapters.report.markdown import markdown_of
 from polygraphy.adapters.report.reports_recorder import ReportsRecorder
+from polygraphy.adapters.report.sarif import sarif_of
 from polygraphy.adapters.report.surroundings import environment, file_facts, first_model
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 from polygraphy.domain.errors import UsageError
@@ -153,7 +154,7 @@ def _written(document: Document, model: Model | None, format: str | None) -> str
     """Return the text of a report."""
     if format == "html":
         return resolve(ReportPages).page(document, model)
-    writers = {"json": json_of, "markdown": markdown_of, "junit": junit_of}
+    writers = {"json": json_of, "markdown": markdown_of, "junit": junit_of, "sarif": sarif_of}
     return writers[format or ""](document)
 
 

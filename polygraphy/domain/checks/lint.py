@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
+
+from polygraphy.domain.catalog.lint import RULES
+from polygraphy.domain.errors import UnknownNameError
 
 EXCEPTION, WARNING, INFO = "exception", "warning", "info"
 _SEVERITY = {EXCEPTION: 2, WARNING: 1, INFO: 0}
@@ -34,6 +38,8 @@ class LintEntry:
         message: what is wrong.
         nodes: names of the nodes that it is about; none if it is about the whole model.
         op: operator of the node, where there is one node.
+        rule: the id of the rule that it breaks, of `RULES`; where it is empty, `source` and `level`
+            tell.
     """
 
     level: str
@@ -41,6 +47,24 @@ class LintEntry:
     message: str
     nodes: tuple[str, ...] = ()
     op: str = ""
+    rule: str = ""
+
+
+def with_rule(entry: LintEntry) -> LintEntry:
+    """Return a finding that names the rule that it breaks."""
+    known = _RULES.get((entry.source, entry.level)) or _RULES.get((entry.source, ""), "")
+    return evolve(entry, rule=entry.rule or known)
+
+
+_RULES = {
+    (Source.LOADER, ""): "model/unreadable",
+    (Source.CHECKER, ""): "model/checker",
+    (Source.SHAPES, ""): "model/shapes",
+    (Source.RUNTIME, EXCEPTION): "runtime/fails",
+    (Source.RUNTIME, WARNING): "runtime/unusual",
+    (Source.RUNTIME, ""): "runtime/not-tried",
+}
+"""The rules of those who find things by one rule each, by source and level."""
 
 
 @frozen
@@ -69,21 +93,49 @@ class LintReport:
         passing: names of nodes that nothing serious was found about.
         failing: names of nodes with an exception.
         entries: the findings, the most serious first, otherwise in the order of the model.
+        path: of the model.
+        is_one_of_several: whether other models are checked with it.
     """
 
     passing: tuple[str, ...]
     failing: tuple[str, ...]
     entries: tuple[LintEntry, ...]
+    path: str = ""
+    is_one_of_several: bool = False
 
     @classmethod
-    def of(cls, findings: Findings, more: Iterable[LintEntry] = ()) -> LintReport:
+    def of(
+        cls,
+        findings: Findings,
+        more: Iterable[LintEntry] = (),
+        *,
+        path: str = "",
+        ignore: Sequence[str] = (),
+    ) -> LintReport:
         """Make a report of findings; of what several sources say about one node, the most serious
         is kept, and what works after all is no exception.
+
+        Args:
+            findings: what a linter found.
+            more: what was found besides.
+            path: of the model.
+            ignore: rules of which nothing is said, by id or pattern.
+
+        Raises:
+            UnknownNameError: there is no such rule.
         """
-        entries = [_judged(entry, findings) for entry in (*findings.entries, *more)]
+        for rule in ignore:
+            if not any(fnmatchcase(known, rule) for known in RULES):
+                raise UnknownNameError("Rule", rule, RULES)
+        every = [with_rule(entry) for entry in (*findings.entries, *more)]
+        reported = [
+            each for each in every if not any(fnmatchcase(each.rule, one) for one in ignore)
+        ]
+        entries = [_judged(entry, findings) for entry in reported]
         if findings.skipped:
             message = "Not run, because what they need could not be computed."
-            entries.append(LintEntry(INFO, Source.RUNTIME, message, findings.skipped))
+            skipped = with_rule(LintEntry(INFO, Source.RUNTIME, message, findings.skipped))
+            entries.append(skipped)
         kept = _most_serious(entries, findings.nodes)
         failing = {name for entry in kept if entry.level == EXCEPTION for name in entry.nodes}
         unknown = failing | set(findings.skipped)
@@ -91,6 +143,7 @@ class LintReport:
             passing=tuple(dict.fromkeys(name for name in findings.nodes if name not in unknown)),
             failing=tuple(dict.fromkeys(name for name in findings.nodes if name in failing)),
             entries=tuple(kept),
+            path=path,
         )
 
     @property
@@ -126,7 +179,7 @@ def _judged(entry: LintEntry, findings: Findings) -> LintEntry:
         by_rule = entry.source in (Source.CHECKER, Source.SHAPES)
         works = by_rule and findings.ran.issuperset(entry.nodes)
     if entry.level == EXCEPTION and entry.nodes and works:
-        return LintEntry(WARNING, entry.source, entry.message, entry.nodes, entry.op)
+        return evolve(entry, level=WARNING)
     return entry
 
 

@@ -49,6 +49,12 @@ def graph_findings(model: Model) -> Iterator[LintEntry]:
         yield from _constants(function.nodes)
 
 
+def _entry(
+    rule: str, level: str, message: str, nodes: tuple[str, ...] = (), op: str = ""
+) -> LintEntry:
+    return LintEntry(level, Source.GRAPH, message, nodes, op, rule)
+
+
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     places: dict[str, list[int]] = {}
     for index, node in enumerate(graph.nodes):
@@ -59,7 +65,7 @@ def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
             message = (
                 f"Duplicate node name: '{name}' for nodes with topological IDs: {indices} found."
             )
-            yield LintEntry(EXCEPTION, Source.GRAPH, message, (name,))
+            yield _entry("graph/duplicate-name", EXCEPTION, message, (name,))
     produced = Counter(name for node in graph.nodes for name in node.outputs if name)
     produced.update(weight.name for weight in graph.weights)
     produced.update(tensor.name for tensor in graph.inputs)
@@ -71,7 +77,7 @@ def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
                 )
             )
             message = f"Duplicate tensor name: '{name}' is defined {count} times."
-            yield LintEntry(EXCEPTION, Source.GRAPH, message, makers)
+            yield _entry("graph/duplicate-tensor", EXCEPTION, message, makers)
 
 
 def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
@@ -83,7 +89,7 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     cyclic = _in_cycles([{producers[n] for n in names if n in producers} for names in reads])
     if cyclic:
         nodes = tuple(labels[index] for index in sorted(cyclic))
-        yield LintEntry(EXCEPTION, Source.GRAPH, "The nodes wait for each other: a cycle.", nodes)
+        yield _entry("graph/cycle", EXCEPTION, "The nodes wait for each other: a cycle.", nodes)
     for index, node in enumerate(graph.nodes):
         missing = sorted(name for name in reads[index] if name not in available)
         for name in missing:
@@ -91,14 +97,14 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
                 continue
             later = name in producers
             what = "is computed by a later node" if later else "is not defined anywhere"
-            yield LintEntry(
-                EXCEPTION, Source.GRAPH, f"Input: '{name}' {what}.", (labels[index],), node.op
-            )
+            rule = "graph/order" if later else "graph/undefined-input"
+            message = f"Input: '{name}' {what}."
+            yield _entry(rule, EXCEPTION, message, (labels[index],), node.op)
         available.update(node.outputs)
     for tensor in graph.outputs:
         if tensor.name not in available:
             message = f"Output: '{tensor.name}' is not computed by any node."
-            yield LintEntry(EXCEPTION, Source.GRAPH, message)
+            yield _entry("graph/undefined-output", EXCEPTION, message)
 
 
 def _in_cycles(needs: list[set[int]]) -> set[int]:
@@ -143,15 +149,15 @@ def _unused(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     for tensor in graph.inputs:
         if tensor.name not in needed:
             message = f"Input: '{tensor.name}' does not affect outputs, can be removed."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            yield _entry("graph/unused-input", WARNING, message)
     for weight in graph.weights:
         if weight.name not in needed:
             message = f"Initializer: '{weight.name}' does not affect outputs, can be removed."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            yield _entry("graph/unused-weight", WARNING, message)
     for index, node in enumerate(graph.nodes):
         if index not in reached:
             message = "Does not affect outputs, can be removed."
-            yield LintEntry(WARNING, Source.GRAPH, message, (labels[index],), node.op)
+            yield _entry("graph/unused-node", WARNING, message, (labels[index],), node.op)
 
 
 def _imports(model: Model) -> Iterator[LintEntry]:
@@ -163,7 +169,7 @@ def _imports(model: Model) -> Iterator[LintEntry]:
         is_used = bool(aliases & used) if domain in aliases else domain in used
         if not is_used and model.graph.nodes:
             message = f"Operator set '{domain or 'ai.onnx'}' is imported, but no node uses it."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            yield _entry("graph/unused-opset", WARNING, message)
 
 
 def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
@@ -189,13 +195,13 @@ def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
         # The largest numbers stand for "to the end" in Slice, and are no sizes.
         is_marker = weight.values.size <= 8 and high >= 2**62
         if not is_marker and (low < _INT32.min or high > _INT32.max):
-            message = f"{what} holds int64 values from {low} to {high}, which" " do not fit int32."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            message = f"{what} holds int64 values from {low} to {high}, which do not fit int32."
+            yield _entry("weights/int32-range", WARNING, message)
     elif weight.dtype in ("float32", "float64", "bfloat16"):
         largest = _largest_finite(weight.values)
         if largest > _LARGEST_FLOAT16:
             message = f"{what} holds {largest:.6g}, which does not fit float16."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            yield _entry("weights/fp16-range", WARNING, message)
         yield from _not_finite(what, weight)
     elif weight.dtype == "float16":
         yield from _not_finite(what, weight)
@@ -239,4 +245,4 @@ def _not_finite(what: str, weight: Weight) -> Iterator[LintEntry]:
         message = (
             f"{what} holds {count} value(s) that are NaN or infinite; the" f" first is at {index}."
         )
-        yield LintEntry(WARNING, Source.GRAPH, message)
+        yield _entry("weights/non-finite", WARNING, message)

@@ -455,8 +455,9 @@ _INSPECTING_FLAGS = {
         "bad": "--dir d > --good g.json --bad b.json",
     },
     "TemplateOptions": {"output": "-o p.py"},
+    "LintedModelOptions": {"paths": "m.onnx > q.onnx", "input_shapes": "--input-shapes x:[5,7]"},
     "CheckedModelOptions": {"path": "m.onnx > q.onnx", "input_shapes": "--input-shapes x:[5,7]"},
-    "LintOptions": {"output": "--output lint.json"},
+    "LintOptions": {"output": "--output lint.json", "ignore": "--ignore graph/cycle"},
     "BackendOptions": {"backends": "--onnx"},
 }
 
