@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -29,20 +29,20 @@ from polygraphy.adapters.files.small.goldens import Golden, golden_in, hash_of_i
 from polygraphy.adapters.report.detail import detail_of
 from polygraphy.adapters.report.surroundings import file_facts
 from polygraphy.application.compare.comparator import Comparator
+from polygraphy.binding import bind, resolve
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
-from polygraphy.domain.report.advice import diagnosis_instead_of
 from polygraphy.domain.report.document import Comparison, Document, Recorder
+from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import format_shape, typed_shape
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import bind, resolve
-from polygraphy.ports.models import ModelWriter
+from polygraphy.ports.models import save_model
 from polygraphy.ports.reporting import Console, Findings
 from polygraphy.ports.running import Runner
 
@@ -259,7 +259,7 @@ def _at_hand(model: Any, data: _Data) -> Iterator[str]:
     try:
         if not isinstance(model, (str, Path)):
             path = str(folder / "model.onnx")
-            resolve(ModelWriter).write(model, path)
+            save_model(model, path)
         yield path
     except OutputsDiffer:
         is_needed = True
@@ -487,8 +487,8 @@ def write_report(
     from polygraphy.adapters.report.session import json_of
     from polygraphy.adapters.report.surroundings import environment
     from polygraphy.domain.report.summary import summary_of
-    from polygraphy.ports.reporting import ReportPages
-    from polygraphy.ports.storage import TextFiles
+    from polygraphy.ports.reporting import report_page
+    from polygraphy.ports.storage import write_text
 
     named = [
         evolve(each, parties=(f"{test}: {each.parties[0]}", each.parties[1]))
@@ -507,7 +507,6 @@ def write_report(
     )
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    write: Callable[[str, str], Any] = resolve(TextFiles).write
-    write(str(place / "report.json"), json_of(document))
-    write(str(place / "index.html"), resolve(ReportPages).page(document, None))
+    write_text(str(place / "report.json"), json_of(document))
+    write_text(str(place / "index.html"), report_page(document, None))
     return str(place / "index.html")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from polygraphy.binding import port
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -173,17 +175,19 @@ class Device(DeviceMemory, Protocol):
         """
 
 
-class Machine(Protocol):
-    """Tells how much of the machine this process may use."""
+@port
+def cores() -> int:
+    """Return how many cores it may run on, at least one."""
 
-    def cores(self) -> int:
-        """Return how many cores it may run on, at least one."""
 
-    def free_memory(self) -> int:
-        """Return how many bytes of memory it could still take without swapping."""
+@port
+def free_memory() -> int:
+    """Return how many bytes of memory it could still take without swapping."""
 
-    def release_memory(self) -> None:
-        """Give memory that this process holds, but does not use, back to the system."""
+
+@port
+def release_memory() -> None:
+    """Give memory that this process holds, but does not use, back to the system."""
 
 
 class Diagnosis(Protocol):

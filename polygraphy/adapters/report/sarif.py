@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from polygraphy import __version__
 from polygraphy.domain.catalog.lint import RULES
-from polygraphy.domain.report.checks import ERROR, FAILED, checks_of
 from polygraphy.domain.report.document import Document
+from polygraphy.domain.report.summary import ERROR, FAILED, checks_of
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"exception": "error", "warning": "warning", "info": "note"}

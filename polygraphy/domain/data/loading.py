@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import BlobFiles, ResultStore
+from polygraphy.domain.asked import ResultStore, holds_blobs, iterate_blobs
 from polygraphy.domain.calling import supporting
-from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.errors import InputError, ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -139,20 +139,20 @@ class StreamingDataLoader:
         damaged.
         """
         later = (self._opened_later(path) for path in self.paths[1:])
-        if resolve(BlobFiles).holds_blobs(self.paths[0]):
+        if holds_blobs(self.paths[0]):
             return chain(self._blobs(self.paths[0]), *later)
         opened = resolve(ResultStore).iterate(self.paths[0], dict)
         first = list(islice(opened, 1))  # Read now, so that a damaged file fails now.
         return chain(first, opened, *later)
 
     def _opened_later(self, path: str | Path) -> Iterator[dict[str, Any]]:
-        if resolve(BlobFiles).holds_blobs(path):
+        if holds_blobs(path):
             yield from self._blobs(path)
         else:
             yield from resolve(ResultStore).iterate(path, dict)
 
     def _blobs(self, path: str | Path) -> Iterator[dict[str, Any]]:
-        for blobs in resolve(BlobFiles).iterate(path):
+        for blobs in iterate_blobs(path):
             if self.input_metadata is None:
                 raise UsageError(
                     f"{path} holds bare bytes, whose data types and shapes only a model tells.",
@@ -201,3 +201,35 @@ def describe_model(data_loader: Any, inputs: TensorMetadata, facts: Callable[[],
         data_loader.input_metadata = TensorMetadata(inputs)
     if hasattr(data_loader, "model_facts"):
         data_loader.model_facts = facts()
+
+
+def check_has_outputs(outputs: Sized) -> None:
+    """Refuse a model that computes nothing.
+
+    Raises:
+        ModelError: there are no outputs.
+    """
+    if not len(outputs):
+        raise ModelError(
+            "The model has no outputs, so there is nothing to run.",
+            hint="--onnx-outputs makes tensors of an ONNX model outputs.",
+        )
+
+
+def check_is_tensor(name: str, kind: str) -> None:
+    """Refuse an input that arrays cannot be.
+
+    Args:
+        name: the input.
+        kind: what it is, in ONNX's words: ``tensor``, ``seq``, ``map``, ``optional``, ...
+
+    Raises:
+        ModelError: it is no tensor.
+    """
+    if kind not in ("tensor", ""):
+        words = {"seq": "sequence", "sequence": "sequence"}
+        raise ModelError(
+            f"Input {name!r} of the model is a {words.get(kind, kind.replace('_', ' '))}, not a"
+            " tensor, so that no data can be given to it.",
+            hint="Cut the part out that takes tensors, with polygraphy surgeon extract.",
+        )

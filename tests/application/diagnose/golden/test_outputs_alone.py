@@ -13,10 +13,10 @@ from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.golden import outputs_alone
+from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept, network
 from tests.support.models import make, value
@@ -34,7 +34,9 @@ def changed(model: onnx.ModelProto, weights: Mapping[str, Any]) -> onnx.ModelPro
     return made
 
 
-def found(right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors: str) -> Kept:
+def found(
+    right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors: str, party: Any = None
+) -> Kept:
     """Diagnose a model beside the outputs, and some tensors, of one that is right."""
     marked = onnx.ModelProto()
     marked.CopyFrom(right)
@@ -45,7 +47,8 @@ def found(right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors
     kept = Kept()
     with bind(Findings, kept):
         try:
-            diagnose(model, [OnnxrtParty()], [FEED], golden=str(folder / "golden.json"))
+            parties = [party or OnnxrtParty()]
+            diagnose(model, parties, [FEED], golden=str(folder / "golden.json"))
         except InconclusiveError:
             assert kept.verdict == "inconclusive"
     return kept
