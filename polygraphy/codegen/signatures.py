@@ -189,7 +189,7 @@ SIGNATURES = {
     "SqnrCompareFunc": Signature("polygraphy.comparator", {"sqnr_threshold": None,
         "check_shapes": None, "fail_fast": None, "find_output_func": None}),
     "StreamingDataLoader": Signature("polygraphy.comparator", {"paths": ...,
-        "allow_dirs": True}),
+        "allow_dirs": True, "preprocess": None}),
     "TacticRecorder": Signature("polygraphy.backend.trt", {"record": ..., "exclude": None}),
     "TacticReplayer": Signature("polygraphy.backend.trt", {"replay": None, "exclude": None}),
     "TfRunner": Signature("polygraphy.backend.tf", {"sess": ..., "timeline_dir": None,

@@ -193,6 +193,7 @@ _RUN_FLAGS = {
         "iterations": "--iterations 3",
         "data_loader_backend_module": "--data-loader-backend-module torch",
         "load_inputs": "--load-inputs in.json more",
+        "preprocess": "--load-inputs a.png + --preprocess scale=1/255 mean=0.5:0.4:0.3 layout=nchw",
         "data_loader_script": "--data-loader-script d.py:f",
         "data_loader_func_name": "--data-loader-script d.py + --data-loader-func-name g",
     },
