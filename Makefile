@@ -65,7 +65,7 @@ test-versions:
 # Write the golden files, and what the README says that its commands print, anew, after a change that is meant.
 golden:
 	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/codegen tests/cli
-	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/acceptance/test_readme.py -k readme_shows
+	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/acceptance/test_readme.py tests/acceptance/test_action.py -k 'readme_shows or page_lists'
 
 # Write down what the published names take, for the command line, which does not import them.
 signatures:

@@ -6,7 +6,7 @@ import sys
 
 from polygraphy.binding import register_resolver
 
-__version__ = "1.0.0.dev0"
+__version__ = "1.0.0rc1"
 
 register_resolver("polygraphy.wiring")
 

@@ -40,7 +40,7 @@ from polygraphy.domain.report.document import Document, Recorder
 from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.shapes import format_shape
+from polygraphy.domain.tensors.shapes import format_shape, typed_shape
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import save_model
 from polygraphy.ports.reporting import Console, Findings
@@ -94,7 +94,7 @@ def assert_outputs_match(
     if len(backends) < 2:
         raise _short(UsageError("At least two backends are compared.", hint="Name another one."))
     data = _Data(inputs, shapes, 1, seeds)
-    with _told(), _at_hand(model, data) as path:
+    with _quietly(), _at_hand(model, data) as path:
         runners = [_runner(path, backend) for backend in backends]
         recorder, verdicts, _ = _judged(runners, data, None, rtol, atol)
         if not verdicts:
@@ -138,7 +138,7 @@ def assert_matches_golden(
     __tracebackhide__ = True
     session = _session()
     data = _Data(inputs, shapes, seed, 1)
-    with _told(), _at_hand(model, data) as path:
+    with _quietly(), _at_hand(model, data) as path:
         file = _golden_file(session, folder, name)
         is_new = session is not None and session.updates
         if not is_new and not file.exists():
@@ -192,7 +192,7 @@ def assert_close(
         InputError: one is no array.
     """
     __tracebackhide__ = True
-    with _told():
+    with _quietly():
         sides = [
             (name, [IterationResult(_arrays(side), runner_name=name)])
             for name, side in (("actual", actual), ("expected", expected))
@@ -240,7 +240,7 @@ class _Data:
         if self._count != 1:
             words += ["--iterations", str(self._count)]
         if self._shapes:
-            shapes = (f"{name}:{'x'.join(map(str, dims))}" for name, dims in self._shapes.items())
+            shapes = (f"{name}:{typed_shape(dims)}" for name, dims in self._shapes.items())
             words += ["--input-shapes", *shapes]
         return shlex.join(words)
 
@@ -414,7 +414,7 @@ def _session() -> Any:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _quietly() -> Iterator[None]:
     """Keep the log silent, unless it was asked for, and mark errors as those that say enough by
     themselves.
     """

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -28,6 +28,7 @@ from polygraphy.domain.errors import (
     CheckFailedError,
     PolygraphyException,
     PolygraphyInternalException,
+    UsageError,
 )
 from polygraphy.logger import G_LOGGER, was_logged
 from polygraphy.logger.errors import mark_as_logged
@@ -67,7 +68,8 @@ def run(
         format: what standard output holds: ``text``, the log; or ``json``, the verdict document,
             and the log goes to standard error.
         report: where the verdict document is saved, also if the program fails: a path, or several,
-            each ending in .json, .html, .md (a summary) or .xml (JUnit).
+            each ending in .json, .html, .md (a summary) or .xml (JUnit), .sarif
+            (findings of `check lint`, for code scanning).
         sources: the files that the program reads, for the document.
     """
     signal.signal(signal.SIGTERM, end_program)
@@ -77,6 +79,7 @@ def run(
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
 
+    _answer_arguments(getattr(main, "__globals__", {}))
     checks = [before.pop(0) for _ in before[:]]
 
     def checked() -> Any:
@@ -95,6 +98,31 @@ def run(
             sys.exit(_recorded(checked, view, banner, (format, report, sources)))
         finally:
             view.abandon()
+
+
+def _answer_arguments(known: Mapping[str, Any]) -> None:
+    """Answer the arguments of a saved program that was not given code for any: they would be taken
+    for options, and have no effect.
+    """
+    words = sys.argv[1:]
+    own = {"argparse", "sys", "click", "os"}
+    path = known.get("__file__")
+    if not words or path is None or own & known.keys():
+        return
+    if os.path.realpath(path) != os.path.realpath(sys.argv[0]):
+        return
+    said = (known.get("__doc__") or "").strip()
+    if words[0] in ("-h", "--help"):
+        sys.stdout.write(f"{said}\n")
+        sys.exit(EXIT_PASSED)
+
+    def refuse() -> None:
+        raise UsageError(
+            f"{sys.argv[0]} takes no arguments: {' '.join(words)}.",
+            hint="Edit it, or give them to its command, which -h shows.",
+        )
+
+    sys.exit(exit_code(refuse))
 
 
 def _heard() -> AbstractContextManager[None]:

@@ -14,6 +14,8 @@ __all__ = ["resolve"]
 _ADAPTERS: dict[str, str] = {
     "holds_blobs": "polygraphy.adapters.files.formats.blobs:holds_blobs",
     "iterate_blobs": "polygraphy.adapters.files.formats.blobs:iterate_blobs",
+    "holds_pictures": "polygraphy.adapters.files.formats.pictures:holds_pictures",
+    "iterate_pictures": "polygraphy.adapters.files.formats.pictures:iterate_pictures",
     "blob_writer": "polygraphy.adapters.files.formats.blobs:blob_writer",
     "BuildReports": "polygraphy.adapters.console.reports:LogBuildReports",
     "Commands": "polygraphy.adapters.processes.commands:ProcessCommands",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.commands.listing import COMMANDS, GROUPS, members, top_level
+from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top_level
 from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.help import described
 from polygraphy.cli.shared.log import LogOptions
@@ -66,15 +66,27 @@ def _options(command: str) -> list[tuple[list[str], list[str], str]]:
     options: list[tuple[list[str], list[str], str]] = [
         (["-h", "--help"], [], "Show this text and exit.")
     ]
+    known = _choices_of(command)
     for _, _, entries in described(command)[3]:
         for declared, text in entries:
             words = declared.split()
             flags = [word.rstrip(",") for word in words if word.startswith("-")]
             metavar = next((word for word in words if not word.startswith("-")), "")
-            choices = metavar[1:].partition("}")[0].split(",") if metavar.startswith("{") else []
+            allowed = metavar.startswith("{")
+            choices = metavar[1:].partition("}")[0].split(",") if allowed else []
             if flags:
-                options.append((flags, choices, text))
+                options.append((flags, choices or known.get(flags[-1], []), text))
     return options
+
+
+def _choices_of(command: str) -> dict[str, list[str]]:
+    """Return the words that options take whose help has a name for them, by flag."""
+    found = {}
+    for row in load(command).options:
+        kind = getattr(row.kind, "value", row.kind)  # Of values per name, that of one.
+        if kind.choices:
+            found.update({flag: [*kind.choices] for flag in row.flags})
+    return found
 
 
 def _leading() -> list[str]:

@@ -186,6 +186,12 @@ def _help(words: list[str]) -> int:
         return _show_group(words[0], is_asked_for=True)
     name, topic = find(words)
     if name not in COMMANDS:
+        from polygraphy.cli.short_help import topic_help
+
+        if len(words) == 1 and topic_help(described("run"), words[0]):
+            raise CommandLineError(
+                f"no command is called {words[0]!r}. It is a topic: polygraphy help run {words[0]}."
+            )
         raise _unknown_command(words[0], name)
     if not topic:
         return _show_help(name, is_short=False)
@@ -218,6 +224,8 @@ def _unknown_command(first: str, name: str) -> CommandLineError:
 
     from polygraphy.domain.catalog.formats import format_named
 
+    if f"--{first}" in ("--version", "--completion"):
+        return CommandLineError(f"unknown command {first!r}. Did you mean polygraphy --{first}?")
     if first in GROUPS:
         known = {member: f"{first} {member}" for member in members(first)}
         word, usage, there_is = name[len(first) + 1 :], f"polygraphy {first}", list(known)

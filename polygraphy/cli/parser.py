@@ -16,6 +16,7 @@ from polygraphy.cli.declare.removed import removed_from
 from polygraphy.cli.declare.rest import Rest, split_rest
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.paths import check_files, check_log_and_program
+from polygraphy.domain.tensors.naming import enumerated
 
 _FORMATTER = argparse.HelpFormatter("")
 """Argparse asks for a formatter for each option, and measures the terminal each time unless it is
@@ -239,6 +240,28 @@ def _values(
     return values
 
 
+_MOST_OWNERS = 4
+
+
+def _commands_with(flag: str) -> list[str]:
+    """Return the commands that have a flag; none where nearly every command has it."""
+    from polygraphy.cli.help import all_described
+
+    owners = [
+        name
+        for name, (_, _, _, groups) in all_described().items()
+        if any(flag in spelled.replace(",", "").split() for _, _, entries in groups
+               for spelled, _ in entries)
+    ]  # fmt: skip
+    return owners if len(owners) <= _MOST_OWNERS else []
+
+
+def _is_short_for(flag: str, other: str) -> bool:
+    """Return whether a flag has letters of another in the same order, and its first and last."""
+    letters = iter(other[3:])
+    return flag[:3] == other[:3] and flag[-1:] == other[-1:] and all(c in letters for c in flag[3:])
+
+
 def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[str, str]) -> str:
     """Describe which words are not understood, and what may have been meant.
 
@@ -250,6 +273,8 @@ def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[
     from difflib import get_close_matches
 
     flags = [flag for option in declared for flag in option.flags]
+    ordered = [option for option in declared if isinstance(option.kind, Ordered)]
+    chosen = [flag for option in ordered for flag in option.flags]
     wrong = [word for word in words if word.startswith("-")]
     if not wrong:
         taken = [option.kind.metavar for option in declared if option.is_positional]
@@ -262,7 +287,12 @@ def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[
         if word.partition("=")[0] in missing:
             advice.append(f"{word} {missing[word.partition('=')[0]]}")
             continue
-        matches = get_close_matches(word.partition("=")[0], flags, n=2, cutoff=0.6)
+        flag = word.partition("=")[0]
+        if owners := _commands_with(flag):
+            advice.append(f"{flag} does not exist here: it is an option of {enumerated(owners)}.")
+            continue
+        named = [each for each in chosen if _is_short_for(flag, each)]
+        matches = named or get_close_matches(flag, flags, n=2, cutoff=0.6)
         advice.append(
             f"{word} does not exist"
             + (f"; did you mean {' or '.join(matches)}?" if matches else ".")

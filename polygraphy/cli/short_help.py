@@ -93,7 +93,8 @@ def topic_help(description: Description, topic: str) -> str:
     """
     name, usage, text, groups = description
     word = topic.lower().lstrip("-")
-    chosen = [group for group in groups if word in group[0].lower()]
+    words = {word, _called(word)}
+    chosen = [group for group in groups if any(each in group[0].lower() for each in words)]
     if not chosen:
         chosen = [
             (title, explanation, found)
@@ -101,6 +102,14 @@ def topic_help(description: Description, topic: str) -> str:
             if (found := tuple(each for each in entries if word in each[0].lower()))
         ]
     return command_help((name, usage, text, tuple(chosen))) if chosen else ""
+
+
+def _called(word: str) -> str:
+    """Return what people call the backend of a name, as titles of groups do; else the word."""
+    from polygraphy.cli.backends.registry import built_in
+
+    backend = built_in().get(word.replace("-", "_"))
+    return word if backend is None else backend.title.lower()
 
 
 def _topics(groups: tuple[Group, ...]) -> list[str]:

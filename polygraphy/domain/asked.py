@@ -111,6 +111,28 @@ def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
 
 
 @port
+def holds_pictures(source: str | Path) -> bool:
+    """Return whether a path is of a picture, of a folder of pictures, or of a tensor of PyTorch."""
+
+
+@port
+def iterate_pictures(
+    source: str | Path, size: tuple[int, int] | None
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield per picture its file, and its array by name: height, width, and red, green and blue;
+    of other files what they hold.
+
+    Args:
+        source: a file or a folder.
+        size: width and height to which pictures are brought; None for as they are.
+
+    Raises:
+        FileError: a file is damaged or cannot be read.
+        MissingDependencyError: what reads it is not installed.
+    """
+
+
+@port
 def blob_writer(folder: str | Path) -> AbstractContextManager[ResultWriter[Mapping[str, Any]]]:
     """Open a folder to write one feed dictionary per iteration. Files of earlier runs are
     replaced, each whole or not at all.

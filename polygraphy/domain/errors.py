@@ -13,6 +13,7 @@
     │   ├── MissingFileError             3   a file does not exist (also FileNotFoundError)
     │   ├── DamagedFileError             3   a content is not what it should be (also ValueError)
     │   └── ModelError                   3   a file that is not the model that it should be
+    │       └── NotFetchedError          3   a pointer of Git LFS in place of a model
     ├── BackendError                     3   a backend could not load, build or run
     │   ├── UnsupportedOperatorError     3   a backend has no implementation of an operator
     │   └── MissingDependencyError       3   an optional package is not installed (also ImportError)
@@ -125,6 +126,10 @@ class DamagedFileError(FileError, ValueError):
 
 class ModelError(FileError):
     """A file that is not the model that it should be."""
+
+
+class NotFetchedError(ModelError):
+    """A file that Git LFS stands for, and that was not fetched."""
 
 
 class BackendError(PolygraphyException):

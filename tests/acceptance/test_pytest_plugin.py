@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pytest_polygraphy
+from polygraphy import assertions
 from polygraphy.assertions import OutputsDiffer, assert_outputs_match
 from tests.acceptance.conftest import Done
 from tests.acceptance.test_diagnose import quantised_twice
@@ -220,6 +222,14 @@ def test_the_plugin_imports_the_standard_library_and_pytest() -> None:
     assert done.stdout.strip() == "['pytest_polygraphy']"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for the first layer as long as a machine with much else to do needs."""
+    monkeypatch.setattr(pytest_polygraphy, "current", None)
+    monkeypatch.setattr(assertions, "_BUDGET", 120.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_failure_is_what_the_page_shows(
     polygraphy: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +246,7 @@ def test_a_failure_is_what_the_page_shows(
     assert polygraphy(command).code == 1
 
 
+@pytest.mark.usefixtures("patient")
 def test_data_and_a_model_in_memory_are_kept_for_the_command_that_finds_out_more(
     polygraphy: Run,
 ) -> None:

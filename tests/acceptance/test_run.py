@@ -247,3 +247,27 @@ def test_other_commands_need_data(g2_dir: Path, polygraphy: Run) -> None:
     assert done.code == 2 and "There are no input data" in done.err
     done = polygraphy("polygraphy run identity.onnx --onnxrt --iterations -1")
     assert done.code == 2
+
+
+@pytest.mark.cold
+def test_a_saved_program_answers_its_arguments(g2_dir: Path, polygraphy: Run) -> None:
+    assert polygraphy("polygraphy run identity.onnx --onnxrt --gen-script saved.py").code == 0
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "saved.py", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    helped = run("-h")
+    assert helped.returncode == 0
+    assert "polygraphy run identity.onnx --onnxrt" in helped.stdout
+    assert "PASSED" not in helped.stdout
+    refused = run("--nonsense")
+    assert refused.returncode == 2
+    assert "saved.py takes no arguments: --nonsense." in refused.stdout + refused.stderr
+    text = Path("saved.py").read_text(encoding="utf-8")
+    Path("saved.py").write_text(
+        text.replace(
+            "from polygraphy import program", "import sys\n\nfrom polygraphy import program"
+        )
+    )
+    assert run("--my-own").returncode == 0  # Who edits it may read arguments.

@@ -111,6 +111,10 @@ def test_help_about_a_topic(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--val-range" not in shown
     assert main(["help", "run", "rtol"]) == 0
     assert "--rtol, --rel-tol" in capsys.readouterr().out
+    assert main(["help", "run", "onnxrt"]) == 0
+    assert "--intra-op-threads" in capsys.readouterr().out
+    assert main(["help", "trt"]) == 2
+    assert "polygraphy help run trt" in capsys.readouterr().err
     assert main(["help", "run", "nothing of the kind"]) == 2
     assert "TensorRT Profiles" in capsys.readouterr().err
 
@@ -157,6 +161,9 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
     [
         ([], "no command is given. Available: run"),
         (["rum"], "unknown command 'rum'. Did you mean run?"),
+        (["version"], "Did you mean polygraphy --version?"),
+        (["run", "m.onnx", "--ort"], "--ort does not exist; did you mean --onnxrt?"),
+        (["diagnose", "m.onnx", "--torch", "x"], "--torch does not exist here: it is an option of"),
         (["inspect"], "polygraphy inspect: error: no command is given after it. Available: data,"),
         (["inspect", "dat"], "unknown command 'inspect dat'. Did you mean inspect data"),
         (["inspect", "--xyz"], "unknown command 'inspect --xyz'. Available: data"),

@@ -201,6 +201,10 @@ BROKEN = {
         {"text": BACKEND.replace('help="Runs it."', 'help="Runs it.", options=dict')},
         "its options are not an attrs class",
     ),
+    "no kind": (
+        {"text": WITH_OPTIONS.replace("kind=Integer(0)", "kind=float")},
+        "the kind of its option level is <class 'float'>, not an object such as Number().",
+    ),
     "no sentence": ({"text": BACKEND.replace("Runs it.", "Runs it")}, "is a sentence"),
     "no package": (
         {"names": {"mine": "json:dumps"}, "text": ""},

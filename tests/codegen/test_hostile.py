@@ -22,8 +22,8 @@ from polygraphy.cli.commands.check.accuracy import CheckAccuracyCommand
 from polygraphy.cli.commands.check.model import (
     BackendOptions,
     CheckCompatibilityCommand,
-    CheckedModelOptions,
     CheckLintCommand,
+    LintedModelOptions,
     LintOptions,
 )
 from polygraphy.cli.commands.command import Command
@@ -367,7 +367,7 @@ def programs_about_models(texts: list[str]) -> list[str]:
         ReportOptions: ReportOptions(),
         LogOptions: LogOptions(log_file=log_file),
         ExternalDataOptions: ExternalDataOptions(external_data_dir=second),
-        CheckedModelOptions: CheckedModelOptions(path=first, input_shapes={third: ((1, 2),)}),
+        LintedModelOptions: LintedModelOptions(paths=(first,), input_shapes={third: ((1, 2),)}),
         DataOptions: DataOptions(),
         OnnxrtOptions: OnnxrtOptions(providers=(fourth,)),
         OneModelOptions: OneModelOptions(path=first),

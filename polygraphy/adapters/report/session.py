@@ -20,6 +20,7 @@ from attrs import evolve
 
 from polygraphy.adapters.report.everyone import Everyone
 from polygraphy.adapters.report.markdown import annotate, junit_of, markdown_of
+from polygraphy.adapters.report.sarif import sarif_of
 from polygraphy.binding import bind, resolve
 from polygraphy.domain.arithmetic import histogram
 from polygraphy.domain.catalog.formats import format_named
@@ -392,7 +393,7 @@ def _written(document: Document, model: Model | None, format: str | None) -> str
     """Return the text of a report."""
     if format == "html":
         return report_page(document, model)
-    writers = {"json": json_of, "markdown": markdown_of, "junit": junit_of}
+    writers = {"json": json_of, "markdown": markdown_of, "junit": junit_of, "sarif": sarif_of}
     return writers[format or ""](document)
 
 

@@ -16,7 +16,7 @@ from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.domain.tensors.shapes import is_shape_dynamic
+from polygraphy.domain.tensors.shapes import is_shape_dynamic, typed_shape
 from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
 from polygraphy.ports.editing import OpenModel
 
@@ -195,7 +195,7 @@ def data_options(
         if name in feed and (meta.shape is None or is_shape_dynamic(meta.shape))
     ]
     if open_shapes:
-        shapes = [f"{name}:[{','.join(map(str, feed[name].shape))}]" for name in open_shapes]
+        shapes = [f"{name}:{typed_shape(feed[name].shape)}" for name in open_shapes]
         words += ["--input-shapes", *shapes]
     return words
 

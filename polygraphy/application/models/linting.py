@@ -29,12 +29,14 @@ from polygraphy.domain.errors import (
     BackendError,
     MissingDependencyError,
     ModelError,
+    NotFetchedError,
     PolygraphyException,
+    UsageError,
 )
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape
+from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape, typed_shape
 from polygraphy.ports.models import (
     Lint,
     ModelReader,
@@ -49,18 +51,19 @@ from polygraphy.ports.storage import write_text
 
 
 def check_lint(
-    path: str,
+    path: str | Sequence[str],
     output: str | None = None,
     data_loader: Any = None,
     external_data_dir: str | None = None,
     ignore_external_data: bool = False,
     providers: Sequence[Any] | None = None,
     graph_optimization_level: str | None = None,
+    ignore: Sequence[str] | None = None,
 ) -> bool:
-    """Report everything that is wrong with an ONNX model.
+    """Report everything that is wrong with an ONNX model, or with several.
 
     Args:
-        path: the model.
+        path: the model, or several.
         output: where the report is saved as JSON.
         data_loader: yields the input data with which the model is tried (default: synthetic data).
         external_data_dir: where the files with its weights are, if not beside it.
@@ -68,38 +71,53 @@ def check_lint(
         providers: execution providers of ONNX Runtime, by name or a unique part of it, each alone
             or as ``(name, options)`` (default: the CPU provider).
         graph_optimization_level: how much ONNX Runtime optimises (default: it decides).
+        ignore: rules of which nothing is said, by id or pattern, such as ``graph/unused-*``.
 
     Returns:
         Whether nothing is seriously wrong: warnings are allowed.
 
     Raises:
         FileError: a file is missing or cannot be read, or the report cannot be written.
+        UsageError: there is no such rule, or one report for several models.
     """
+    paths = [path] if isinstance(path, str) else list(path)
+    if output is not None and len(paths) > 1:
+        raise UsageError("A report of this form is about one model.", hint="See --report.")
     reports = resolve(ModelReports)
-    reports.loading(path)
-    source = ModelSource(
-        path, external_data_dir=external_data_dir, ignore_external_data=ignore_external_data
-    )
     trial = resolve(ModelTrial, "onnxrt").configured(providers, graph_optimization_level)
-    report = lint(source, trial, data_loader)
-    reports.lint(report)
-    if output is not None:
-        write_text(output, json.dumps(report.document(), indent=4) + "\n")
-    return report.passed
+    passed = True
+    for each in paths:
+        reports.loading(each)
+        source = ModelSource(
+            each, external_data_dir=external_data_dir, ignore_external_data=ignore_external_data
+        )
+        report = lint(source, trial, data_loader, ignore or ())
+        reports.lint(evolve(report, is_one_of_several=len(paths) > 1))
+        if output is not None:
+            write_text(output, json.dumps(report.document(), indent=4) + "\n")
+        passed = passed and report.passed
+    return passed
 
 
-def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> LintReport:
+def lint(
+    source: ModelSource, trial: ModelTrial, data_loader: Any = None, ignore: Sequence[str] = ()
+) -> LintReport:
     """Return a report on a model; a file that is no model is one of its findings.
 
     Args:
         source: the model.
         trial: who runs its nodes.
         data_loader: yields the input data (default: synthetic data).
+        ignore: rules of which nothing is said.
     """
     try:
         model = resolve(ModelReader, "onnx").read(source, EVERYTHING)
+    except NotFetchedError as error:
+        entry = LintEntry(INFO, Source.LOADER, str(error), rule="model/lfs-pointer")
+        return LintReport.of(Findings(()), [entry], path=source.path, ignore=ignore)
     except ModelError as error:
-        return LintReport.of(Findings(()), [LintEntry(EXCEPTION, Source.LOADER, str(error))])
+        entry = LintEntry(EXCEPTION, Source.LOADER, str(error))
+        return LintReport.of(Findings(()), [entry], path=source.path, ignore=ignore)
     more = list(graph_findings(model))
     checked = open_to_lint(source)
     facts = find_facts(source.path)
@@ -113,7 +131,7 @@ def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> Lin
     except MissingDependencyError as error:
         more.append(LintEntry(INFO, Source.RUNTIME, str(error)))
         findings = checked(None, None)
-    return LintReport.of(findings, more)
+    return LintReport.of(findings, more, path=source.path, ignore=ignore)
 
 
 class _CarefulTrial:
@@ -169,7 +187,7 @@ def _with_other_lengths(
         found = _contained(checked, feed, trial)
         if _failures(found) < failures:
             shapes = ", ".join(
-                f"{name}:{format_shape(meta.shape)}"
+                f"{name}:{typed_shape(meta.shape)}"
                 for name, meta in inputs.items()
                 if meta.shape is not None
             )

@@ -30,6 +30,7 @@ from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.tensors.shapes import typed_shape
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import KnowsModel, Promise, Runner, TimesDevice
 
@@ -75,9 +76,7 @@ def assumptions_noted(data_loader: Any) -> Iterator[None]:
         assuming = supporting(data_loader, AssumesShapes)
         assumed: Mapping[str, Sequence[int]] = {} if assuming is None else assuming.assumed
         if assumed and not isinstance(error, MissingDependencyError):
-            shapes = " ".join(
-                f"{name}:{list(shape)}".replace(" ", "") for name, shape in assumed.items()
-            )
+            shapes = " ".join(f"{name}:{typed_shape(shape)}" for name, shape in assumed.items())
             chosen = (
                 f"The data have shapes that were chosen here, {one_line(shapes)}: dimensions that"
                 " the model leaves open became 1. If it cannot be run with these, give others"

@@ -16,6 +16,7 @@ from attrs import frozen
 from polygraphy.cli.backends.built_in import Chosen, RunnerModel
 from polygraphy.cli.declare.backend import Backend, flag_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.kinds import Kind
 from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Expression, ForeignCall, Partial
@@ -151,6 +152,11 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
     is_group = isclass(options) and issubclass(options, Options)
     if options is not None and not (is_group and hasattr(options, "__attrs_attrs__")):
         raise TypeError("its options are not an attrs class below polygraphy.extension.Options")
+    for row in [] if options is None else options_of(options):
+        if not isinstance(row.kind, Kind):
+            raise TypeError(
+                f"the kind of its option {row.name} is {row.kind!r}, not an object such as Number()"
+            )
     clashes = [flag for flag in (flag_of(name), *_flags_of(options)) if flag in taken]
     if clashes:
         raise ValueError(f"{', '.join(clashes)} means something else already")

@@ -9,7 +9,15 @@ from typing import Any
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding
-from polygraphy.cli.declare.kinds import Choice, Integer, PerName, Range, Script, Text
+from polygraphy.cli.declare.kinds import (
+    Choice,
+    Integer,
+    PerName,
+    Preprocessing,
+    Range,
+    Script,
+    Text,
+)
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.codegen.call import Call, Metadata, Step
 from polygraphy.codegen.source import Source
@@ -65,8 +73,18 @@ class DataOptions(Options):
         reads="File of input data",
         feeds="StreamingDataLoader.paths",
         help="Load the input data from files or folders, one after another: as --save-inputs or"
-        " --save-input-blob writes them, or ONNX test_data_set folders. Bare bytes (.bin, .raw)"
-        " take data types and shapes from the model.",
+        " --save-input-blob writes them, ONNX test_data_set folders, .npy, .npz, .safetensors, .pt,"
+        " or pictures and folders of pictures, one an iteration. Bare bytes (.bin, .raw) take data"
+        " types and shapes from the model.",
+    )
+    preprocess: Mapping[str, Any] | None = option(
+        "--preprocess",
+        kind=Preprocessing(),
+        needs="--load-inputs",
+        help="What is done to pictures (.png, .jpg, ...; Pillow reads them, upright and as RGB), in"
+        " this order: resize=WIDTHxHEIGHT, scale=NUMBER, mean=R:G:B, std=R:G:B, layout=nchw, as in"
+        " --preprocess scale=1/255 mean=0.485:0.456:0.406 std=0.229:0.224:0.225 layout=nchw.",
+        feeds="StreamingDataLoader.preprocess",
     )
     data_loader_script: tuple[str, str] | None = option(
         "--data-loader-script",
@@ -106,7 +124,7 @@ def data_of(
         if only_first and len(files) > 1:
             warn(f"--load-inputs {' '.join(files[1:])}: without effect, {_ONLY_FIRST}.")
             files = files[:1]
-        return Call("StreamingDataLoader", [files])
+        return Call("StreamingDataLoader", [files], {"preprocess": options.preprocess})
     turns = turns_of(shapes or {})
     if only_first and options.iterations is not None:
         warn(f"--iterations: without effect, {_ONLY_FIRST}.")

@@ -41,7 +41,7 @@ class ModelOptions(Options):
         "--input-shapes",
         "--inputs",
         kind=Shapes(),
-        help="Shapes of inputs, as in --input-shapes image:[1,3,224,224] mask:1x224x224. Names may"
+        help="Shapes of inputs, as in --input-shapes image:1x3x224x224 mask:1x224x224. Names may"
         " be patterns. Data are generated in these shapes; an input that is given several takes"
         " them in turn. They are TensorRT's profile where no --trt-min-shapes and the like are.",
     )
@@ -56,7 +56,7 @@ class CheckedModelOptions(Options):
         "--input-shapes",
         "--inputs",
         kind=Shapes(),
-        help="Shapes of inputs for generated data, as in --input-shapes image:[1,3,224,224].",
+        help="Shapes of inputs for generated data, as in --input-shapes image:1x3x224x224.",
     )
 
 

@@ -55,5 +55,6 @@ class ReportOptions(Options):
         writes=True,
         kind=Repeated(ReportPath()),
         help="Save a report, also of failures: .html is a page to look at, .json the document that"
-        " --format json prints, .md a summary, .xml JUnit. May be given several times.",
+        " --format json prints, .md a summary, .xml JUnit, .sarif what code scanning reads. May be"
+        " given several times.",
     )

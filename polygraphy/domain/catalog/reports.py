@@ -11,6 +11,7 @@ REPORTS = {
     ".htm": "html",
     ".md": "markdown",
     ".xml": "junit",
+    ".sarif": "sarif",
 }
 """The format of a report, by the extension of its path."""
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
+from polygraphy.domain.catalog.lint import RULES
+from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.model.description import Graph, Model, Node, Weight
 
 EXCEPTION, WARNING, INFO = "exception", "warning", "info"
@@ -40,6 +43,8 @@ class LintEntry:
         message: what is wrong.
         nodes: names of the nodes that it is about; none if it is about the whole model.
         op: operator of the node, where there is one node.
+        rule: the id of the rule that it breaks, of `RULES`; where it is empty, `source` and `level`
+            tell.
     """
 
     level: str
@@ -47,6 +52,24 @@ class LintEntry:
     message: str
     nodes: tuple[str, ...] = ()
     op: str = ""
+    rule: str = ""
+
+
+def with_rule(entry: LintEntry) -> LintEntry:
+    """Return a finding that names the rule that it breaks."""
+    known = _RULES.get((entry.source, entry.level)) or _RULES.get((entry.source, ""), "")
+    return evolve(entry, rule=entry.rule or known)
+
+
+_RULES = {
+    (Source.LOADER, ""): "model/unreadable",
+    (Source.CHECKER, ""): "model/checker",
+    (Source.SHAPES, ""): "model/shapes",
+    (Source.RUNTIME, EXCEPTION): "runtime/fails",
+    (Source.RUNTIME, WARNING): "runtime/unusual",
+    (Source.RUNTIME, ""): "runtime/not-tried",
+}
+"""The rules of those who find things by one rule each, by source and level."""
 
 
 @frozen
@@ -75,21 +98,49 @@ class LintReport:
         passing: names of nodes that nothing serious was found about.
         failing: names of nodes with an exception.
         entries: the findings, the most serious first, otherwise in the order of the model.
+        path: of the model.
+        is_one_of_several: whether other models are checked with it.
     """
 
     passing: tuple[str, ...]
     failing: tuple[str, ...]
     entries: tuple[LintEntry, ...]
+    path: str = ""
+    is_one_of_several: bool = False
 
     @classmethod
-    def of(cls, findings: Findings, more: Iterable[LintEntry] = ()) -> LintReport:
+    def of(
+        cls,
+        findings: Findings,
+        more: Iterable[LintEntry] = (),
+        *,
+        path: str = "",
+        ignore: Sequence[str] = (),
+    ) -> LintReport:
         """Make a report of findings; of what several sources say about one node, the most serious
         is kept, and what works after all is no exception.
+
+        Args:
+            findings: what a linter found.
+            more: what was found besides.
+            path: of the model.
+            ignore: rules of which nothing is said, by id or pattern.
+
+        Raises:
+            UnknownNameError: there is no such rule.
         """
-        entries = [_judged(entry, findings) for entry in (*findings.entries, *more)]
+        for rule in ignore:
+            if not any(fnmatchcase(known, rule) for known in RULES):
+                raise UnknownNameError("Rule", rule, RULES)
+        every = [with_rule(entry) for entry in (*findings.entries, *more)]
+        reported = [
+            each for each in every if not any(fnmatchcase(each.rule, one) for one in ignore)
+        ]
+        entries = [_judged(entry, findings) for entry in reported]
         if findings.skipped:
             message = "Not run, because what they need could not be computed."
-            entries.append(LintEntry(INFO, Source.RUNTIME, message, findings.skipped))
+            skipped = with_rule(LintEntry(INFO, Source.RUNTIME, message, findings.skipped))
+            entries.append(skipped)
         kept = _most_serious(entries, findings.nodes)
         failing = {name for entry in kept if entry.level == EXCEPTION for name in entry.nodes}
         unknown = failing | set(findings.skipped)
@@ -97,6 +148,7 @@ class LintReport:
             passing=tuple(dict.fromkeys(name for name in findings.nodes if name not in unknown)),
             failing=tuple(dict.fromkeys(name for name in findings.nodes if name in failing)),
             entries=tuple(kept),
+            path=path,
         )
 
     @property
@@ -132,7 +184,7 @@ def _judged(entry: LintEntry, findings: Findings) -> LintEntry:
         by_rule = entry.source in (Source.CHECKER, Source.SHAPES)
         works = by_rule and findings.ran.issuperset(entry.nodes)
     if entry.level == EXCEPTION and entry.nodes and works:
-        return LintEntry(WARNING, entry.source, entry.message, entry.nodes, entry.op)
+        return evolve(entry, level=WARNING)
     return entry
 
 
@@ -206,6 +258,12 @@ def graph_findings(model: Model) -> Iterator[LintEntry]:
         yield from _constants(function.nodes)
 
 
+def _entry(
+    rule: str, level: str, message: str, nodes: tuple[str, ...] = (), op: str = ""
+) -> LintEntry:
+    return LintEntry(level, Source.GRAPH, message, nodes, op, rule)
+
+
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     places: dict[str, list[int]] = {}
     for index, node in enumerate(graph.nodes):
@@ -216,7 +274,7 @@ def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
             message = (
                 f"Duplicate node name: '{name}' for nodes with topological IDs: {indices} found."
             )
-            yield LintEntry(EXCEPTION, Source.GRAPH, message, (name,))
+            yield _entry("graph/duplicate-name", EXCEPTION, message, (name,))
     produced = Counter(name for node in graph.nodes for name in node.outputs if name)
     produced.update(weight.name for weight in graph.weights)
     produced.update(tensor.name for tensor in graph.inputs)
@@ -228,7 +286,7 @@ def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
                 )
             )
             message = f"Duplicate tensor name: '{name}' is defined {count} times."
-            yield LintEntry(EXCEPTION, Source.GRAPH, message, makers)
+            yield _entry("graph/duplicate-tensor", EXCEPTION, message, makers)
 
 
 def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
@@ -240,7 +298,7 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     cyclic = _in_cycles([{producers[n] for n in names if n in producers} for names in reads])
     if cyclic:
         nodes = tuple(labels[index] for index in sorted(cyclic))
-        yield LintEntry(EXCEPTION, Source.GRAPH, "The nodes wait for each other: a cycle.", nodes)
+        yield _entry("graph/cycle", EXCEPTION, "The nodes wait for each other: a cycle.", nodes)
     for index, node in enumerate(graph.nodes):
         missing = sorted(name for name in reads[index] if name not in available)
         for name in missing:
@@ -248,14 +306,14 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
                 continue
             later = name in producers
             what = "is computed by a later node" if later else "is not defined anywhere"
-            yield LintEntry(
-                EXCEPTION, Source.GRAPH, f"Input: '{name}' {what}.", (labels[index],), node.op
-            )
+            rule = "graph/order" if later else "graph/undefined-input"
+            message = f"Input: '{name}' {what}."
+            yield _entry(rule, EXCEPTION, message, (labels[index],), node.op)
         available.update(node.outputs)
     for tensor in graph.outputs:
         if tensor.name not in available:
             message = f"Output: '{tensor.name}' is not computed by any node."
-            yield LintEntry(EXCEPTION, Source.GRAPH, message)
+            yield _entry("graph/undefined-output", EXCEPTION, message)
 
 
 def _in_cycles(needs: list[set[int]]) -> set[int]:
@@ -300,15 +358,15 @@ def _unused(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     for tensor in graph.inputs:
         if tensor.name not in needed:
             message = f"Input: '{tensor.name}' does not affect outputs, can be removed."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            yield _entry("graph/unused-input", WARNING, message)
     for weight in graph.weights:
         if weight.name not in needed:
             message = f"Initializer: '{weight.name}' does not affect outputs, can be removed."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            yield _entry("graph/unused-weight", WARNING, message)
     for index, node in enumerate(graph.nodes):
         if index not in reached:
             message = "Does not affect outputs, can be removed."
-            yield LintEntry(WARNING, Source.GRAPH, message, (labels[index],), node.op)
+            yield _entry("graph/unused-node", WARNING, message, (labels[index],), node.op)
 
 
 def _imports(model: Model) -> Iterator[LintEntry]:
@@ -320,7 +378,7 @@ def _imports(model: Model) -> Iterator[LintEntry]:
         is_used = bool(aliases & used) if domain in aliases else domain in used
         if not is_used and model.graph.nodes:
             message = f"Operator set '{domain or 'ai.onnx'}' is imported, but no node uses it."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            yield _entry("graph/unused-opset", WARNING, message)
 
 
 def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
@@ -346,13 +404,13 @@ def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
         # The largest numbers stand for "to the end" in Slice, and are no sizes.
         is_marker = weight.values.size <= 8 and high >= 2**62
         if not is_marker and (low < _INT32.min or high > _INT32.max):
-            message = f"{what} holds int64 values from {low} to {high}, which" " do not fit int32."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            message = f"{what} holds int64 values from {low} to {high}, which do not fit int32."
+            yield _entry("weights/int32-range", WARNING, message)
     elif weight.dtype in ("float32", "float64", "bfloat16"):
         largest = _largest_finite(weight.values)
         if largest > _LARGEST_FLOAT16:
             message = f"{what} holds {largest:.6g}, which does not fit float16."
-            yield LintEntry(WARNING, Source.GRAPH, message)
+            yield _entry("weights/fp16-range", WARNING, message)
         yield from _not_finite(what, weight)
     elif weight.dtype == "float16":
         yield from _not_finite(what, weight)
@@ -396,4 +454,4 @@ def _not_finite(what: str, weight: Weight) -> Iterator[LintEntry]:
         message = (
             f"{what} holds {count} value(s) that are NaN or infinite; the" f" first is at {index}."
         )
-        yield LintEntry(WARNING, Source.GRAPH, message)
+        yield _entry("weights/non-finite", WARNING, message)

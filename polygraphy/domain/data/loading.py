@@ -11,8 +11,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import ResultStore, holds_blobs, iterate_blobs
+from polygraphy.domain.asked import (
+    ResultStore,
+    holds_blobs,
+    holds_pictures,
+    iterate_blobs,
+    iterate_pictures,
+)
 from polygraphy.domain.calling import supporting
+from polygraphy.domain.data.feed import in_shape
+from polygraphy.domain.data.preprocessing import Preprocess
 from polygraphy.domain.errors import InputError, ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
@@ -120,12 +128,26 @@ class StreamingDataLoader:
             take their data types and shapes; set before the first iteration is asked for.
     """
 
-    def __init__(self, paths: str | Path | Sequence[str | Path], allow_dirs: bool = True) -> None:
+    def __init__(
+        self,
+        paths: str | Path | Sequence[str | Path],
+        allow_dirs: bool = True,
+        preprocess: Mapping[str, Any] | None = None,
+    ) -> None:
         """Name the files and folders.
 
+        Args:
+            paths: what to load; a picture, or a folder of them, is an iteration per picture.
+            allow_dirs: whether folders are taken.
+            preprocess: what is done to pictures, in this order: ``resize`` (width and height),
+                ``scale``, ``mean`` and ``std`` (a number, or one per channel), ``layout`` (such as
+                ``nchw``).
+
         Raises:
-            UsageError: no path is given, or one is a folder and `allow_dirs` is False.
+            UsageError: no path is given, one is a folder and `allow_dirs` is False, or there is no
+                such preprocessing.
         """
+        self._preprocess = Preprocess.of(preprocess or {})
         self.paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
         if not self.paths:
             raise UsageError("There is no path to load input data from.")
@@ -141,6 +163,8 @@ class StreamingDataLoader:
         later = (self._opened_later(path) for path in self.paths[1:])
         if holds_blobs(self.paths[0]):
             return chain(self._blobs(self.paths[0]), *later)
+        if holds_pictures(self.paths[0]):
+            return chain(self._pictures(self.paths[0]), *later)
         opened = resolve(ResultStore).iterate(self.paths[0], dict)
         first = list(islice(opened, 1))  # Read now, so that a damaged file fails now.
         return chain(first, opened, *later)
@@ -148,8 +172,32 @@ class StreamingDataLoader:
     def _opened_later(self, path: str | Path) -> Iterator[dict[str, Any]]:
         if holds_blobs(path):
             yield from self._blobs(path)
+        elif holds_pictures(path):
+            yield from self._pictures(path)
         else:
             yield from resolve(ResultStore).iterate(path, dict)
+
+    def _pictures(self, path: str | Path) -> Iterator[dict[str, Any]]:
+        """Yield a feed dictionary per picture; InputError, which names the file, where the model
+        takes no such pictures.
+        """
+        for file, arrays in iterate_pictures(path, self._preprocess.resize):
+            if [*arrays] != ["image"]:
+                yield dict(arrays)
+                continue
+            array = self._preprocess(arrays["image"], file)
+            inputs = TensorMetadata() if self.input_metadata is None else self.input_metadata
+            if len(inputs) != 1:
+                yield {"image": array}
+                continue
+            [(name, (_, shape))] = inputs.items()
+            if shape is not None and in_shape(array, shape) is None:
+                raise InputError(
+                    f"{file}: the picture has the shape {format_shape(array.shape)}, but input"
+                    f" {name!r} takes {format_shape(shape)}.",
+                    hint="Bring all of them to one size: --preprocess resize=224x224.",
+                )
+            yield {name: array}
 
     def _blobs(self, path: str | Path) -> Iterator[dict[str, Any]]:
         for blobs in iterate_blobs(path):

@@ -26,6 +26,7 @@ from polygraphy.domain.tensors.shapes import (
     format_shape,
     is_shape_dynamic,
     override_dynamic_shape,
+    typed_shape,
 )
 
 _BLOCK = 1 << 14
@@ -456,7 +457,7 @@ def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
     """Say in a line that dynamic dimensions became 1."""
     dims = dict.fromkeys(repr(dim) for dim in shape if isinstance(dim, str) and dim)
     which = enumerated(list(dims)) if dims else "a dimension"
-    chosen = str(list(static)).replace(" ", "")
+    chosen = typed_shape(static)
     return one_line(
         f"{name}: {which} {'is' if len(dims) < 2 else 'are'} dynamic, 1 was used; choose with"
         f" --input-shapes {name}:{chosen}"

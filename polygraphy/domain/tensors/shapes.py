@@ -54,6 +54,11 @@ def volume(obj: Sequence[int]) -> int:
     return prod(obj)
 
 
+def typed_shape(shape: Sequence[object]) -> str:
+    """Return a shape as it is typed, in any shell without quotes: ``1x3x224x224``."""
+    return "x".join(map(str, shape)) if len(shape) else "scalar"
+
+
 def format_shape(shape: Shape) -> str:
     """Return a shape as people write it: ``(1, 3, 'height', 'width')``."""
     return str(tuple(shape))

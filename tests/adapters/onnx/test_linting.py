@@ -254,10 +254,10 @@ def test_sound_models(tmp_path: Path, make: Any) -> None:
     ("text", "shapes"),
     [
         ("m (float[N,T] x) => (float[N,U] y) <int64[4] p = {0,3,0,3}> {"
-         " y = Pad<mode=\"reflect\">(x, p) }", "x:(1, 16)"),
+         " y = Pad<mode=\"reflect\">(x, p) }", "x:1x16"),
         ("m (float[N,T] x, float[2,K,3] s) => (float[] y) <int64[2] p = {0,40}, int64[3] q = {2,1,3}>"
          " { a = Reshape(s, q) r = Flatten<axis=0>(x) f = Squeeze(r) y = Pad<mode=\"reflect\">(f, p) }",
-         "x:(1, 64), s:(2, 1, 3)"),
+         "x:1x64, s:2x1x3"),
     ],
 )  # fmt: skip
 def test_a_model_is_tried_with_longer_data_before_it_is_blamed(

@@ -194,6 +194,7 @@ _RUN_FLAGS = {
         "iterations": "--iterations 3",
         "data_loader_backend_module": "--data-loader-backend-module torch",
         "load_inputs": "--load-inputs in.json more",
+        "preprocess": "--load-inputs a.png + --preprocess scale=1/255 mean=0.5:0.4:0.3 layout=nchw",
         "data_loader_script": "--data-loader-script d.py:f",
         "data_loader_func_name": "--data-loader-script d.py + --data-loader-func-name g",
     },
@@ -466,8 +467,9 @@ _INSPECTING_FLAGS = {
         "bad": "--dir d > --good g.json --bad b.json",
     },
     "TemplateOptions": {"output": "-o p.py"},
+    "LintedModelOptions": {"paths": "m.onnx > q.onnx", "input_shapes": "--input-shapes x:[5,7]"},
     "CheckedModelOptions": {"path": "m.onnx > q.onnx", "input_shapes": "--input-shapes x:[5,7]"},
-    "LintOptions": {"output": "--output lint.json"},
+    "LintOptions": {"output": "--output lint.json", "ignore": "--ignore graph/cycle"},
     "BackendOptions": {"backends": "--onnx"},
 }
 

@@ -118,11 +118,15 @@ class LogModelReports:
                 G_LOGGER.log(f"LINT | {one_line(_finding(entry))}", severities[entry.level])
             if not report.entries:
                 G_LOGGER.info("LINT | Nothing was found.")
+        if report.is_one_of_several:
+            show([one_line(report.path)])
         words = {EXCEPTION: "error", WARNING: "warning", INFO: "info"}
         for entries, more in _alike(report.entries):
             severity = severities[entries[0].level]
             label = f"{words[entries[0].level]:9}"
-            show((f"{label}{one_line(_finding(entry))}" for entry in entries), severity)
+            show(
+                (f"{label}{one_line(_finding(entry))}  {entry.rule}" for entry in entries), severity
+            )
             if more:
                 show([f"{label}and {more} more like these; -v shows all of them"], severity)
         if not report.entries:

@@ -16,7 +16,7 @@ from re import Pattern
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Union
 
-from polygraphy.domain.errors import ModelError, PolygraphyException
+from polygraphy.domain.errors import ModelError, NotFetchedError, PolygraphyException
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _UNREADABLE = ("DecodeError", "ParseError", "UnicodeDecodeError")
 _REASON_WIDTH = 200
 _TOO_DEEP = "MaxDepth"
+_LFS = b"version https://git-lfs"
 
 
 @contextmanager
@@ -44,6 +45,12 @@ def translated_errors(source: object) -> Iterator[None]:
                 path=source,
                 hint="Export it with its branches and loops beside each other, or as functions.",
             ) from error
+        if _is_pointer(source):
+            raise NotFetchedError(
+                f"{source} is a pointer of Git LFS to a model, which was not fetched.",
+                path=source,
+                hint="Fetch it: git lfs pull.",
+            ) from error
         reason = shorten(str(error), _REASON_WIDTH)  # It may quote the whole file.
         raise ModelError(
             f"ONNX model is invalid: {source} is truncated, damaged, or no ONNX model at all."
@@ -51,6 +58,15 @@ def translated_errors(source: object) -> Iterator[None]:
             path=source,
             hint="Export or download it again.",
         ) from error
+
+
+def _is_pointer(source: object) -> bool:
+    """Return whether a file only says where Git LFS has the file that is meant."""
+    try:
+        with Path(str(source)).open("rb") as stream:
+            return stream.read(len(_LFS)) == _LFS
+    except (OSError, ValueError):  # It may have no file.
+        return False
 
 
 def check_graph(model: ModelProto, source: object) -> None:

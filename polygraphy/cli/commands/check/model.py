@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from polygraphy.cli.backends.built_in import RunnerModel
@@ -13,12 +13,12 @@ from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_m
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.kinds import Ordered
+from polygraphy.cli.declare.kinds import Ordered, Shapes, Texts
 from polygraphy.cli.declare.option import Options, changed, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of
-from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
+from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
@@ -42,6 +42,27 @@ class LintOptions(Options):
 
     output: str | None = option(
         "-o", "--output", writes=True, help="Save the report as JSON.", feeds="check_lint.output"
+    )
+    ignore: tuple[str, ...] = option(
+        "--ignore",
+        kind=Texts("RULE"),
+        help="Say nothing of these rules, named by id or pattern, as in --ignore 'graph/unused-*'.",
+        feeds="check_lint.ignore",
+    )
+
+
+@option_group
+class LintedModelOptions(Options):
+    """Model: the models, and the shapes of the data with which they are run."""
+
+    paths: tuple[str, ...] = option(
+        reads="Model", kind=Texts("MODEL"), default=(), help="Path of the model, or of several."
+    )
+    input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
+        "--input-shapes",
+        "--inputs",
+        kind=Shapes(),
+        help="Shapes of inputs for generated data, as in --input-shapes image:1x3x224x224.",
     )
 
 
@@ -74,15 +95,16 @@ class CheckLintCommand(Command):
     """
 
     name = "check lint"
-    groups = (CheckedModelOptions, LintOptions, ExternalDataOptions, DataOptions, *_SESSIONS)
+    groups = (LintedModelOptions, LintOptions, ExternalDataOptions, DataOptions, *_SESSIONS)
 
     def program(self, values: Values) -> Program:
-        path = values[CheckedModelOptions].path
-        loader = _data(values, CheckedModelOptions)
+        paths = values[LintedModelOptions].paths
+        loader = _data(values, LintedModelOptions)
+        what = paths[0] if len(paths) == 1 else [*paths]
         return Program(
             "check.py.j2",
-            f"Find out what is wrong with {quoted(path)}.",
-            call=call_of("check_lint", values, path, data_loader=loader),
+            f"Find out what is wrong with {enumerated([quoted(path) for path in paths])}.",
+            call=call_of("check_lint", values, what, data_loader=loader),
         )
 
 
@@ -162,6 +184,6 @@ def _installed(*, is_tensorflow: bool) -> tuple[str, ...]:
     return accepting
 
 
-def _data(values: Values, model: type[CheckedModelOptions] | type[ModelOptions]) -> Call | None:
+def _data(values: Values, model: type[LintedModelOptions] | type[ModelOptions]) -> Call | None:
     """Return what makes the data of one iteration; None where the usual ones do."""
     return usual_or(data_of(values[DataOptions], values[model].input_shapes, only_first=True))

@@ -12,6 +12,7 @@ from polygraphy.cli.declare.kinds.numbers import (
     number,
 )
 from polygraphy.cli.declare.kinds.per_name import PerName, Statistics
+from polygraphy.cli.declare.kinds.preprocessing import Preprocessing
 from polygraphy.cli.declare.kinds.providers import Provider, Providers
 from polygraphy.cli.declare.kinds.shapes import Shapes
 from polygraphy.cli.declare.kinds.texts import Choice, Choices, Folder, Script, Text, Texts
@@ -28,6 +29,7 @@ __all__ = [
     "NumberOrAuto",
     "Ordered",
     "PerName",
+    "Preprocessing",
     "Provider",
     "Providers",
     "Range",

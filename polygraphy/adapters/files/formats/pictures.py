@@ -1,0 +1,109 @@
+"""Pictures as input data, read with Pillow, and what ``torch.save`` wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.arrays.foreign import host_array
+from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.domain.errors import DamagedFileError, MissingDependencyError
+from polygraphy.logger import G_LOGGER, LogMode
+
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
+_TENSORS = (".pt", ".pth")
+_DEEP = ("I;16", "I;16B", "I;16L", "I")
+"""Modes of Pillow with 16 bits in an element."""
+
+
+def holds_pictures(source: str | Path) -> bool:
+    """Return whether a path is of such a file, or of a folder of pictures."""
+    path = Path(source)
+    if path.is_dir():
+        return any(each.suffix.lower() in _PICTURES for each in path.iterdir())
+    return path.suffix.lower() in (*_PICTURES, *_TENSORS)
+
+
+def iterate_pictures(
+    source: str | Path, size: tuple[int, int] | None
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield per picture its file, and its array by name; see the port."""
+    path = Path(source)
+    files = [path]
+    if path.is_dir():
+        files = sorted(each for each in path.iterdir() if each.suffix.lower() in _PICTURES)
+    for file in files:
+        if file.suffix.lower() in _TENSORS:
+            yield str(file), _saved(file)
+        else:
+            yield str(file), {"image": _picture(file, size)}
+
+
+def _picture(file: Path, size: tuple[int, int] | None) -> np.ndarray[Any, Any]:
+    """Read a picture: upright, in red, green and blue."""
+    image, ops = _needed("PIL.Image", "pillow"), _needed("PIL.ImageOps", "pillow")
+    with translated_os_errors(file, "read"):
+        content = file.open("rb")
+    with content:
+        try:
+            with image.open(content) as opened:
+                upright = ops.exif_transpose(opened)
+                upright = _in_colour(upright, image)
+                if size is not None:
+                    upright = upright.resize(size, image.Resampling.BILINEAR)
+                return np.asarray(upright)
+        except Exception as error:  # Each of its formats has its own.
+            raise DamagedFileError(
+                f"Could not read the picture {file}: {' '.join(str(error).split()) or 'damaged'}.",
+                path=file,
+                hint="Pictures that can be read end in " + ", ".join(_PICTURES) + ".",
+            ) from error
+
+
+def _in_colour(picture: Any, image: Any) -> Any:
+    if picture.mode == "RGB":
+        return picture
+    _say(f"Pictures of mode {picture.mode} are converted to RGB of 8 bits.")
+    if picture.mode in _DEEP:
+        narrow = (np.asarray(picture).astype(np.uint32) >> 8).clip(0, 255).astype(np.uint8)
+        picture = image.fromarray(narrow)
+    return picture.convert("RGB")
+
+
+def _say(text: str) -> None:
+    G_LOGGER.log(text, G_LOGGER.WARNING, mode=LogMode.ONCE)
+
+
+def _saved(file: Path) -> dict[str, Any]:
+    """Read a tensor, or tensors by name."""
+    torch = _needed("torch", "torch")
+    with translated_os_errors(file, "read"):
+        try:
+            found = torch.load(str(file), weights_only=True, map_location="cpu")
+            named = found if isinstance(found, Mapping) else {file.stem: found}
+            return {str(name): host_array(tensor) for name, tensor in named.items()}
+        except OSError:
+            raise
+        except Exception as error:  # pickle's, zipfile's and torch's own.
+            raise DamagedFileError(
+                f"Could not read {file}: it is damaged, or holds more than tensors.",
+                path=file,
+                hint="Save a tensor, or a dictionary of tensors by the names of inputs.",
+            ) from error
+
+
+def _needed(module: str, package: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        install = f"python -m pip install {package}"
+        raise MissingDependencyError(
+            f"Such files are read with {package}, which is not installed. Install it with:"
+            f" {install}",
+            module=package,
+            install=install,
+        ) from error

@@ -1,0 +1,96 @@
+"""What is done to a picture before a model takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.tensors.aliases import Array
+
+LAYOUTS = ("nchw", "nhwc", "chw", "hwc")
+
+
+def _per_channel(value: Any) -> tuple[float, ...]:
+    return tuple(map(float, value)) if isinstance(value, (tuple, list)) else (float(value),)
+
+
+def _pair(value: Any) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    width, height = value
+    return int(width), int(height)
+
+
+def _is_known(instance: Preprocess, attribute: Any, layout: str) -> None:
+    if layout not in LAYOUTS:
+        raise UsageError(f"{layout!r} is no layout.", hint=f"Choose one of {', '.join(LAYOUTS)}.")
+
+
+def _is_no_zero(instance: Preprocess, attribute: Any, std: Sequence[float]) -> None:
+    if 0 in std:
+        raise UsageError("A standard deviation of 0 divides by nothing.", hint="Leave std out.")
+
+
+@frozen(kw_only=True)
+class Preprocess:
+    """What is done to arrays of height, width and channels, in this order.
+
+    Attributes:
+        resize: width and height, to which pictures are brought as they are read; None for as they
+            are.
+        scale: by what each element is multiplied.
+        mean: what is subtracted then: a number, or one per channel.
+        std: by what is divided then, also a number or one per channel.
+        layout: the order of dimensions; n is a batch of one.
+    """
+
+    resize: tuple[int, int] | None = field(default=None, converter=_pair)
+    scale: float = 1.0
+    mean: tuple[float, ...] = field(default=(0.0,), converter=_per_channel)
+    std: tuple[float, ...] = field(default=(1.0,), converter=_per_channel, validator=_is_no_zero)
+    layout: str = field(default="nhwc", validator=_is_known)
+
+    @staticmethod
+    def of(settings: Mapping[str, Any]) -> Preprocess:
+        """Make it of settings by name.
+
+        Raises:
+            UsageError: one does not exist, or has a value that it cannot have.
+        """
+        known = ("resize", "scale", "mean", "std", "layout")
+        unknown = [name for name in settings if name not in known]
+        if unknown:
+            raise UsageError(f"{unknown[0]!r} is no preprocessing.", hint=f"There are {known}.")
+        return Preprocess(**settings)
+
+    def __call__(self, array: Array, where: str) -> Array:
+        """Return a picture as the model takes it.
+
+        Args:
+            array: height, width and channels.
+            where: the file, for messages.
+
+        Raises:
+            InputError: it has another number of channels than `mean` or `std`.
+        """
+        if array.ndim != 3:
+            raise InputError(
+                f"{where}: an array of shape {array.shape} is no picture.",
+                hint="A picture has height, width and channels.",
+            )
+        for name, numbers in (("mean", self.mean), ("std", self.std)):
+            if len(numbers) not in (1, array.shape[2]):
+                raise InputError(
+                    f"{where}: the picture has {array.shape[2]} channels, but {name} has"
+                    f" {len(numbers)} numbers."
+                )
+        if (self.scale, self.mean, self.std) != (1.0, (0.0,), (1.0,)):
+            wide = array.astype(np.float64) * self.scale
+            array = ((wide - np.array(self.mean)) / np.array(self.std)).astype(np.float32)
+        if self.layout.endswith("chw"):
+            array = array.transpose(2, 0, 1)
+        return np.ascontiguousarray(array[np.newaxis] if self.layout[0] == "n" else array)

@@ -1,0 +1,175 @@
+"""What other projects' continuous integration uses: the action, the hook, and SARIF."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from polygraphy.domain.catalog.lint import RULES
+from tests.acceptance.conftest import Done
+
+Run = Callable[..., Done]
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits"
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:1234\nsize 12\n"
+GIT = [
+    "git",
+    "-c",
+    "user.name=T",
+    "-c",
+    "user.email=t@example.com",
+    "-c",
+    "init.defaultBranch=main",
+]
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        [*GIT, *words], cwd=folder, check=True, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a repository of two commits: models were changed, added, removed and left."""
+    folder = tmp_path / "repository"
+    (folder / "models").mkdir(parents=True)
+    git(folder, "init", "-q")
+    for name in ("changed", "same", "gone"):
+        shutil.copy(DIGITS / "digits.onnx", folder / "models" / f"{name}.onnx")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "base")
+    shutil.copy(DIGITS / "digits_changed.onnx", folder / "models" / "changed.onnx")
+    shutil.copy(DIGITS / "digits.onnx", folder / "models" / "new.onnx")
+    (folder / "models" / "large.onnx").write_text(POINTER)
+    (folder / "models" / "gone.onnx").unlink()
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "head")
+    return folder
+
+
+def step(repository: Path, **inputs: str) -> tuple[int, dict[str, list[str]], str]:
+    """Run the step; return its exit code, the rows of its summary, and all that was printed."""
+    summary = repository.parent / "summary.md"
+    env = {**os.environ, "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_ACTIONS": "true"}
+    env |= {f"POLYGRAPHY_ACTION_{name}": text for name, text in inputs.items()}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "action" / "compare_models.py")],
+        cwd=repository,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    text = summary.read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in text.splitlines()[4:]]
+    return (
+        done.returncode,
+        {row[0].lstrip("| "): row[1:] for row in rows},
+        done.stdout + done.stderr,
+    )
+
+
+def test_the_models_of_a_commit_are_compared_with_those_of_its_base(repository: Path) -> None:
+    base = git(repository, "rev-parse", "HEAD~1")
+    code, rows, said = step(repository, MODELS="models/*.onnx", BASE=base)
+    assert code == 1
+    assert {name: row[0] for name, row in rows.items()} == {
+        "models/changed.onnx": "failed",
+        "models/gone.onnx": "removed",
+        "models/large.onnx": "not fetched",
+        "models/new.onnx": "new",
+        "models/same.onnx": "passed",
+    }
+    assert "2 of 2 outputs differ" in rows["models/changed.onnx"][1]
+    assert "::error title=" in said  # GitHub shows it beside the code.
+    reports = {path.name for path in (repository / "polygraphy-report").iterdir()}
+    assert {"models__changed.onnx.xml", "models__changed.onnx.html"} <= reports
+    assert git(repository, "worktree", "list").count("\n") == 0
+
+
+def test_without_a_base_each_model_is_run(repository: Path) -> None:
+    code, rows, _ = step(repository, MODELS="models/same.onnx", BACKENDS="--onnxrt --onnx")
+    assert code == 0
+    assert rows["models/same.onnx"][0] == "passed"
+    assert "There is no base to compare with" in rows["models/same.onnx"][1]
+    assert "2 outputs matched" in rows["models/same.onnx"][1]
+
+
+def test_the_action_hands_every_input_to_the_step() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    [_, last] = action["runs"]["steps"]
+    assert {name.removeprefix("POLYGRAPHY_ACTION_").lower() for name in last["env"]} == {
+        *action["inputs"]
+    }
+    script = (ROOT / "action" / "compare_models.py").read_text(encoding="utf-8")
+    assert all(f'setting("{name.upper()}"' in script for name in action["inputs"])
+    # Text of a pull request is never part of what a shell reads.
+    assert not any("${{" in each["run"] for each in action["runs"]["steps"])
+
+
+def test_the_hook_checks_several_models_and_skips_pointers(
+    polygraphy: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(DIGITS / "digits.onnx", "good.onnx")
+    Path("pointer.onnx").write_text(POINTER)
+    done = polygraphy(f"{hook['entry']} good.onnx pointer.onnx")
+    assert done.code == 0
+    assert "pointer.onnx is a pointer of Git LFS" in done.out
+    Path("bad.onnx").write_bytes(b"no model")
+    done = polygraphy(f"{hook['entry']} good.onnx bad.onnx")
+    assert done.code == 1
+    assert "bad.onnx" in done.out
+    assert polygraphy(f"{hook['entry']} good.onnx bad.onnx -o one.json").code == 2
+
+
+def test_findings_are_written_for_code_scanning(
+    polygraphy: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnx
+
+    monkeypatch.chdir(tmp_path)
+    model = onnx.load(DIGITS / "digits.onnx")
+    model.graph.node[0].name = model.graph.node[1].name
+    model.graph.node.append(onnx.helper.make_node("Relu", ["image"], ["unused"], "idle"))
+    onnx.save(model, "a model.onnx")
+    done = polygraphy("polygraphy check lint 'a model.onnx' --report found.sarif")
+    assert "graph/unused-node" in done.out
+    [run] = json.loads(Path("found.sarif").read_text(encoding="utf-8"))["runs"]
+    rules = [result["ruleId"] for result in run["results"]]
+    assert {"graph/duplicate-name", "graph/unused-node"} <= {*rules} <= {*RULES}
+    assert {rule["id"] for rule in run["tool"]["driver"]["rules"]} == {*rules}
+    place = run["results"][0]["locations"][0]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "a%20model.onnx"
+    words = "--ignore graph/unused-node 'graph/dup*' --report less.sarif"
+    polygraphy(f"polygraphy check lint 'a model.onnx' {words}")
+    [run] = json.loads(Path("less.sarif").read_text(encoding="utf-8"))["runs"]
+    assert not {"graph/duplicate-name", "graph/unused-node"} & {r["ruleId"] for r in run["results"]}
+    done = polygraphy("polygraphy check lint 'a model.onnx' --ignore nonsense")
+    assert done.code == 2
+    assert "Rule 'nonsense' does not exist" in done.out + done.err
+
+
+def test_the_page_lists_every_rule() -> None:
+    page = ROOT / "docs" / "lint.md"
+    text = page.read_text(encoding="utf-8")
+    head = "| rule | what it finds |\n| --- | --- |\n"
+    before, _, after = text.partition(head)
+    rows = "".join(f"| `{rule}` | {what} |\n" for rule, what in RULES.items())
+    rest = after[after.index("\n\n") + 1 :]
+    if os.environ.get("POLYGRAPHY_UPDATE_GOLDEN") == "1":
+        page.write_text(before + head + rows + rest, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == before + head + rows + rest, "run `make golden`"
