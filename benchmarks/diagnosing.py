@@ -3,10 +3,12 @@
     python benchmarks/diagnosing.py
 
 ResNet-50 with random weights, healthy, and with a pair of quantisations of which ONNX Runtime drops
-one (`DoubleQDQPairsRemover`); a chain of 2,000 nodes, with that and without; and a network of large
-tensors, within budgets. Each command is a process of its own; times are the least of
-POLYGRAPHY_BENCHMARK_RUNS (3) runs in turn, of the processor and by the clock. What a minimal set
-of nodes takes is measured by benchmarks/minimal_sets.py.
+one (`DoubleQDQPairsRemover`); a text recogniser of 40 MB (convolutions, LSTM, 18,000 classes) and a
+detector of 7 MB and 600 nodes, both ways, and against all tensors that were saved, with a weight
+that is another; a chain of 2,000 nodes; and a network of large tensors, within budgets. Each
+command is a process of its own; times are the least of POLYGRAPHY_BENCHMARK_RUNS (3) runs in turn,
+of the processor and by the clock. What a minimal set of nodes takes is measured by
+benchmarks/minimal_sets.py.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from attrs import frozen
-from layerwise import resnet50
+from layerwise import Graph, resnet50
 from onnx import TensorProto, helper, numpy_helper
 
 RUNS = int(os.environ.get("POLYGRAPHY_BENCHMARK_RUNS", "3"))
@@ -30,6 +32,7 @@ NODES = 2000
 LAYERS, CHANNELS, SIDE = 24, 8, 512
 TENSOR = CHANNELS * SIDE * SIDE * 4
 BUDGETS = ("200M", "64M")
+HIDDEN, CLASSES, DETECTOR_NODES = 256, 18000, 600
 
 
 @frozen
@@ -80,12 +83,13 @@ def quantised_twice(tensor: str, made: str) -> tuple[list[onnx.NodeProto], list[
     return nodes, [numpy_helper.from_array(np.asarray(v), name) for name, v in weights.items()]
 
 
-def faulty(model: onnx.ModelProto, share: float = 0.5) -> onnx.ModelProto:
-    """Return a copy with quantisations behind a Relu, Neg or Tanh in the middle."""
+def faulty(model: onnx.ModelProto, share: float = 0.5, op: str = "") -> onnx.ModelProto:
+    """Return a copy with quantisations behind a Relu, Neg or Tanh, or another, in the middle."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     graph = made.graph
-    places = [i for i, node in enumerate(graph.node) if node.op_type in ("Relu", "Neg", "Tanh")]
+    ops = (op,) if op else ("Relu", "Neg", "Tanh")
+    places = [i for i, node in enumerate(graph.node) if node.op_type in ops]
     place = places[int(len(places) * share)]
     tensor = graph.node[place].output[0]
     nodes, weights = quantised_twice(tensor, f"{tensor}_quantised")
@@ -113,6 +117,51 @@ def chain(nodes: int) -> onnx.ModelProto:
         made.append(helper.make_node("Neg", [f"m{layer}"], [f"n{layer}"]))
         tensor = f"n{layer}"
     return _model(made, weights, [8, 16], tensor)
+
+
+def recogniser() -> onnx.ModelProto:
+    """Return convolutions, an LSTM of both directions over the columns, and 18,000 classes."""
+    graph, x, before = Graph(), "x", 3
+    for width, stride in ((32, [2, 2]), (64, [2, 1]), (128, [2, 2]), (256, [6, 1])):
+        weight = graph.weight(width, before, 3, 3)
+        x = graph.node("Conv", x, weight, pads=[1] * 4, strides=stride)
+        x = graph.node("Mul", x, graph.node("Sigmoid", x))
+        before = width
+    x = graph.node("Transpose", graph.node("ReduceMean", x, axes=[2], keepdims=0), perm=[2, 0, 1])
+    weights = [graph.weight(2, 4 * HIDDEN, size) for size in (before, HIDDEN)]
+    x = graph.node("LSTM", x, *weights, hidden_size=HIDDEN, direction="bidirectional")
+    x = graph.node("Flatten", graph.node("Transpose", x, perm=[0, 2, 1, 3]), axis=2)
+    x = graph.node("MatMul", x, graph.weight(2 * HIDDEN, CLASSES))
+    return graph.model([1, 3, 48, 160], x, [40, 1, CLASSES])
+
+
+def detector() -> onnx.ModelProto:
+    """Return blocks of convolutions with and without groups, of few weights and 600 nodes."""
+    graph, x = Graph(), "x"
+    x = graph.node("Conv", x, graph.weight(48, 3, 3, 3), pads=[1] * 4, strides=[4, 4])
+    while len(graph.nodes) < DETECTOR_NODES:
+        before = x
+        for weight, group in ((graph.weight(192, 48, 1, 1), 1), (graph.weight(192, 1, 5, 5), 192)):
+            size = 2 if group > 1 else 0
+            x = graph.node("Conv", x, weight, group=group, pads=[size] * 4)
+            x = graph.node("BatchNormalization", x, *(graph.positive(192) for _ in range(4)))
+            x = graph.node("Relu", x)
+        x = graph.node("Conv", x, graph.weight(48, 192, 1, 1))
+        x = graph.node("BatchNormalization", x, *(graph.positive(48) for _ in range(4)))
+        x = graph.node("Add", before, graph.node("Tanh", x))
+    x = graph.node("Sigmoid", graph.node("Conv", x, graph.weight(10, 48, 1, 1)))
+    return graph.model([1, 3, 256, 256], x, [1, 10, 64, 64])
+
+
+def other_weight(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of which a weight in the middle is half as large again."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    weights = [one for one in made.graph.initializer if len(one.dims) == 4]
+    weight = weights[len(weights) // 2]
+    array = numpy_helper.to_array(weight) * np.float32(1.5)
+    weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+    return made
 
 
 def large_tensors() -> onnx.ModelProto:
@@ -148,24 +197,57 @@ def measured(model: onnx.ModelProto, folder: Path, *words: str, is_faulty: bool)
     return [least(runs), least(diagnoses)]
 
 
+def measured_saved(right: onnx.ModelProto, folder: Path, *, is_faulty: bool) -> list[Cost]:
+    """Return the same against all tensors of a model that is right, saved before."""
+    path, saved, data = (str(folder / name) for name in ("model.onnx", "all.json", "in.json"))
+    onnx.save(right, path)
+    every = ("--onnxrt", "--onnx-outputs", "mark", "all")
+    command("run", path, *every, "--save-outputs", saved, "--save-inputs", data, code=0)
+    onnx.save(other_weight(right) if is_faulty else right, path)
+    given, runs, diagnoses = ("--load-inputs", data), [], []
+    for _ in range(RUNS):
+        compared = ("--load-outputs", saved, *given)
+        runs.append(command("run", path, *every, *compared, code=int(is_faulty)))
+        words = ("diagnose", path, "--onnxrt", "--golden", saved, *given)
+        diagnoses.append(command(*words, code=int(is_faulty)))
+    return [least(runs), least(diagnoses)]
+
+
+def show(label: str, costs: list[Cost], goal: str) -> None:
+    """Print a row of the table, of what `run` and `diagnose` take."""
+    run, diagnosis = costs
+    ratio = diagnosis.processor / run.processor
+    more = (diagnosis.peak - run.peak) >> 20
+    print(
+        f"{label:<34} {run.processor:8.2f} {diagnosis.processor:9.2f} {ratio:6.2f}"
+        f" {diagnosis.clock:9.2f} {more:9} {goal:>6}",
+        flush=True,
+    )
+
+
 def main() -> None:
     """Measure, and print the table."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print(f"{'':<34} {'run, s':>8} {'diagnose':>9} {'ratio':>6} {'by clock':>9} {'goal':>6}")
+        print(
+            f"{'':<34} {'run, s':>8} {'diagnose':>9} {'ratio':>6} {'by clock':>9} {'MiB more':>9}"
+            f" {'goal':>6}"
+        )
         for label, make, is_faulty, goal in (
             ("ResNet-50, healthy", resnet50, False, "6x"),
             ("ResNet-50, wrong rewrite", lambda: faulty(resnet50()), True, "12x"),
+            ("recogniser, healthy", recogniser, False, "6x"),
+            ("recogniser, wrong rewrite", lambda: faulty(recogniser(), op="Mul"), True, "12x"),
+            ("detector, healthy", detector, False, "6x"),
+            ("detector, wrong rewrite", lambda: faulty(detector()), True, "12x"),
             (f"{NODES:,} nodes, healthy", lambda: chain(NODES), False, "60 s"),
             (f"{NODES:,} nodes, wrong rewrite", lambda: faulty(chain(NODES)), True, "60 s"),
         ):
-            run, diagnosis = measured(make(), folder, is_faulty=is_faulty)
-            ratio = diagnosis.processor / run.processor
-            print(
-                f"{label:<34} {run.processor:8.2f} {diagnosis.processor:9.2f} {ratio:6.2f}"
-                f" {diagnosis.clock:9.2f} {goal:>6}",
-                flush=True,
-            )
+            show(label, measured(make(), folder, is_faulty=is_faulty), goal)
+        for label, make in (("recogniser", recogniser), ("detector", detector)):
+            for is_faulty, goal in ((False, "6x"), (True, "12x")):
+                kind = f"{label}, all saved, {'a weight' if is_faulty else 'healthy'}"
+                show(kind, measured_saved(make(), folder, is_faulty=is_faulty), goal)
         model = faulty(large_tensors(), 0.9)
         tensors = len(model.graph.node)
         print(f"\nA wrong rewrite among {tensors} tensors of {TENSOR >> 20} MiB, peaks in MiB")
