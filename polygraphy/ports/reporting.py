@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.report.document import Document
     from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
-    from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
+    from polygraphy.domain.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
 

@@ -9,16 +9,13 @@ from polygraphy.adapters.fake.narrow import FakeNarrowModel, FakeNarrowModels
 from polygraphy.adapters.fake.runner import (
     FakeLoader,
     FakeRunner,
-    FakeShapeInference,
     FunctionCommands,
     HostMemory,
     InlineIsolation,
     MeanDistance,
-    ScriptedQuestions,
 )
 from polygraphy.adapters.fake.store import (
     MemoryResultStore,
-    MemoryTextFiles,
 )
 
 __all__ = [
@@ -26,15 +23,12 @@ __all__ = [
     "FakeNarrowModel",
     "FakeNarrowModels",
     "FakeRunner",
-    "FakeShapeInference",
     "FollowedJob",
     "FunctionCommands",
     "HostMemory",
     "InlineIsolation",
     "MeanDistance",
     "MemoryResultStore",
-    "MemoryTextFiles",
     "RecordingConsole",
     "RecordingProgress",
-    "ScriptedQuestions",
 ]

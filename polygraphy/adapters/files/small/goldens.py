@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from attrs import asdict, field, frozen
 
-from polygraphy.adapters.files.formats.binary import tensors_of
-from polygraphy.adapters.files.formats.safetensors_format import open_tensors, write_tensors
+from polygraphy.adapters.files.formats.binary import open_tensors, tensors_of, write_tensors
 from polygraphy.adapters.files.json.json_codec import ContentError, content_errors_named
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
 from polygraphy.domain.errors import DamagedFileError, UsageError
