@@ -7,7 +7,7 @@ that asks for it: what is still in use by a stream must not be freed or changed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -184,6 +184,11 @@ class Machine(Protocol):
 
     def release_memory(self) -> None:
         """Give memory that this process holds, but does not use, back to the system."""
+
+    def about(self) -> Mapping[str, Any]:
+        """Return what decides how long something takes: ``processor``, ``threads``, ``driver`` and
+        ``gpus``, in plain values.
+        """
 
 
 class Diagnosis(Protocol):

@@ -117,6 +117,11 @@ class OnnxFiles(Protocol):
             ModelError: it is no ONNX model.
         """
 
+    def weights(self, path: str) -> list[str]:
+        """Return the paths of the files beside a model that hold its weights; raises as `load`
+        does.
+        """
+
     def parse(self, content: bytes) -> Any:
         """Return the `onnx.ModelProto` that was serialised; ModelError when it is none."""
 

@@ -41,6 +41,7 @@ SUITES = {
     "ShapeInference": "shape_inference",
     "Spools": "spools",
     "SuspectedParty": "suspected_party",
+    "SweepEngine": "sweep_engine",
     "TextFiles": "text_files",
 }
 """By port: the test module that is its suite."""

@@ -22,6 +22,7 @@ from polygraphy.adapters.fake.progress import FollowedJob, RecordingProgress
 from polygraphy.adapters.fake.reports import FixedDiagnosis, RecordingReports
 from polygraphy.adapters.fake.runner import FakeLoader, FakeRunner
 from polygraphy.adapters.fake.store import MemoryResultStore
+from polygraphy.adapters.fake.sweep import ScriptedEngine
 
 __all__ = [
     "DrawnPlot",
@@ -48,5 +49,6 @@ __all__ = [
     "RecordingPlots",
     "RecordingProgress",
     "RecordingReports",
+    "ScriptedEngine",
     "ScriptedQuestions",
 ]

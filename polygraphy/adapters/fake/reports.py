@@ -10,6 +10,7 @@ from attrs import Factory, define
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport
 from polygraphy.domain.environment import Environment, Section
+from polygraphy.domain.sweep.outcome import SweepOutcome
 
 
 @define
@@ -35,6 +36,10 @@ class RecordingReports:
     def environment(self, environment: Environment) -> None:
         """What is installed on this machine."""
         self.reports.append(("environment", environment))
+
+    def sweep(self, outcome: SweepOutcome) -> None:
+        """What came of a sweep."""
+        self.reports.append(("sweep", outcome))
 
 
 class FixedDiagnosis:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 from pathlib import Path
+from typing import Any
+
+from polygraphy.adapters.machine.machine import ThisMachine
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
 """Only glibc has it."""
@@ -38,6 +42,20 @@ class ThisProcess:
         """Return freed memory to the system, where the C library would keep it for later."""
         if _trim is not None:
             _trim(0)
+
+    def about(self) -> dict[str, Any]:
+        """Return the model of the processor as Linux tells it, and what NVIDIA's driver tells."""
+        lines = self._read("proc/cpuinfo").splitlines()
+        named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        [devices, *_] = ThisMachine(self._root / "proc/driver/nvidia").sections()
+        facts = dict(devices.facts)
+        driver = facts.pop("driver", "")
+        return {
+            "processor": next(named, platform.machine()),
+            "threads": os.environ.get("OMP_NUM_THREADS") or self.cores(),
+            "driver": driver,
+            "gpus": list(facts.values()),
+        }
 
     def _available(self) -> int | None:
         for line in self._read("proc/meminfo").splitlines():

@@ -37,9 +37,8 @@ def junit_of(document: Document) -> str:
     for name, value in facts.items():
         _below(properties, "property", {"name": name, "value": value})
     for check in checks:
-        case = _below(
-            suite, "testcase", {"classname": check.group, "name": check.name, "time": "0"}
-        )
+        about_case = {"classname": check.group, "name": check.name, "time": f"{check.seconds:g}"}
+        case = _below(suite, "testcase", about_case)
         if check.outcome in _TAGS:
             about = {"message": check.message}
             if check.outcome != SKIPPED:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.edits import Edit, Outline
     from polygraphy.domain.model.sparsity import WeightSparsity
     from polygraphy.domain.model.tensors import TensorUse
+    from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
 
 
@@ -54,6 +55,9 @@ class ReportsRecorder:
 
     def environment(self, environment: Environment) -> None:
         self._found("environment", sections=environment.sections)
+
+    def sweep(self, outcome: SweepOutcome) -> None:
+        self._found("sweep", **plain(outcome))
 
     # Models.
 

@@ -36,6 +36,7 @@ from polygraphy.domain.report.advice import advice_for
 from polygraphy.domain.report.checks import PASSED, checks_of
 from polygraphy.domain.report.document import Comparison, Document
 from polygraphy.domain.report.summary import worst_row
+from polygraphy.domain.sweep.outcome import FAILURES
 
 _FOLDER = VIEWER.parent / "report"
 _LARGE = 20_000
@@ -46,6 +47,8 @@ _ATTEMPTS = "attempts"
 """The kind of result that has a table of its own: the steps of a diagnosis."""
 _ERRORS = "errors"
 """The kind of result that is drawn: how far tensors are off, of a diagnosis."""
+_SWEEP = "sweep"
+"""The kind of result that has tables of its own: the cells of a sweep."""
 _CURVES = {
     "cumulative": "computed from the inputs, nothing rewritten",
     "isolated": "each node alone",
@@ -90,6 +93,7 @@ class HtmlReportPages:
     """Implements the port `ReportPages`."""
 
     def page(self, document: Document, model: Model | None) -> str:
+        sweeps = [_matrix(each) for each in document.results if each["kind"] == _SWEEP]
         tables = [_table(each, number) for number, each in enumerate(document.comparisons)]
         script = (_FOLDER / "report.js").read_text(encoding="utf-8")
         style = (_FOLDER / "report.css").read_text(encoding="utf-8")
@@ -118,7 +122,8 @@ class HtmlReportPages:
             tables=tables,
             region=None if model is None else _region(document, model, tables),
             details=list(_details(tables)),
-            checks=_other_checks(document),
+            checks=[] if sweeps else _other_checks(document),
+            sweeps=sweeps,
             curves=list(_curves(document)),
             curve_words=_CURVES,
             attempts=[
@@ -130,10 +135,19 @@ class HtmlReportPages:
             results=[
                 (_heading(each), _text(each))
                 for each in document.results
-                if each["kind"] not in (_ATTEMPTS, _ERRORS)
+                if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP)
             ],
         )
         return displayable(page)
+
+
+def _matrix(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the cells of a sweep as a list and by model and combination, with their numbers."""
+    labels = list(dict.fromkeys(row["label"] for row in sweep["rows"]))
+    models: dict[str, dict[str, tuple[int, Any]]] = {}
+    for number, row in enumerate(sweep["rows"], 1):
+        models.setdefault(row["model"], {})[row["label"]] = (number, row)
+    return {**sweep, "labels": labels, "models": models, "failures": FAILURES}
 
 
 def _heading(result: Mapping[str, Any]) -> str:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.storage.external import external_files
+from polygraphy.adapters.onnx.storage.mapped import load_structure
 from polygraphy.adapters.onnx.storage.model import OnnxFromBytes, OnnxFromPath
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
 from polygraphy.domain.errors import FileError
@@ -24,6 +26,10 @@ class OnnxFilesAdapter:
 
     def load(self, path: str) -> ModelProto:
         return OnnxFromPath(path).call_impl()
+
+    def weights(self, path: str) -> list[str]:
+        folder = readable_file(path, "Model").parent
+        return [str(folder / name) for name in external_files(load_structure(path))]
 
     def parse(self, content: bytes) -> ModelProto:
         return OnnxFromBytes(content).call_impl()
