@@ -6,7 +6,7 @@ from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.reevaluating import check_accuracy
-    from polygraphy.application.models.compatibility import check_compatibility
+    from polygraphy.application.models.capability import check_compatibility
     from polygraphy.application.models.linting import check_lint
 
 __all__ = ["check_accuracy", "check_compatibility", "check_lint"]
@@ -15,7 +15,7 @@ __getattr__ = deferred_names(
     globals(),
     {
         "check_accuracy": "polygraphy.application.compare.reevaluating",
-        "check_compatibility": "polygraphy.application.models.compatibility",
+        "check_compatibility": "polygraphy.application.models.capability",
         "check_lint": "polygraphy.application.models.linting",
     },
 )

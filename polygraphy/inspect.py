@@ -8,8 +8,11 @@ if TYPE_CHECKING:
     from polygraphy.application.compare.diff import compare_saved
     from polygraphy.application.inspection import inspect_data
     from polygraphy.application.models.capability import inspect_capability
-    from polygraphy.application.models.model_inspection import describe_model, inspect_model
-    from polygraphy.application.models.model_pages import draw_model
+    from polygraphy.application.models.model_inspection import (
+        describe_model,
+        draw_model,
+        inspect_model,
+    )
     from polygraphy.application.models.models import (
         compare_models,
         inspect_outputs,
@@ -39,7 +42,7 @@ __getattr__ = deferred_names(
         "compare_saved": "polygraphy.application.compare.diff",
         "compare_tactics": "polygraphy.application.tactics",
         "describe_model": "polygraphy.application.models.model_inspection",
-        "draw_model": "polygraphy.application.models.model_pages",
+        "draw_model": "polygraphy.application.models.model_inspection",
         "find_bad_tactics": "polygraphy.application.tactics",
         "inspect_capability": "polygraphy.application.models.capability",
         "inspect_data": "polygraphy.application.inspection",

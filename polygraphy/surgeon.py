@@ -1,23 +1,31 @@
 """Editing ONNX models. Loaders and functions change the model that they are given in place."""
 
 from polygraphy.adapters.onnx.edit.copying import CopyNodes, copy_nodes
-from polygraphy.adapters.onnx.edit.extracting import Extract, extract
-from polygraphy.adapters.onnx.edit.inserting import InsertNode, insert_node
+from polygraphy.adapters.onnx.edit.extraction import Extract, extract
+from polygraphy.adapters.onnx.edit.inserting import (
+    CleanUp,
+    InsertNode,
+    RemoveNodes,
+    SortNodes,
+    clean_up,
+    insert_node,
+    remove_nodes,
+    sort_nodes,
+)
 from polygraphy.adapters.onnx.edit.observing import ObserveShapes, observe_shapes
 from polygraphy.adapters.onnx.edit.overriding import OverrideInputShapes, override_input_shapes
-from polygraphy.adapters.onnx.edit.pruning import PruneWeights, prune_weights
-from polygraphy.adapters.onnx.edit.removing import RemoveNodes, remove_nodes
 from polygraphy.adapters.onnx.edit.stripping import (
+    PruneWeights,
     ReconstructWeights,
     RestoreWeights,
     StripWeights,
+    prune_weights,
     reconstruct_weights,
     restore_weights,
     strip_weights,
 )
-from polygraphy.adapters.onnx.edit.tidying import CleanUp, SortNodes, clean_up, sort_nodes
 from polygraphy.adapters.onnx.fold.simplifying import Simplify, simplify
-from polygraphy.adapters.onnx.graph.checking import CheckModel, check_model
+from polygraphy.adapters.onnx.graph.editing import CheckModel, check_model
 from polygraphy.application.compare.verification import verify, verify_runs
 from polygraphy.application.models.models import show_edited, show_original
 

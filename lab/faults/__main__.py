@@ -1,7 +1,7 @@
 """Measure `polygraphy diagnose`: faults of released packages, and planted ones.
 
     python -m faults [--seed N] [--only real|planted] [--take N] [--kind PART] [--jobs N]
-                     [--markdown ../docs/diagnosis.md]
+                     [--ways WAY ... [--cases N]] [--markdown ../docs/diagnosis.md]
 
 In the folder `lab`. Cases, and a virtual environment for each version of ONNX Runtime, are
 written into POLYGRAPHY_FAULTS (.faults). Real models are used where `make models` put them.
@@ -16,15 +16,17 @@ import statistics
 import sys
 from pathlib import Path
 
+from polygraphy.logger import G_LOGGER
+
 from .case import Case
 from .environments import FOLDER, PACKAGES, ROOT
 from .judge import Score, scores
-from .planted_cases import planted_cases
+from .planted_cases import WAYS, planted_cases
 from .real_cases import real_cases
 from .report import page, table
 from .shipped import shipped
 
-REAL, PLANTED = (110, 44), (66, 28)
+REAL, PLANTED = (110, 44), (114, 28)
 """Faulty and healthy ones."""
 
 
@@ -35,16 +37,21 @@ def main() -> int:
     parser.add_argument("--only", choices=("real", "planted"))
     parser.add_argument("--take", type=int, help="diagnose every N-th case")
     parser.add_argument("--kind", help="diagnose those whose kind has this in it")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, help="planted, compared with these only")
+    parser.add_argument("--cases", type=int, help="how many faulty ones with --ways")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
+    G_LOGGER.module_severity = {"": G_LOGGER.ERROR}
     folder = FOLDER / f"cases-{given.seed}"
     shutil.rmtree(folder, ignore_errors=True)
     cases: list[Case] = []
-    if given.only != "planted":
+    if given.only != "planted" and not given.ways:
         cases += real_cases(folder, given.seed, *REAL)
     if given.only != "real":
-        cases += planted_cases(folder, shipped(ROOT / ".models"), given.seed, *PLANTED)
+        many = (given.cases or PLANTED[0], PLANTED[1])
+        models = shipped(ROOT / ".models")
+        cases += planted_cases(folder, models, given.seed, *many, given.ways or ())
     cases = [case for case in cases if given.kind is None or given.kind in case.kind]
     done: list[Score] = []
     for score in scores(folder, cases[:: given.take or 1], given.jobs):

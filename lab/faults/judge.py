@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .case import Case, Culprit
-from .environments import python
+from .environments import ROOT, python
 
 SECONDS = 300
+SURROUNDINGS = {**os.environ, "PYTHONPATH": str(ROOT)}
+"""Commands are those of this checkout, whichever one the environments were made for."""
 NOBODY = {"data", "ill-conditioned", "nondeterminism"}
 """Causes by which neither a backend nor the model is blamed."""
 CODES = {"agree": 0, "fault": 1, "ill-conditioned": 1, "inconclusive": 4}
@@ -66,6 +69,7 @@ def score(folder: Path, case: Case) -> Score:
             text=True,
             check=False,
             timeout=SECONDS,
+            env=SURROUNDINGS,
         )
         out, error, code = done.stdout, done.stderr, done.returncode
     except subprocess.TimeoutExpired:
@@ -117,7 +121,9 @@ def _mends(folder: Path, case: Case, command: str) -> bool:
         lines.append([*interpreter, "polygraphy", *words])
     done = None
     for line in lines:
-        done = subprocess.run(line, cwd=fresh, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            line, cwd=fresh, capture_output=True, text=True, check=False, env=SURROUNDINGS
+        )
         if done.returncode:
             (folder / "fix.txt").write_text(f"{shlex.join(line)}\n{done.stdout}{done.stderr}")
             return False

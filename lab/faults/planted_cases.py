@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,45 @@ import onnxruntime
 from polygraphy.adapters.processes.forked import ForkedIsolation
 
 from .case import Case, Culprit
+from .converted import CONVERTED
 from .exported import EXPORTED
 from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantised, unet
+from .nested import INSIDE
 from .other_hosts import OTHERS
 from .planting import KINDS, Planted, planted, renamed, unnamed
 from .real_cases import distance, drawn
 
 SHOWS = 1e-3
 VERSION = "1.32.0"
+WAYS = ("same", "renamed", "optimised", "golden", "saved outputs")
+"""What a model is compared with: itself without the fault, in several spellings, or its results."""
 Models = dict[str, tuple[onnx.ModelProto, dict[str, np.ndarray], tuple[str, ...]]]
 
 
-def planted_cases(folder: Path, models: Models, seed: int, faulty: int, healthy: int) -> list[Case]:
-    """Draw so many cases, and write them; ``models`` are real ones."""
+Maker = Callable[[Path, np.random.Generator, Models, int], "Case | None"]
+
+
+def planted_cases(
+    folder: Path,
+    models: Models,
+    seed: int,
+    faulty: int,
+    healthy: int,
+    ways: Sequence[str] = (),
+) -> list[Case]:
+    """Draw so many cases, and write them; ``models`` are real ones. ``ways``: compared only with
+    these, of `WAYS`; cases that compare with something else are left out then.
+    """
     rng = np.random.default_rng(seed)
-    makers: list[Callable[[Path, np.random.Generator, Models, int], Case | None]] = []
     kinds = [kind for kind in {**KINDS, **EXPORTED} if kind != "quantisation"]
-    others = (quantised_case, not_numbers, not_numbers, _half, _half, two)
-    turns = [*map(changed, kinds), *others]
-    makers += [turns[number % len(turns)] for number in range(faulty)]
-    makers += [HEALTHY[number % len(HEALTHY)] for number in range(healthy)]
+    turns: list[Maker] = [changed(kind, ways or WAYS) for kind in kinds]
+    turns += [held(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED)]
+    right: Sequence[Maker] = (partial(_healthy_reference, ways=ways or WAYS),)
+    if not ways:
+        turns += [quantised_case, not_numbers, not_numbers, _half, _half, two]
+        right = HEALTHY
+    makers = [turns[number % len(turns)] for number in range(faulty)]
+    makers += [right[number % len(right)] for number in range(healthy)]
     cases = []
     for number, maker in enumerate(makers):
         for _ in range(30):
@@ -115,7 +135,7 @@ def against(
     healthy: onnx.ModelProto,
     data: dict[str, np.ndarray],
     options: tuple[str, ...] = (),
-    ways: tuple[str, ...] = ("same", "renamed", "optimised", "golden", "saved outputs"),
+    ways: Sequence[str] = WAYS,
 ) -> tuple[str, tuple[str, ...]]:
     """Write what the command compares with; return its name and the options."""
     way = str(rng.choice(ways))
@@ -160,7 +180,7 @@ def _saved(place: Path, model: onnx.ModelProto, data: dict[str, np.ndarray]) -> 
     save_json([data], str(place / "inputs.json"))
 
 
-def changed(kind: str) -> Callable[[Path, np.random.Generator, Models, int], Case | None]:
+def changed(kind: str, ways: Sequence[str] = WAYS) -> Maker:
     """A weight, an attribute or the structure is another."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
@@ -172,22 +192,56 @@ def changed(kind: str) -> Callable[[Path, np.random.Generator, Models, int], Cas
             name, healthy = "host", host(rng)
             data = drawn(healthy, number)
         made = planted(healthy, kind, rng, {**KINDS, **EXPORTED})
-        if made is None or not shows(healthy, made[0], data):
-            return None
-        faulty, found = made
-        place = _place(folder, number)
-        try:
-            way, words = against(place, rng, healthy, data, options)
-        except ValueError:
-            return None
-        if rng.random() < 0.2:
-            found = found._replace(nodes=_first_outputs(faulty, found.nodes))
-            faulty = unnamed(faulty)
-            way += ", unnamed nodes"
-        onnx.save(faulty, place / "model.onnx")
-        return _case(place, f"{kind}: {name}, {way}", words, (_culprit(found),))
+        return _planted(
+            folder, rng, number, (healthy, data, options), made, f"{kind}: {name}", ways
+        )
 
     return maker
+
+
+def held(kind: str, ways: Sequence[str] = WAYS) -> Maker:
+    """A fault of its own in a network that holds graphs, or that a library made of another."""
+
+    def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+        if kind in INSIDE:
+            build, plant = INSIDE[kind]
+            healthy = host(rng, build)
+        else:
+            make, plant = CONVERTED[kind]
+            healthy = make(rng)
+        made = planted(healthy, kind, rng, {kind: plant})
+        return _planted(
+            folder, rng, number, (healthy, drawn(healthy, number), ()), made, kind, ways
+        )
+
+    return maker
+
+
+def _planted(
+    folder: Path,
+    rng: np.random.Generator,
+    number: int,
+    model: tuple[onnx.ModelProto, dict[str, np.ndarray], tuple[str, ...]],
+    made: tuple[onnx.ModelProto, Planted] | None,
+    kind: str,
+    ways: Sequence[str],
+) -> Case | None:
+    """Write a fault that shows in the outputs."""
+    healthy, data, options = model
+    if made is None or not shows(healthy, made[0], data):
+        return None
+    faulty, found = made
+    place = _place(folder, number)
+    try:
+        way, words = against(place, rng, healthy, data, options, ways)
+    except ValueError:
+        return None
+    if rng.random() < 0.2:
+        found = found._replace(nodes=_first_outputs(faulty, found.nodes) or found.nodes)
+        faulty = unnamed(faulty)
+        way += ", unnamed nodes"
+    onnx.save(faulty, place / "model.onnx")
+    return _case(place, f"{kind}, {way}", words, (_culprit(found),))
 
 
 def _first_outputs(model: onnx.ModelProto, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -338,7 +392,11 @@ def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -
 
 
 def _healthy_reference(
-    folder: Path, rng: np.random.Generator, models: Models, number: int
+    folder: Path,
+    rng: np.random.Generator,
+    models: Models,
+    number: int,
+    ways: Sequence[str] = WAYS,
 ) -> Case | None:
     """Nothing is wrong: another level, other names, saved results."""
     options: tuple[str, ...] = ()
@@ -350,7 +408,7 @@ def _healthy_reference(
         data = drawn(model, number)
     place = _place(folder, number)
     try:
-        way, words = against(place, rng, model, data, options)
+        way, words = against(place, rng, model, data, options, ways)
     except ValueError:
         return None
     onnx.save(model, place / "model.onnx")

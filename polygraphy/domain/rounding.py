@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.domain.arithmetic.magnitude import root_mean_square
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.domain.tensors.precision import (
     Precision,
@@ -479,12 +479,19 @@ def moved(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
     rng = np.random.default_rng(seed)
     flat = array.reshape(-1)
     made = np.empty_like(flat)
+    kind = np.float64 if array.dtype == np.float64 else np.float32  # In which narrow types fit.
+    step = kind(epsilons * epsilon_of(array.dtype))
+    bits = np.frombuffer(rng.bytes(flat.size // 8 + 1), np.uint8)
     with np.errstate(over="ignore", invalid="ignore"):
         for part in _blocks(flat.size):
-            wide = np.asarray(flat[part], np.float64)
-            signs = rng.choice(np.array([-1.0, 1.0]), size=wide.size)
-            other = wide * (1 + epsilons * epsilon_of(array.dtype) * signs)
-            made[part] = np.where(np.isfinite(other), other, wide).astype(array.dtype)
+            before = flat[part]
+            signs = np.unpackbits(bits[part.start // 8 : part.stop // 8 + 1])
+            factors = signs[part.start % 8 :][: before.size].astype(kind)
+            factors *= 2 * step
+            factors += 1 - step
+            other = (np.asarray(before, kind) * factors).astype(array.dtype, copy=False)
+            finite = np.isfinite(other)
+            made[part] = other if finite.all() else np.where(finite, other, before)
     return made.reshape(array.shape)
 
 

@@ -16,13 +16,12 @@ from polygraphy.adapters.onnx.edit.outputs import GraphTensors, set_outputs
 from polygraphy.adapters.onnx.graph.graphsurgeon import gs
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.graph.value_infos import shape_of
-from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.storage.elements import elements
-from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
 from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail
-from polygraphy.domain.model.unbounded import unbounded_operands
+from polygraphy.domain.model.description import unbounded_operands
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from polygraphy.domain.diagnosis.regions import GraphNode
-    from polygraphy.domain.results.lineage import Recomputed
+    from polygraphy.domain.results.results import Recomputed
     from polygraphy.domain.search.layers import Layer
     from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
@@ -188,7 +188,7 @@ class OpenModel(Protocol):
     def recompute(
         self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
     ) -> Recomputed | None:
-        """Compute a tensor from those before it; see `polygraphy.domain.results.lineage`."""
+        """Compute a tensor from those before it; see `polygraphy.domain.results.results`."""
 
 
 class LayeredModel(OpenModel, Protocol):

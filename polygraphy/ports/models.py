@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from polygraphy.domain.checks.capability import Compatibility, Problem
     from polygraphy.domain.checks.lint import Findings, LintReport
     from polygraphy.domain.model import Detail, ModelSource
-    from polygraphy.domain.model.difference import Difference
-    from polygraphy.domain.model.edits import Edit, Outline
+    from polygraphy.domain.model.description import TensorUse
+    from polygraphy.domain.model.difference import Difference, Edit, Outline
     from polygraphy.domain.model.sparsity import WeightSparsity
-    from polygraphy.domain.model.tensors import TensorUse
     from polygraphy.domain.tensors.datatype import DataTypeEntry
 
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
     from polygraphy.domain.accuracy.inspection import DataReport
     from polygraphy.domain.accuracy.output_rows import OutputRow
-    from polygraphy.domain.accuracy.pairs import PairResult
     from polygraphy.domain.checks.capability import SupportReport
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Model

@@ -10,7 +10,7 @@ import pytest
 
 from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.application.compare.accuracy import compare_accuracy
-from polygraphy.application.compare.postprocessing import postprocess
+from polygraphy.application.compare.comparator import postprocess
 from polygraphy.domain.compare import IndicesCompareFunc, L2CompareFunc, SimpleCompareFunc
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import FunctionCommands, ScriptedQuestions
-from polygraphy.adapters.fake.checks import FinishedCommand
+from polygraphy.adapters.fake.runner import FinishedCommand
 from polygraphy.application.debug.checks import AskUser, CheckCommand
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.precision import find_layers_to_raise

@@ -12,8 +12,7 @@ import pytest
 
 from polygraphy.adapters.console.log import LogConsole
 from polygraphy.adapters.fake import RecordingConsole
-from polygraphy.domain.accuracy.accuracy import AccuracyResult
-from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.compare import (
     CosineSimilarityCompareFunc,
     IndicesCompareFunc,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.fake import FakeConstantEvaluator
 from polygraphy.adapters.onnx.run.reference import ReferenceConstantEvaluator
 from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
 from polygraphy.domain.errors import BackendError
@@ -19,17 +18,9 @@ from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ConstantEvaluator
 from tests.support import models
 
-ANSWERS: Mapping[str, Any] = {
-    "Add": np.array([11, 22], dtype=np.int64),
-    "Identity": np.array(2.5, dtype=np.float32),
-    "Slice": np.zeros((0, 2), dtype=np.int64),
-    "Cast": np.array([True, True]),
-    "Split": [np.array([1], dtype=np.int64), np.array([2], dtype=np.int64)],
-}
 EVALUATORS: dict[str, Callable[[], ConstantEvaluator]] = {
     "onnxruntime": OnnxrtConstantEvaluator,
     "onnx": ReferenceConstantEvaluator,
-    "fake": lambda: FakeConstantEvaluator(ANSWERS),
 }
 
 
@@ -75,9 +66,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(
-    "adapter", [OnnxrtConstantEvaluator, ReferenceConstantEvaluator, FakeConstantEvaluator]
-)
+@pytest.mark.parametrize("adapter", [OnnxrtConstantEvaluator, ReferenceConstantEvaluator])
 def test_takes_the_arguments_of_the_port(adapter: type) -> None:
     wanted, found = (
         inspect.signature(owner.evaluate)  # type: ignore[attr-defined]
@@ -129,8 +118,6 @@ def test_an_unknown_operator_is_a_backend_error(evaluator: ConstantEvaluator) ->
 
 
 def test_a_failing_operator_is_a_backend_error(evaluator: ConstantEvaluator) -> None:
-    if isinstance(evaluator, FakeConstantEvaluator):
-        evaluator = FakeConstantEvaluator({})
     model = models.make(
         "failing",
         [helper.make_node("Reshape", ["a", "shape"], ["y"])],
@@ -146,10 +133,3 @@ def test_a_failing_operator_is_a_backend_error(evaluator: ConstantEvaluator) -> 
 def test_a_tensor_that_is_not_there_is_a_backend_error(evaluator: ConstantEvaluator) -> None:
     with pytest.raises(BackendError):
         evaluator.evaluate(constants(), ["nowhere"])
-
-
-def test_the_fake_remembers_what_it_was_asked() -> None:
-    evaluator = FakeConstantEvaluator(ANSWERS)
-    evaluator.evaluate(constants(), ["sum"])
-    evaluator.evaluate(constants(), ["left", "right"])
-    assert evaluator.calls == [("sum",), ("left", "right")]

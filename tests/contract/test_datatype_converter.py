@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
-from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
+from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes
+from polygraphy.adapters.onnxruntime.session import OnnxrtDataTypes
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter, DataTypeEntry
 from polygraphy.ports.binding import resolve

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.errors import UnknownNameError

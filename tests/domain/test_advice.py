@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from polygraphy.domain.report.advice import diagnosis_instead_of
+from polygraphy.domain.report.summary import diagnosis_instead_of
 
 BOTH = "m.onnx --onnxrt --onnx"
 SAVED = "m.onnx --onnxrt --load-inputs in.json --load-outputs gold.json"

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.domain.accuracy.comparison_record import ComparisonRecord
-from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.accuracy.accuracy import PairResult
+from polygraphy.domain.accuracy.summarizing import ComparisonRecord
 from polygraphy.domain.compare import L2CompareFunc, SimpleCompareFunc
 from polygraphy.domain.results.results import IterationResult
 

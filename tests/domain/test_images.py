@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from polygraphy.adapters.lpips.distance import as_images, common_range
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tensors.images import as_images, common_range
 
 
 @pytest.mark.parametrize(

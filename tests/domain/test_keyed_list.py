@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.results.keyed_list import KeyedList
+from polygraphy.domain.results.results import KeyedList
 
 keys = st.sampled_from("abcd")
 values = st.lists(st.integers(), max_size=3)

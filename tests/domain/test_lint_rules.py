@@ -19,8 +19,8 @@ from polygraphy.domain.checks.lint import (
     LintEntry,
     LintReport,
     Source,
+    graph_findings,
 )
-from polygraphy.domain.checks.lint_rules import graph_findings
 from polygraphy.domain.model import Attribute, Function, Graph, Model, Node, Tensor, Weight
 
 

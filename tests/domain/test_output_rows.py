@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, first_failure
 from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRows
-from polygraphy.domain.accuracy.pairs import PairResult, first_failure
 from polygraphy.domain.compare.indices import IndicesCompareFunc
 from polygraphy.domain.compare.metrics import L2CompareFunc
 from polygraphy.domain.compare.result import UncomparedResult

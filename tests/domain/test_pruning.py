@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from polygraphy.adapters.onnx.edit.stripping import random_weight
-from polygraphy.domain.model import pruning
-from polygraphy.domain.model.pruning import pruned
-from polygraphy.domain.model.sparsity import dense_groups
+from polygraphy.domain.model import sparsity as pruning
+from polygraphy.domain.model.sparsity import dense_groups, pruned
 from polygraphy.domain.tensors.datatype import DataType
 
 

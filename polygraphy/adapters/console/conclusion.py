@@ -11,12 +11,11 @@ from attrs import frozen
 
 from polygraphy.adapters.console.metrics import metric_words
 from polygraphy.adapters.console.numbers import format_number, tolerance
-from polygraphy.domain.accuracy.accuracy import AccuracyResult
-from polygraphy.domain.accuracy.pairs import WorstOutput
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, WorstOutput
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult
-from polygraphy.domain.report.advice import round_up
+from polygraphy.domain.report.summary import round_up
 
 
 def conclusion_of(result: AccuracyResult) -> str:

@@ -19,8 +19,7 @@ from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from polygraphy.domain.accuracy.accuracy import AccuracyResult
-    from polygraphy.domain.accuracy.pairs import PairResult
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 
 
 _ENOUGH_TO_SPREAD = 10

@@ -14,7 +14,7 @@ from polygraphy.domain.arithmetic import Histogram
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import DetailedResult, MetricResult
 from polygraphy.domain.compare.result import CompareResult
-from polygraphy.domain.report.advice import round_up
+from polygraphy.domain.report.summary import round_up
 from polygraphy.logger import G_LOGGER
 
 

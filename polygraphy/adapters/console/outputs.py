@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.adapters.console.numbers import format_number
-from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, RunnerPair, first_failure
 from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
-from polygraphy.domain.accuracy.pairs import RunnerPair, first_failure
 from polygraphy.domain.results.runner_names import label_of_runners
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER

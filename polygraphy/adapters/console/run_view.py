@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from polygraphy.adapters.console.log import LogConsole
     from polygraphy.adapters.console.screen import Screen
     from polygraphy.adapters.console.terminal import Terminal
-    from polygraphy.domain.accuracy.accuracy import AccuracyResult
-    from polygraphy.domain.accuracy.pairs import PairResult
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
     from polygraphy.domain.report.document import Recorder
     from polygraphy.logger.sinks import Line
 

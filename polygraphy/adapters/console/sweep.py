@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polygraphy.adapters.console.columns import Column, drawn
 from polygraphy.adapters.console.screen import wrapped
+from polygraphy.adapters.console.tables import Column, drawn
 from polygraphy.domain.sweep.outcome import (
     FAILED,
     INCONCLUSIVE,

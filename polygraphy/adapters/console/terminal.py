@@ -89,7 +89,7 @@ class Terminal:
         """Yield where it failed, whether that is rounding, and what to do next."""
         found = [*self._values(), *self._reasons()] if code else []
         if code:
-            from polygraphy.domain.report.advice import passing_tolerances
+            from polygraphy.domain.report.summary import passing_tolerances
 
             if needed := passing_tolerances(self.comparisons):
                 found.append(("passes", f"with {needed}"))
@@ -105,7 +105,7 @@ class Terminal:
         """Return the command that finds out more about a failure, or else what to do; empty for
         none.
         """
-        from polygraphy.domain.report.advice import advice_on_outputs
+        from polygraphy.domain.report.summary import advice_on_outputs
 
         invalid = any(each["nan"] or each["inf"] for each in self._recorder.validation)
         advice = [*advice_on_outputs(self.comparisons, self._command, invalid=invalid)]
@@ -156,7 +156,7 @@ class Terminal:
 
     def _reasons(self) -> Iterator[tuple[str, str]]:
         """Say where the worst output is worst, and what rounding explains of it."""
-        from polygraphy.domain.accuracy.words import rounding_in_words, row_in_words
+        from polygraphy.domain.accuracy.output_rows import rounding_in_words, row_in_words
         from polygraphy.domain.report.summary import worst_row
 
         failing = [row for each in self.comparisons for row in each.outputs if not row.passed]

@@ -23,8 +23,7 @@ from polygraphy.adapters.console.numbers import (
     tolerance,
 )
 from polygraphy.adapters.console.outputs import log_outputs
-from polygraphy.domain.accuracy.accuracy import AccuracyResult
-from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.arithmetic import Summary, histogram
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult

@@ -1,17 +1,21 @@
-"""A runner and a loader without a backend."""
+"""Runners, loaders, memory, processes and measures without a technology."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Union
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, Union
 
 import numpy as np
+from attrs import frozen
 
 from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.domain.data.feed import own_copy
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, CheckFailedError
+from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.ports.running import RunningCommand
 
 Outputs = Mapping[str, Any]
 Timeline = list[tuple[str, str]]
@@ -144,3 +148,248 @@ class FakeLoader(BaseLoader):
         if self._error is not None:
             raise self._error
         return self._value
+
+
+_ALIGNMENT = 256
+_FIRST_ADDRESS = 0x7F00_0000_0000
+_UNWRITTEN = 0xA5
+
+
+class HostMemory:
+    """Stands in for the memory of a device, and refuses what a device would only do by accident.
+
+    Addresses are made up, so that none can be followed by mistake, and are never used twice, so
+    that one that was freed is noticed. As on a device, an address may point into the middle of an
+    allocation, and new memory holds garbage: the byte 0xA5 throughout.
+    """
+
+    def __init__(self, capacity: int | None = None) -> None:
+        """Set how many bytes there are (default: no limit)."""
+        self._capacity = capacity
+        self._next_address = _FIRST_ADDRESS
+        self._buffers: dict[int, np.ndarray[Any, Any]] = {}
+
+    @property
+    def outstanding(self) -> dict[int, int]:
+        """What was allocated and not freed: addresses, and their sizes in bytes."""
+        return {address: buffer.nbytes for address, buffer in self._buffers.items()}
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of `nbytes` of new memory; BackendError when there is not enough."""
+        if nbytes < 0:
+            raise BackendError(f"Memory cannot have a size of {nbytes} bytes.", backend="fake")
+        in_use = sum(self.outstanding.values())
+        if self._capacity is not None and in_use + nbytes > self._capacity:
+            raise BackendError(
+                f"Out of memory: {nbytes} bytes were asked for, but {in_use} of {self._capacity}"
+                " are in use.",
+                backend="fake",
+            )
+        address = self._next_address
+        # At least one byte of distance, so that the end of one allocation is not the start of
+        # the next.
+        self._next_address += (nbytes // _ALIGNMENT + 1) * _ALIGNMENT
+        self._buffers[address] = np.full(nbytes, _UNWRITTEN, dtype=np.uint8)
+        return address
+
+    def free(self, address: int) -> None:
+        """Give memory back; an address that is not allocated is a BackendError."""
+        if address not in self._buffers:
+            raise BackendError(
+                f"Address {address:#x} cannot be freed: it is not allocated, or is freed already.",
+                backend="fake",
+            )
+        del self._buffers[address]
+
+    def copy_to_device(self, address: int, source: np.ndarray[Any, Any]) -> None:
+        """Copy a contiguous host array into memory; BackendError when it does not fit."""
+        target = self._span(address, source)
+        target[...] = source.reshape(-1).view(np.uint8)
+
+    def copy_to_host(self, target: np.ndarray[Any, Any], address: int) -> None:
+        """Fill a contiguous host array from memory; BackendError when there are too few bytes."""
+        source = self._span(address, target)
+        if not target.flags.writeable:
+            raise BackendError("The host array cannot be written.", backend="fake")
+        target.reshape(-1).view(np.uint8)[...] = source
+
+    def _span(self, address: int, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the bytes at `address` that an array is copied to or from."""
+        if not array.flags.c_contiguous:
+            raise BackendError("Only contiguous host arrays can be copied.", backend="fake")
+        starts = list(self._buffers)  # In ascending order: addresses only ever grow.
+        position = bisect_right(starts, address) - 1
+        start = starts[position] if position >= 0 else None
+        if start is None or address - start > self._buffers[start].nbytes:
+            raise BackendError(f"Address {address:#x} is not allocated.", backend="fake")
+        span = self._buffers[start][address - start :]
+        if array.nbytes > span.nbytes:
+            raise BackendError(
+                f"{array.nbytes} bytes at {address:#x} are more than the {span.nbytes} that are"
+                " allocated there.",
+                backend="fake",
+            )
+        return span[: array.nbytes]
+
+
+T = TypeVar("T")
+
+
+class FunctionCommands:
+    """Calls a function in place of each command.
+
+    Attributes:
+        commands: those that were run, in order.
+    """
+
+    def __init__(self, answer: Callable[[Sequence[str]], int | str]) -> None:
+        """Take a function of the command's words, which returns an exit code, or what the command
+        writes before it ends with 0.
+        """
+        self.commands: list[list[str]] = []
+        self._answer = answer
+
+    def prepare(self, command: Sequence[str]) -> None:
+        """Do nothing: there is no process."""
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        timeout: float | None = None,
+        folder: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        afresh: bool = False,
+    ) -> RunningCommand:
+        """Call the function; no time passes, so only a command that has none to take is stopped."""
+        self.commands.append(list(command))
+        if timeout == 0:
+            return FinishedCommand(Finished(TIMED_OUT, "", 0.0, True))
+        answer = self._answer(command)
+        done = Finished(answer, "") if isinstance(answer, int) else Finished(0, answer)
+        return FinishedCommand(done)
+
+    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+        """Call the function; see `start`."""
+        return self.start(command, timeout=timeout).wait()
+
+
+@frozen
+class FinishedCommand:
+    """A command that has come to its end already."""
+
+    done: Finished
+
+    def wait(self) -> Finished:
+        """Return how it ended."""
+        return self.done
+
+    def stop(self) -> None:
+        """Do nothing: it has ended."""
+
+
+class ScriptedQuestions:
+    """Answers questions with lines that were known before.
+
+    Attributes:
+        asked: the questions, in order.
+    """
+
+    def __init__(self, answers: Iterable[str], *, is_there: bool = True) -> None:
+        """Take the answers, and say whether a user is there."""
+        self.asked: list[str] = []
+        self._answers = iter(answers)
+        self._is_there = is_there
+
+    def can_ask(self) -> bool:
+        """Return whether a user is there."""
+        return self._is_there
+
+    def ask(self, question: str) -> str:
+        """Return the next answer."""
+        self.asked.append(question)
+        for answer in self._answers:
+            return answer.strip()
+        raise CheckFailedError("Nobody answers.")
+
+
+class InlineIsolation:
+    """Calls functions right here, and remembers what for; fails instead for what it is set to.
+
+    Attributes:
+        calls: what was called, with the time it was allowed.
+    """
+
+    def __init__(self, crashes: dict[str, Exception] | None = None) -> None:
+        """Map what is being done to the error that it ends with."""
+        self.calls: list[tuple[str, float | None]] = []
+        self._crashes = crashes or {}
+
+    def call(
+        self,
+        function: Callable[[], T],
+        *,
+        what: str,
+        timeout: float | None = None,
+        is_silent: bool = False,
+    ) -> T:
+        """Call a function, or raise the error that was prepared for it."""
+        self.calls.append((what, timeout))
+        if what in self._crashes:
+            raise self._crashes[what]
+        return function()
+
+
+class FakeShapeInference:
+    """Gives what a function makes of a copy of the model, or fails.
+
+    Attributes:
+        models: the models that were given.
+    """
+
+    def __init__(
+        self,
+        change: Callable[[Any], None] | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        """Set what is done to the copy, or what is raised instead."""
+        self.models: list[Any] = []
+        self._change = change
+        self._error = error
+
+    def infer(self, model: Any) -> Any:
+        """Return a changed copy of the model."""
+        self.models.append(model)
+        if self._error is not None:
+            raise self._error
+        copied = type(model)()
+        copied.CopyFrom(model)
+        if self._change is not None:
+            self._change(copied)
+        return copied
+
+
+class MeanDistance:
+    """Takes the mean absolute difference for how different images look."""
+
+    def __init__(self, *, is_available: bool = True) -> None:
+        """Set whether it can be used at all."""
+        self._is_available = is_available
+
+    def prepare(self) -> None:
+        """Make sure that it can be used.
+
+        Raises:
+            BackendError: it cannot.
+        """
+        if not self._is_available:
+            raise BackendError("The perceptual distance is not available.")
+
+    def between(self, image0: np.ndarray[Any, Any], image1: np.ndarray[Any, Any]) -> float:
+        """Return the distance of two arrays of images of one shape.
+
+        Raises:
+            TypeError: they do not hold numbers.
+        """
+        self.prepare()
+        return float(np.abs(image0.astype(np.float64) - image1.astype(np.float64)).mean())

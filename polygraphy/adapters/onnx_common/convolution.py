@@ -1,14 +1,16 @@
-"""Convolutions over any number of spatial axes, in float64: one tap of the kernel at a time."""
+"""Operators with a window over any number of spatial axes, in float64: one tap of it at a time."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 
-from polygraphy.adapters.onnx_common.arrays import Array, cut, narrowed, of_length, wide
+from polygraphy.adapters.onnx_common.arrays import Array, Results, cut, narrowed, of_length, wide
 
 
 def taps(
@@ -149,3 +151,170 @@ def conv_transpose(
     if b is not None:
         made = made + wide(b).reshape(-1, *(1,) * rank)
     return narrowed(made, x)
+
+
+@frozen
+class _Windows:
+    """Where the windows of a pooling lie."""
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    pads: list[tuple[int, int]]
+    counts: list[int]
+
+    def taps(self, x: Array, fill: Any) -> Any:
+        """Return, for each element of a window, the elements of `x` that it meets; `fill` where
+        there are none.
+        """
+        room = [
+            (count - 1) * stride + (size - 1) * dilation + 1
+            for count, stride, size, dilation in zip(
+                self.counts, self.strides, self.kernel, self.dilations
+            )
+        ]
+        widths = [(0, 0), (0, 0)] + [
+            (begin, max(end, want - size - begin))
+            for (begin, end), want, size in zip(self.pads, room, x.shape[2:])
+        ]
+        padded = np.pad(x, widths, constant_values=fill)
+        for _, met in taps(self.kernel, self.dilations, self.strides, self.counts):
+            yield padded[met]
+
+
+def _windows(
+    x: Array,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    **_: Any,
+) -> _Windows:
+    rank = x.ndim - 2
+    strides, dilations = of_length(strides, rank, 1), of_length(dilations, rank, 1)
+    given = of_length(pads, 2 * rank, 0)
+    widths, counts = [], []
+    for axis, size in enumerate(x.shape[2:]):
+        reach, stride = (kernel_shape[axis] - 1) * dilations[axis] + 1, strides[axis]
+        begin, end = (given[axis], given[rank + axis]) if auto_pad != "VALID" else (0, 0)
+        if auto_pad.startswith("SAME"):
+            count = -(-size // stride)
+            begin, end = same_pads(auto_pad, max(0, (count - 1) * stride + reach - size))
+        else:
+            rounded = math.ceil if ceil_mode else math.floor
+            count = rounded((size + begin + end - reach) / stride) + 1
+            if ceil_mode and (count - 1) * stride >= size + begin:
+                count -= 1  # A window does not start in the padding at the end.
+        if count < 1:
+            raise ValueError(f"the window reaches over {reach}, more than there is: {size}")
+        widths.append((begin, end))
+        counts.append(count)
+    return _Windows([int(size) for size in kernel_shape], strides, dilations, widths, counts)
+
+
+def max_pool(x: Array, *, outputs: int, storage_order: int = 0, **attributes: Any) -> Results:
+    """Return the largest element of each window and, where asked, where in `x` it is."""
+    windows = _windows(x, **attributes)
+    low = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+    axes = tuple(range(2, x.ndim))
+    places = np.arange(math.prod(x.shape[2:])).reshape(
+        x.shape[2:] if not storage_order else x.shape[:1:-1]
+    )
+    if storage_order:
+        places = places.transpose()
+    places = np.broadcast_to(places, (1, 1, *x.shape[2:]))
+    shape = (*x.shape[:2], *windows.counts)
+    best, found = np.full(shape, low, dtype=x.dtype), np.full(shape, -1, dtype=np.int64)
+    is_float = x.dtype.kind not in "iu"
+    for values, at in zip(windows.taps(x, low), windows.taps(places, -1)):
+        is_more = values > best
+        if is_float:
+            is_more |= np.isnan(values) & ~np.isnan(best)
+        is_better = (at >= 0) & ((found < 0) | is_more)
+        best, found = np.where(is_better, values, best), np.where(is_better, at, found)
+    if outputs < 2:
+        return (best.astype(x.dtype),)
+    planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1 for _ in axes))
+    return best.astype(x.dtype), found + planes * math.prod(x.shape[2:])
+
+
+def average_pool(x: Array, *, count_include_pad: int = 0, **attributes: Any) -> Array:
+    """Return the mean of each window; what is beyond the padding never counts."""
+    windows = _windows(x, **attributes)
+    total = sum(windows.taps(wide(x), 0))
+    counted = np.ones((1, 1, *x.shape[2:]))
+    if count_include_pad:
+        counted = np.pad(counted, [(0, 0), (0, 0), *windows.pads], constant_values=1)
+        inside = _Windows(
+            windows.kernel,
+            windows.strides,
+            windows.dilations,
+            [(0, 0)] * len(windows.pads),
+            windows.counts,
+        )
+        number = sum(inside.taps(counted, 0))
+    else:
+        number = sum(windows.taps(counted, 0))
+    return narrowed(total / number, x)
+
+
+def lp_pool(x: Array, *, p: float = 2, **attributes: Any) -> Array:
+    """Return the norm of each window."""
+    total = sum(_windows(x, **attributes).taps(np.abs(wide(x)) ** p, 0))
+    return narrowed(total ** (1 / p), x)
+
+
+def _spatial(x: Array) -> tuple[int, ...]:
+    return tuple(range(2, x.ndim))
+
+
+def global_average_pool(x: Array, **_: Any) -> Array:
+    """Return the mean of each channel."""
+    return narrowed(wide(x).mean(axis=_spatial(x), keepdims=True), x)
+
+
+def global_max_pool(x: Array, **_: Any) -> Array:
+    """Return the largest element of each channel."""
+    made: Array = x.max(axis=_spatial(x), keepdims=True)
+    return made
+
+
+def global_lp_pool(x: Array, *, p: float = 2, **_: Any) -> Array:
+    """Return the norm of each channel."""
+    return narrowed((np.abs(wide(x)) ** p).sum(axis=_spatial(x), keepdims=True) ** (1 / p), x)
+
+
+def max_roi_pool(
+    x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0, **_: Any
+) -> Array:
+    """Return the largest elements of a grid of cells over each region [batch, x1, y1, x2, y2]."""
+    made = np.zeros((len(rois), x.shape[1], *pooled_shape), dtype=x.dtype)
+    for number, roi in enumerate(rois):
+        corners = np.floor(wide(roi[1:]) * spatial_scale + 0.5).astype(int)  # Half away from zero.
+        (left, top), (right, bottom) = corners[:2], corners[2:]
+        cells = []
+        for first, last, count, limit in (
+            (top, bottom, pooled_shape[0], x.shape[2]),
+            (left, right, pooled_shape[1], x.shape[3]),
+        ):
+            size = max(last - first + 1, 1) / count
+            cells.append(
+                [
+                    slice(
+                        *np.clip(
+                            [first + math.floor(i * size), first + math.ceil((i + 1) * size)],
+                            0,
+                            limit,
+                        )
+                    )
+                    for i in range(count)
+                ]
+            )
+        for (i, rows), (j, columns) in itertools.product(*map(enumerate, cells)):
+            cell = x[int(roi[0]), :, rows, columns]
+            if cell.size:
+                made[number, :, i, j] = cell.max(axis=(1, 2))
+    return made

@@ -11,7 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.onnx_common.messages import inputs_of, shape_of
 from polygraphy.domain.data.feed import own_copy
-from polygraphy.domain.data.model_io import check_is_tensor
+from polygraphy.domain.data.loading import check_is_tensor
 from polygraphy.domain.errors import BackendError, PolygraphyException, UnsupportedOperatorError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata

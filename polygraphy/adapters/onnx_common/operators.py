@@ -15,11 +15,11 @@ from polygraphy.adapters.onnx_common import (
     elementwise,
     indexing,
     normalization,
-    pooling,
     quantization,
     recurrent,
     resizing,
 )
+from polygraphy.adapters.onnx_common import convolution as pooling
 
 _ANY = 1 << 30
 _LEGACY: Mapping[str, Callable[..., Any]] = {

@@ -17,15 +17,15 @@ from polygraphy.adapters.arrays.packed import packed, unpacked
 from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.session import (
+    OnnxrtDataTypes,
     facts_of,
     node_inputs,
     scalars_of,
     terminable,
 )
-from polygraphy.domain.data.model_io import check_has_outputs, check_is_tensor
+from polygraphy.domain.data.loading import check_has_outputs, check_is_tensor
 from polygraphy.domain.errors import DataTypeConversionException, InputError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts

@@ -20,6 +20,7 @@ from polygraphy.adapters.onnxruntime.rewrites import matched_rewrites
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
@@ -332,3 +333,23 @@ def _matched(provider: Provider, available: Sequence[str]) -> Provider:
         )
         raise UnknownNameError("Execution provider", wanted, available, hint=hint)
     return matches[0] if options is None else (matches[0], options)
+
+
+_OTHER_NAMES = {"float64": "double", "float32": "float", "float4": "float4e2m1"}
+
+
+class OnnxrtDataTypes:
+    """Translates between our data types and ONNX Runtime's names for tensors of them."""
+
+    _to_native = {
+        entry: f"tensor({_OTHER_NAMES.get(entry.name, entry.name)})" for entry in DataType
+    }
+    _from_native = {native: entry for entry, native in _to_native.items()}
+
+    def to_native(self, entry: DataTypeEntry) -> Any:
+        """Return ``tensor(...)``."""
+        return self._to_native.get(entry)
+
+    def from_native(self, dtype: Any) -> DataTypeEntry | None:
+        """Return our data type; None for what is no tensor: sequences, maps, optionals."""
+        return self._from_native.get(dtype)

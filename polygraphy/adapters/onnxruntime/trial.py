@@ -12,9 +12,9 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy import config, mod
-from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.adapters.onnxruntime.errors import point_of
 from polygraphy.adapters.onnxruntime.session import (
+    OnnxrtDataTypes,
     Provider,
     load_session,
     matched_providers,

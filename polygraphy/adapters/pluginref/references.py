@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from polygraphy import mod
-
 if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, Any]
 
-
-numpy = mod.lazy_import("numpy")
 
 Reference = Callable[..., Sequence[Any]]
 R = TypeVar("R", bound=Reference)
@@ -54,21 +50,14 @@ def instance_normalization(
     """Normalise each channel of each instance: x is [batch, channels, ...], scale and bias are
     [channels]. As of the ONNX standard.
     """
-    rest = tuple(range(2, x.ndim))
-    per_channel = (1, -1, *(1 for _ in rest))
-    wide = x.astype(numpy.float64)
-    mean = wide.mean(axis=rest, keepdims=True)
-    variance = wide.var(axis=rest, keepdims=True)
-    normalised = (wide - mean) / numpy.sqrt(variance + attrs.get("epsilon", 1e-5))
-    result = normalised * scale.reshape(per_channel) + bias.reshape(per_channel)
-    return [result.astype(x.dtype)]
+    from polygraphy.adapters.onnx_common import normalization
+
+    return [normalization.instance_normalization(x, scale, bias, **attrs)]
 
 
 @register("MeanVarianceNormalization")
 def mean_variance_normalization(attrs: Mapping[str, Any], x: Array) -> list[Array]:
     """Bring the mean to 0 and the variance to 1 along some axes. As of the ONNX standard."""
-    axes = tuple(attrs.get("axes", (0, 2, 3)))
-    wide = x.astype(numpy.float64)
-    mean = wide.mean(axis=axes, keepdims=True)
-    deviation = wide.std(axis=axes, keepdims=True)
-    return [((wide - mean) / (deviation + 1e-9)).astype(x.dtype)]
+    from polygraphy.adapters.onnx_common import normalization
+
+    return [normalization.mean_variance_normalization(x, **attrs)]

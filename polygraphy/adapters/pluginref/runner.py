@@ -13,7 +13,7 @@ from polygraphy.adapters.onnx_common.messages import all_nodes
 from polygraphy.adapters.os.user_frame import user_frame
 from polygraphy.adapters.pluginref.references import OP_REGISTRY, Reference
 from polygraphy.domain.data.feed import own_copy
-from polygraphy.domain.data.model_io import check_has_outputs
+from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.mod.scripts import run_script
 

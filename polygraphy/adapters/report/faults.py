@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.adapters.report.everyone import Everyone
-from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.accuracy.accuracy import PairResult
 from polygraphy.domain.results.validation import OutputValidity
 from polygraphy.domain.search.check_rules import GUESSED
 from polygraphy.domain.tensors.pairing import find_by_name

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from polygraphy.adapters.report.markdown import markdown_of
-from polygraphy.domain.report.checks import ERROR, FAILED, checks_of
 from polygraphy.domain.report.document import Document
+from polygraphy.domain.report.summary import ERROR, FAILED, checks_of
 
 _MOST_LINES = 10
 """GitHub shows no more of a step."""

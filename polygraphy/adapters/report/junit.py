@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from xml.etree import ElementTree as ET
 
-from polygraphy.domain.report.checks import ERROR, FAILED, SKIPPED, checks_of
 from polygraphy.domain.report.document import Document
+from polygraphy.domain.report.summary import ERROR, FAILED, SKIPPED, checks_of
 
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What no XML document may hold, not even escaped."""

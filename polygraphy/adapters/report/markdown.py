@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from polygraphy.domain.accuracy.output_rows import OutputRow
-from polygraphy.domain.accuracy.words import brief
-from polygraphy.domain.report.advice import advice_for
-from polygraphy.domain.report.checks import PASSED, checks_of
+from polygraphy.domain.accuracy.output_rows import OutputRow, brief
 from polygraphy.domain.report.document import Comparison, Document
+from polygraphy.domain.report.summary import PASSED, advice_for, checks_of
 
 _MOST_ROWS = 50
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")

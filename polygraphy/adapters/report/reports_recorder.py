@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from polygraphy.domain.checks.lint import LintReport
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Detail
-    from polygraphy.domain.model.difference import Difference
-    from polygraphy.domain.model.edits import Edit, Outline
+    from polygraphy.domain.model.description import TensorUse
+    from polygraphy.domain.model.difference import Difference, Edit, Outline
     from polygraphy.domain.model.sparsity import WeightSparsity
-    from polygraphy.domain.model.tensors import TensorUse
     from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
 

@@ -12,8 +12,7 @@ from typing import Any
 from attrs import frozen
 from markupsafe import Markup
 
-from polygraphy.domain.accuracy.output_rows import OutputRow
-from polygraphy.domain.accuracy.words import brief
+from polygraphy.domain.accuracy.output_rows import OutputRow, brief
 
 _WIDTH, _HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40

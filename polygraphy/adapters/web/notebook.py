@@ -13,8 +13,8 @@ from markupsafe import Markup
 from polygraphy.adapters.web.charts import shortened
 from polygraphy.adapters.web.page import displayable
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.output_rows import brief
 from polygraphy.domain.accuracy.summarizing import accuracy_in_words, records_of
-from polygraphy.domain.accuracy.words import brief
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.model import Model

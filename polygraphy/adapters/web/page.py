@@ -10,18 +10,315 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import inf, isfinite, log10
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from polygraphy.adapters.web.document import document
-from polygraphy.adapters.web.server import serve
-from polygraphy.domain.accuracy.output_rows import OutputRow
-from polygraphy.domain.model import Model
+from polygraphy.domain.accuracy.output_rows import OutputRow, brief
+from polygraphy.domain.arithmetic.summary import summarize
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.model import Attribute, Graph, Model, Node, Tensor, Weight
 from polygraphy.domain.model.drawing import GraphDrawing
 from polygraphy.domain.model.statistics import ModelStatistics
+
+_ADDRESS = "127.0.0.1"
+_SITES = ("none", "same-origin")  # A browser says so of what the user opens, or the page itself.
+
+
+def serve(page: str, port: int, announce: Callable[[str], Any]) -> None:
+    """Serve a page until the user interrupts, after announcing its address.
+
+    Raises:
+        UsageError: the port is taken, or is none.
+    """
+    with page_server(page, port) as server:
+        announce(f"http://{_ADDRESS}:{server.server_port}/")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return
+
+
+def page_server(page: str, port: int) -> ThreadingHTTPServer:
+    """Return a server of a page that listens already; port 0 is any that is free.
+
+    Raises:
+        UsageError: the port is taken, or is none.
+    """
+    content = page.encode()
+
+    class Handler(_Handler):
+        body = content
+
+    try:
+        server = _Server((_ADDRESS, port), Handler)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"The page cannot be served on port {port}: {reason.rstrip('.')}.",
+            hint="Choose another with --visual-port; 0 is any that is free.",
+        ) from error
+    return server
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log nothing of a client that is gone: browsers close connections as they like."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    body = b""
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+
+    def do_GET(self) -> None:
+        """Send the page."""
+        self._answer(sends_body=True)
+
+    def do_HEAD(self) -> None:
+        """Send the headers of the page."""
+        self._answer(sends_body=False)
+
+    def _answer(self, *, sends_body: bool) -> None:
+        if not self._is_from_here():
+            self._send(HTTPStatus.FORBIDDEN, b"This page is for browsers on its own machine.\n")
+        elif self.path.partition("?")[0] != "/":
+            self._send(HTTPStatus.NOT_FOUND, b"There is only one page: /\n")
+        else:
+            self._send(HTTPStatus.OK, self.body, "text/html", sends_body=sends_body)
+
+    def _is_from_here(self) -> bool:
+        server = self.server
+        assert isinstance(server, ThreadingHTTPServer)
+        port = server.server_port
+        hosts = {f"{name}:{port}" for name in (_ADDRESS, "localhost")}
+        origin = self.headers.get("Origin")
+        return (
+            self.headers.get("Host", "") in hosts
+            and (origin is None or origin in {f"http://{host}" for host in hosts})
+            and self.headers.get("Sec-Fetch-Site", "none") in _SITES
+        )
+
+    def _send(
+        self, status: HTTPStatus, body: bytes, kind: str = "text/plain", *, sends_body: bool = True
+    ) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if sends_body:
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing about requests."""
+
+
+STEPS = 4
+"""From what just fails to what is worst; 0 stands for what passed."""
+
+
+def levels_of(rows: Mapping[str, OutputRow]) -> dict[str, tuple[int, str]]:
+    """Return, by tensor, its step and a few words about its error."""
+    failed = [_excess(row) for row in rows.values() if not row.passed]
+    worst = max((excess for excess in failed if isfinite(excess)), default=1.0)
+    return {name: (_level(row, worst), _words(row)) for name, row in rows.items()}
+
+
+def _excess(row: OutputRow) -> float:
+    return inf if row.worst.excess is None else row.worst.excess
+
+
+def _level(row: OutputRow, worst: float) -> int:
+    if row.passed:
+        return 0
+    if not isfinite(_excess(row)):
+        return STEPS
+    share = log10(max(_excess(row), 1.0)) / log10(max(worst, 10.0))
+    return max(1, min(STEPS, 1 + int(share * STEPS)))
+
+
+def _words(row: OutputRow) -> str:
+    error = row.metrics.get("max_absdiff")
+    if error is not None:
+        return f"max abs {brief(float(error))}"
+    return "passed" if row.passed else "differs"
+
+
+_MOST_ELEMENTS = 200  # Of a list in an attribute; what is left out is counted.
+_MOST_LETTERS = 2000
+
+
+def document(
+    model: Model,
+    drawings: Sequence[GraphDrawing],
+    statistics: ModelStatistics,
+    errors: Mapping[str, OutputRow] | None = None,
+) -> dict[str, Any]:
+    """Return the document of a page.
+
+    Args:
+        model: what is shown.
+        drawings: its graphs, in the order of `polygraphy.domain.model.drawing.draw`.
+        statistics: of its size.
+        errors: what was found about tensors of the main graph, by name.
+    """
+    numbers = {id(drawing.graph): number for number, drawing in enumerate(drawings)}
+    functions = {
+        drawing.function: number for number, drawing in enumerate(drawings) if drawing.function
+    }
+    maker = _Maker(numbers, functions)
+    return {
+        "title": model.path.replace("\\", "/").rpartition("/")[2] or model.path,
+        "facts": _facts(model, statistics),
+        "ops": list(statistics.ops.items()),
+        "errors": None if errors is None else levels_of(errors),
+        "graphs": [maker.drawing(drawing) for drawing in drawings],
+    }
+
+
+def _facts(model: Model, statistics: ModelStatistics) -> list[list[str]]:
+    """Return what is said about the whole model: titles and texts."""
+    facts: dict[str, str] = {"Graph": model.graph.name}
+    if model.opsets:
+        facts["Opsets"] = ", ".join(
+            f"{domain or 'ai.onnx'} {version}" for domain, version in model.opsets.items()
+        )
+    if model.ir_version:
+        facts["IR version"] = str(model.ir_version)
+    facts["Producer"] = model.producer
+    facts["Nodes"] = f"{statistics.nodes:,}"
+    facts["Parameters"] = f"{statistics.parameters:,} ({statistics.weight_bytes:,} bytes)"
+    if statistics.macs and not statistics.macs_unknown:
+        facts["Multiply-accumulate operations"] = f"{statistics.macs:,}"
+    facts.update((f"Metadata: {key}", value) for key, value in model.metadata.items())
+    facts["Description"] = model.graph.doc
+    return [[title, text] for title, text in facts.items() if text]
+
+
+class _Maker:
+    """Turns drawings into lists; graphs are named by number."""
+
+    def __init__(self, numbers: Mapping[int, int], functions: Mapping[Any, int]) -> None:
+        self._numbers = numbers
+        self._functions = functions
+
+    def drawing(self, drawing: GraphDrawing) -> dict[str, Any]:
+        """Return a graph with the places of its parts."""
+        graph = drawing.graph
+        title = ".".join(filter(None, drawing.function)) if drawing.function else graph.name
+        return {
+            "title": title,
+            "parent": drawing.parent,
+            "isFunction": drawing.function is not None,
+            "inputs": [tensor.name for tensor in graph.inputs],
+            "outputs": [tensor.name for tensor in graph.outputs],
+            "nodes": [self._node(node) for node in graph.nodes],
+            "tensors": _tensors(graph),
+            "weights": {weight.name: _weight(weight) for weight in graph.weights},
+            "wires": [
+                [start, end, name, *bends]
+                for (start, end, name), bends in zip(drawing.wires, drawing.layout.bends)
+            ],
+            "rows": drawing.layout.rows,
+            "columns": drawing.layout.columns,
+        }
+
+    def _node(self, node: Node) -> list[Any]:
+        inside = [self._numbers[id(graph)] for graph in node.graphs]
+        body = self._functions.get((node.domain, node.op))
+        return [
+            node.name,
+            node.op,
+            node.domain,
+            node.inputs,
+            node.outputs,
+            [self._attribute(attribute) for attribute in node.attributes],
+            inside if body is None else [*inside, body],
+        ]
+
+    def _attribute(self, attribute: Attribute) -> list[Any]:
+        """Return name, kind and text of an attribute; graphs are shown by themselves."""
+        kind, value = attribute.kind, attribute.value
+        if kind in ("graph", "graphs"):
+            graphs = (value,) if kind == "graph" else value
+            text = ", ".join(graph.name or "unnamed" for graph in graphs)
+        elif kind == "tensor":
+            return [attribute.name, kind, _weight(value)]
+        elif kind == "tensors":
+            return [attribute.name, kind, [_weight(one) for one in value]]
+        else:
+            text = _text(value)
+        return [attribute.name, kind, text]
+
+
+def _tensors(graph: Graph) -> dict[str, list[Any]]:
+    """Return what is known of tensors by name: data types and shapes."""
+    known: dict[str, Tensor] = {tensor.name: tensor for tensor in (*graph.inputs, *graph.outputs)}
+    known.update(graph.tensors)
+    return {
+        name: [tensor.dtype, tensor.shape]
+        for name, tensor in known.items()
+        if tensor.dtype is not None or tensor.shape is not None
+    }
+
+
+def _weight(weight: Weight) -> list[Any]:
+    """Return data type, shape, bytes, file and, of elements that were read, statistics."""
+    described: list[Any] = [weight.dtype, weight.shape, weight.nbytes, weight.location]
+    if weight.values is not None:
+        described.append(_statistics(np.asarray(weight.values)))
+    return described
+
+
+def _statistics(values: Any) -> list[list[str]]:
+    if values.dtype.kind in "OSU" or not values.size:
+        return [["elements", _text(values.ravel()[:_MOST_ELEMENTS].tolist())]]
+    if values.size <= 16:
+        return [["elements", _text(values.tolist())]]
+    summary = summarize(values, quantiles=())
+    shown = {
+        "min": summary.min,
+        "max": summary.max,
+        "mean": summary.mean,
+        "std": summary.std,
+        "zeros": f"{summary.zeros:,} of {summary.size:,}",
+        "NaN": summary.nan,
+        "infinities": summary.posinf + summary.neginf,
+    }
+    return [[title, _text(value)] for title, value in shown.items() if value]
+
+
+def _text(value: Any) -> str:
+    """Return a value as a person reads it, and not more of it than a person reads."""
+    if isinstance(value, (list, tuple)):
+        listed = ", ".join(map(_text, value[:_MOST_ELEMENTS]))
+        more = len(value) - _MOST_ELEMENTS
+        return f"[{listed}{f', and {more:,} more' if more > 0 else ''}]"
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else str(value)
+    text = str(value)
+    more = len(text) - _MOST_LETTERS
+    return text if more <= 0 else f"{text[:_MOST_LETTERS]}... and {more:,} more characters"
+
 
 VIEWER = Path(__file__).parent / "viewer"
 _SCRIPTS = ("placement.js", "painting.js", "drawing.js", "panel.js", "viewer.js")

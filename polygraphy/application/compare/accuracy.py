@@ -8,12 +8,15 @@ from typing import Any
 from attrs import evolve, frozen
 
 from polygraphy.application.run.steps import Run, Runs, Step, iterations_of
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.accuracy.accuracy import (
+    AccuracyResult,
+    AccuracyResults,
+    PairResult,
+    RunnerPair,
+)
 from polygraphy.domain.accuracy.answer_log import AnswerLog
-from polygraphy.domain.accuracy.comparison_record import ComparisonRecord
 from polygraphy.domain.accuracy.output_rows import AccuracyTable
-from polygraphy.domain.accuracy.pairs import PairResult, RunnerPair
-from polygraphy.domain.accuracy.summarizing import names_of_pairs
+from polygraphy.domain.accuracy.summarizing import ComparisonRecord, names_of_pairs
 from polygraphy.domain.asked import Plots, ResultStore
 from polygraphy.domain.calling import check_signature, name_of, supporting, verdict_of
 from polygraphy.domain.compare import (

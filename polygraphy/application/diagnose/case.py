@@ -75,6 +75,7 @@ class Case:
         is_given: whether this is the model that was given, and not another form of it.
         is_made_up: whether the data are.
         are_shapes_open: whether they are, and no shape was given.
+        moved: the data for which outputs were last computed as rounding may move them, and these.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Case:
         self.is_given = True
         self.is_made_up = self.are_shapes_open = False
         self.curves: list[Curve] = []
+        self.moved: tuple[Feed, Sequence[Values]] | None = None
         self._reports = reports
         self.budget = memory
         self._memory = memory

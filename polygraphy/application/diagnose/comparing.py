@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -13,6 +13,7 @@ from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.half_model import in_float, in_float32
 from polygraphy.application.diagnose.half_verdict import of_narrowing
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
+from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.rewritten.culprits import parted
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.catalog.precisions import HALF
@@ -35,7 +36,7 @@ from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, pai
 from polygraphy.domain.diagnosis.remedies import copying, taking
 from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import LARGE, Deviation, said_of
+from polygraphy.domain.rounding import LARGE, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import precision_of
@@ -100,40 +101,40 @@ class _Comparison:
         """Go through the steps."""
         case, party = self._case, self._party
         with case.attempt("outputs") as notes:
-            expected = self._expected()
+            right = self._right()
+            expected = right.sets
             try:
                 compute = case.loaded(party)
                 values: list[Values] = [compute(feed) for feed in self._feeds]
             except BackendError as error:
                 notes.append(f"{party.name} runs the reference, and refuses the model.")
                 return self._of_refusal(expected[0], error)
-            left_out = [*self._left_out(expected)]
-            case.evidence.compared("the reference", left_out)
+            case.evidence.compared(right.name, right.left_out)
             own = values
-            worst, found = self._worst(values, expected)
-            is_much = any(one.relative > 0.1 for one in found.values())
+            compared = right.beside(case, values)
+            is_much = any(one.relative > 0.1 for one in compared.found.values())
             if not is_much and self._pairing.model.narrow is not None:
                 # Some backends compute in float32 what hardware would round.
                 values = self._simulated() or values
-                worst, found = self._worst(values, expected)
-            compared = len(self._compared(expected))
-            notes.append(said_of(found, compared) if compared else "")
-            notes += [f"Not compared: {said}." for said in left_out]
-        if not found:
+                compared = right.beside(case, values)
+            outputs = sum(name in expected[0] for name in case.model.outputs)
+            notes.append(said_of(compared.found, outputs) if outputs else "")
+            notes += [f"Not compared: {said}." for said in right.left_out]
+        if not compared:
             if len(case.parties) > 1:
                 return None
             return DiagnosisResult(AGREE, reason=self._without_effect(values))
         del compute
         case.unload()
+        worst, most = compared.number, compared.most
         feed, goal = self._feeds[worst], expected[worst]
         case.feed, case.expected = feed, goal
         if self._pairing.model.narrow is not None:
-            return self._of_precision(feed, (own[worst], goal), found)
-        most = max(each.relative for each in found.values())
+            return self._of_precision(feed, (own[worst], goal), compared)
         if most <= _QUANTISED and is_quantised(self._pairing):
             reason = f"What differs is what quantising does: {most:.2g} of the size of an output."
             return DiagnosisResult(AGREE, reason=reason)
-        culprits = self._copied(self._of_structure(feed, goal, found), feed, goal)
+        culprits = self._copied(self._of_structure(feed, goal, most), feed, goal)
         self._measure(feed)
         broken = None
         if breaks(values[worst], goal):
@@ -149,7 +150,7 @@ class _Comparison:
         )
         return None
 
-    def _expected(self) -> list[Values]:
+    def _right(self) -> Oracle:
         """Return what the reference makes of the data, computed by the first that runs it."""
         model, first = self._reference.proto, self._fed(self._feeds[0])
         try:
@@ -163,10 +164,7 @@ class _Comparison:
         expected: list[Values] = [self._named(right(self._fed(feed))) for feed in self._feeds]
         del right  # A session takes as much memory as the model.
         resolve(Machine).release_memory()
-        return expected
-
-    def _compared(self, expected: Sequence[Values]) -> list[str]:
-        return [name for name in self._case.model.outputs if name in expected[0]]
+        return Oracle("the reference", expected, [*self._left_out(expected)])
 
     def _left_out(self, expected: Sequence[Values]) -> Iterator[str]:
         """Yield which outputs only one of the models has, in words."""
@@ -272,28 +270,12 @@ class _Comparison:
         mine = {name: name if name in outputs else names.get(name, name) for name in values}
         return {mine[name]: value for name, value in values.items()}
 
-    def _worst(
-        self, values: Sequence[Values], expected: Sequence[Values]
-    ) -> tuple[int, dict[str, Deviation]]:
-        """Return the data on which outputs differ most, and how."""
-        worst: tuple[int, dict[str, Deviation]] = (0, {})
-        most = -1.0
-        for number, (one, other) in enumerate(zip(values, expected)):
-            found = self._case.differing(one, other)
-            size = max((each.relative for each in found.values()), default=0.0)
-            if found and size > most:
-                worst, most = (number, found), size
-        return worst
-
-    def _of_structure(
-        self, feed: Feed, goal: Values, differing: Mapping[str, Deviation]
-    ) -> list[Culprit]:
-        """Return the differences that make the outputs differ."""
+    def _of_structure(self, feed: Feed, goal: Values, most: float) -> list[Culprit]:
+        """Return the differences that make the outputs differ, by so much."""
         model, pairing, found = self._case.model.proto, self._pairing, suspects(self._pairing)
         # The reference may be a graph that was optimised.
         fused = self._optimised(len(found)) if len(found) > _MANY else None
-        worst = max(each.relative for each in differing.values())
-        if fused is not None and worst < LARGE / 3:
+        if fused is not None and most < LARGE / 3:
             return []
         known = self._by_structure(*(fused or (model, pairing, found)), feed, goal)
         is_one = len(known) == 1 and len(found) <= _MANY
@@ -403,21 +385,20 @@ class _Comparison:
         return Culprit(nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=op)
 
     def _of_precision(
-        self, feed: Feed, outputs: tuple[Values, Values], found: Mapping[str, Deviation]
+        self, feed: Feed, outputs: tuple[Values, Values], compared: Compared
     ) -> DiagnosisResult | None:
         """Describe what the narrower type loses of the reference, or else what differs beside it.
 
         Args:
             feed: the data.
             outputs: what the party makes of them, and what the reference does.
-            found: how they differ, or how they do where every operator rounds.
+            compared: how they differ, or how they do where every operator rounds.
         """
         narrow = str(self._pairing.model.narrow)
-        worst = max(each.relative for each in found.values())
         known = precision_of(narrow) if narrow in HALF else None
         limit = max(LARGE, _STEPS * (known.epsilon if known else 0.0))
         structural = suspects(self._pairing)
-        if worst <= limit and not structural:
+        if compared.most <= limit and not structural:
             return DiagnosisResult(AGREE, reason=f"What differs is what rounding to {narrow} does.")
         if narrow not in HALF:
             return None

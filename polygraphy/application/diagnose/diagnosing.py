@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from polygraphy.application.diagnose.locating import (
     wrong_regions,
 )
 from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
+from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.rounding import adds_up, of_rounding, relative, unsteady
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
@@ -149,6 +151,7 @@ class _Diagnosis:
         case.feed = self._feeds[0]
         self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
+        self._compared_outputs: Compared | None = None
         third = resolve(SuspectedParty, REFERENCE)
         self._third = next((party for party in case.parties if party.name == third.name), third)
         self._given = len(case.parties)
@@ -180,8 +183,8 @@ class _Diagnosis:
             return found
         if len(self._outputs) > 1:
             self._case.evidence.compared("each other")
-        worst = self._worst()
-        if worst is None and not self._has_nan():
+        compared = self._apart()
+        if not compared and not self._has_nan():
             return DiagnosisResult(AGREE, reason=self._untested())
         if not self._has_nan() and adds_up(self._case, self._feeds, self._outputs):
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
@@ -190,7 +193,7 @@ class _Diagnosis:
         if half is not None and half.is_whole:
             found = self._of_half_model(half)
         if found is None:
-            found = self._of_outputs(worst)
+            found = self._of_outputs(compared)
         if half is not None and not half.is_whole and found.verdict != FAULT:
             # Where it is a fault, a backend does not round where the model says so.
             lost = self._of_half_model(half)
@@ -207,13 +210,11 @@ class _Diagnosis:
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
         return of_half_model(case, half, list(self._outputs.values()), self._third)
 
-    def _of_outputs(
-        self, worst: tuple[int, dict[str, Deviation], tuple[int, int]] | None
-    ) -> DiagnosisResult:
+    def _of_outputs(self, compared: Compared) -> DiagnosisResult:
         """Find out where outputs begin to differ, or to be no numbers."""
         self._case.model = with_branches(self._case, self._feeds)
-        if worst is not None:
-            return self._of_difference(worst)
+        if compared:
+            return self._of_difference(compared)
         numbers = self._of_numbers()
         if numbers is not None:
             return numbers
@@ -255,15 +256,14 @@ class _Diagnosis:
         return True
 
     def _said(self) -> str:
-        worst = self._worst()
         if len(self._outputs) < 2:
             runs = counted(len(self._feeds), "run")
             return (
                 f"{runs}; outputs have NaN or infinite elements." if self._has_nan() else f"{runs}."
             )
-        if worst is None:
+        found = self._apart().found
+        if not found:
             return f"All outputs match on {len(self._feeds)} sets of data."
-        _, found, _ = worst
         name, made = max(found.items(), key=lambda item: item[1].excess)
         size = "" if not np.isfinite(made.relative) else f", {made.relative:.2g} of its rms"
         return (
@@ -271,19 +271,13 @@ class _Diagnosis:
             f" {made.largest:.3g}{size}."
         )
 
-    def _worst(self) -> tuple[int, dict[str, Deviation], tuple[int, int]] | None:
-        """Return the data on which outputs differ the most, how, and between whom."""
-        worst: tuple[int, dict[str, Deviation], tuple[int, int]] | None = None
-        most = 0.0
-        known = list(self._outputs)
-        for other in known[1:]:
-            for number in range(len(self._feeds)):
-                one = self._outputs[known[0]][number]
-                found = self._case.differing(one, self._outputs[other][number])
-                size = max((each.relative for each in found.values()), default=0.0)
-                if found and (worst is None or size > most):
-                    worst, most = (number, found, (known[0], other)), size
-        return worst
+    def _apart(self) -> Compared:
+        """Compare what the first backend makes with what all others do."""
+        if self._compared_outputs is None:
+            first, *others = self._outputs.values()
+            parted = [Oracle("each other", made).beside(self._case, first) for made in others]
+            self._compared_outputs = reduce(Compared.worse, parted) if parted else Compared()
+        return self._compared_outputs
 
     def _trace(self, feed: Feed) -> Trace | None:
         """Compute all tensors in the reference, or where it cannot, in a backend."""
@@ -325,12 +319,10 @@ class _Diagnosis:
         made = next(iter(self._outputs.values()))
         return said_of_untested(untested(made, self._case.model.outputs))
 
-    def _of_difference(
-        self, worst: tuple[int, dict[str, Deviation], tuple[int, int]]
-    ) -> DiagnosisResult:
+    def _of_difference(self, compared: Compared) -> DiagnosisResult:
         """Find out where outputs begin to differ."""
         case = self._case
-        number, found, _ = worst
+        number, found = compared.number, compared.found
         feed = case.feed = self._feeds[number]
         case.data_options = data_options(case.model, self._data_loader, number, feed)
         known = self._trace(feed)

@@ -13,7 +13,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.data import feeds_of_half
-from polygraphy.domain.arithmetic.magnitude import root_mean_square
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import Attempt
 from polygraphy.domain.diagnosis.half import HalfCulprit, culprits_among, first_invalid, ranked

@@ -120,25 +120,44 @@ def error_of(name: str, found: Deviation, is_wrong: bool) -> TensorError:
     return TensorError(name, found.largest, found.relative, found.excess, is_wrong)
 
 
-def first_wrong(case: Case, party: SuspectedParty, known: Trace) -> str | None:
+def off_from_inputs(
+    case: Case, own: Values, expected: Values
+) -> tuple[dict[str, TensorError], dict[str, Deviation]]:
+    """Return how far all tensors are off that a party makes of the inputs, and which are wrong."""
+    errors: dict[str, TensorError] = {}
+    wrong: dict[str, Deviation] = {}
+    nodes = case.model.nodes
+    makers = producers(nodes)
+    for name in (name for node in nodes for name in node.makes):
+        if name in own and name in expected:
+            op = computing_op(nodes, makers, name)
+            found, is_wrong = judged(own[name], expected[name], 0.0, op)
+            errors[name] = error_of(name, found, is_wrong)
+            if is_wrong:
+                wrong[name] = found
+    return errors, wrong
+
+
+def first_wrong(
+    case: Case, party: SuspectedParty, known: Trace, errors: Mapping[str, TensorError] | None = None
+) -> str | None:
     """Return the first tensor that a party makes otherwise of the inputs with nothing rewritten, in
     words; None where there is none.
+
+    Args:
+        case: what is diagnosed.
+        party: who makes them.
+        known: what is right.
+        errors: how far off they are, where they were computed before.
 
     Raises:
         BackendError: it cannot hand out all tensors.
     """
-    own = trace(case, party, known.feed)
-    found: dict[str, TensorError] = {}
-    nodes = case.model.nodes
-    makers = producers(nodes)
-    for node in nodes:
-        for name in node.makes:
-            if name in own.values and name in known.values:
-                op = computing_op(nodes, makers, name)
-                off, is_wrong = judged(own.values[name], known.values[name], 0.0, op)
-                found[name] = error_of(name, off, is_wrong)
-    case.measured(party.name, "cumulative", found)
-    first = next((error for error in found.values() if error.wrong), None)
+    if errors is None:
+        own = trace(case, party, known.feed).values
+        errors, _ = off_from_inputs(case, own, known.values)
+    case.measured(party.name, "cumulative", errors)
+    first = next((error for error in errors.values() if error.wrong), None)
     return None if first is None else f"{first.name!r}, {first.relative:.2g} of its rms"
 
 

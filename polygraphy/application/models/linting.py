@@ -18,8 +18,8 @@ from polygraphy.domain.checks.lint import (
     LintEntry,
     LintReport,
     Source,
+    graph_findings,
 )
-from polygraphy.domain.checks.lint_rules import graph_findings
 from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more, notes_of

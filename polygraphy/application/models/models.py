@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.domain.model import EVERYTHING, Detail, ModelSource
-from polygraphy.domain.model.difference import differences
-from polygraphy.domain.model.edits import Outline, edit_between
+from polygraphy.domain.model.description import select_tensors, tensor_uses
+from polygraphy.domain.model.difference import Outline, differences, edit_between
 from polygraphy.domain.model.sparsity import GROUP, WeightSparsity, dense_groups, prunable_weights
-from polygraphy.domain.model.tensors import select_tensors, tensor_uses
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelOutlines, ModelReader, ModelReports
 

@@ -13,8 +13,7 @@ from polygraphy.application.run.inference import feed_writer, kept_as
 from polygraphy.application.run.steps import was_interrupted
 from polygraphy.application.run.unmarked import MarkingEffect
 from polygraphy.domain.errors import ModelError, UsageError
-from polygraphy.domain.results.lineage import Lineage
-from polygraphy.domain.results.results import IterationResult, Part, RunResults
+from polygraphy.domain.results.results import IterationResult, Lineage, Part, RunResults
 from polygraphy.domain.search.layers import Budget, Layer, Segment, plan_segments
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -9,7 +9,7 @@ warning.
 
 from polygraphy.domain.arithmetic.difference import Difference, Element, Mismatches
 from polygraphy.domain.arithmetic.histogram import Histogram, histogram, joint_range
-from polygraphy.domain.arithmetic.mismatches import Formula, Limit
+from polygraphy.domain.arithmetic.passes.survey import Formula, Limit
 from polygraphy.domain.arithmetic.summary import QUANTILES, Summary, summarize
 
 __all__ = [

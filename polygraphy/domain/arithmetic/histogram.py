@@ -10,7 +10,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic.passes import blocks
-from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.streams import ArrayStream, Reader, Stream
 from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Floats, Kind, Reals, convert
 

@@ -1,8 +1,4 @@
-"""Measures of how alike two arrays are as a whole: norms, angles and decibels.
-
-One pass gives all of them. Squares are summed in float64; values whose squares float64 cannot
-hold are scaled by a power of two first, so that neither 1e-200 nor 1e+200 is lost.
-"""
+"""What two arrays have in common, in numbers: similarity, bias, ranks, units in the last place."""
 
 from __future__ import annotations
 
@@ -11,14 +7,26 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from attrs import frozen
 
+from polygraphy.domain.arithmetic.moments import inner
 from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.kernels import Kernel, kernel_for
 from polygraphy.domain.arithmetic.passes.pair import Pair
-from polygraphy.domain.arithmetic.passes.scratch import Scratch
-from polygraphy.domain.arithmetic.passes.sums import inner
-from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Floats, Kind
+from polygraphy.domain.arithmetic.passes.streams import RealReader, Stream
+from polygraphy.domain.arithmetic.passes.widen import (
+    Array,
+    Flat,
+    Floats,
+    Index,
+    Kind,
+    Mask,
+    unravel,
+)
+from polygraphy.domain.arithmetic.summary import Summary, summarize_stream
+from polygraphy.domain.tensors.precision import Precision
 
 _FormExactly = Callable[[int, int, tuple[float, float], Floats], "Floats | None"]
 
@@ -277,3 +285,299 @@ def _extreme(choose: Callable[[Iterable[float]], float], extremes: Sequence[floa
     if not extremes or any(map(math.isnan, extremes)):
         return math.nan
     return choose(extremes)
+
+
+def mean_signed_error(value: Array, reference: Array, *, threads: int = 1) -> float:
+    """Return the mean of ``a - b``; 0 for empty arrays, NaN if a difference is NaN.
+
+    Integers are subtracted exactly.
+
+    Raises:
+        ValueError: the shapes differ.
+        TypeError: the arrays hold no real numbers.
+    """
+    pair = Pair(value, reference)
+    if {Kind.OTHER, Kind.COMPLEX} & {pair.value.kind, pair.reference.kind}:
+        raise TypeError(f"a bias is of real numbers, not {value.dtype}, {reference.dtype}")
+    if not pair.size:
+        return 0.0
+    sums = blocks.scan(pair.size, lambda scratch: _summer(pair, scratch), threads)
+    if any(map(math.isnan, sums)) or {math.inf, -math.inf} <= set(sums):
+        return math.nan
+    infinite = next(filter(math.isinf, sums), None)
+    return infinite if infinite is not None else math.fsum(x / pair.size for x in sums)
+
+
+def _summer(pair: Pair, scratch: Scratch) -> Callable[[int, int], float]:
+    load = pair.loader(scratch)
+    signed, mask = scratch.floats(), scratch.mask()
+    read = _comparable(pair, scratch)
+
+    def total(start: int, stop: int) -> float:
+        kernel = load(start, stop)
+        room = signed[: stop - start]
+        np.copyto(room, kernel.absolute)
+        a, b = read(start, stop)
+        np.negative(room, out=room, where=np.less(a, b, out=mask[: stop - start]))
+        return float(np.add.reduce(room))
+
+    return total
+
+
+def _comparable(pair: Pair, scratch: Scratch) -> Callable[[int, int], tuple[Array, Array]]:
+    """Return what reads a block of both sides in data types that NumPy compares without rounding:
+    next to a float4, it would round an int8 to one.
+    """
+    value, reference = pair.value, pair.reference
+    kinds = (value.kind, reference.kind)
+    if Kind.LONG in kinds:
+        return lambda start, stop: (value.block(start, stop), reference.block(start, stop))
+    if Kind.WIDE in kinds and all(kind.integral for kind in kinds):
+        return lambda start, stop: (_whole(value, start, stop), _whole(reference, start, stop))
+    a, b = scratch.floats(), scratch.floats()
+    return lambda start, stop: (value.floats(start, stop, a), reference.floats(start, stop, b))
+
+
+def _whole(flat: Flat, start: int, stop: int) -> Array:
+    block = flat.block(start, stop)
+    return block if flat.kind is Kind.WIDE else block.astype(np.int64)
+
+
+@frozen
+class NonFinite:
+    """How many elements are NaN, +inf or -inf on one side only.
+
+    An element that is NaN here and infinite there is counted once in `count`, and under both kinds.
+    """
+
+    size: int
+    count: int
+    nan: int
+    posinf: int
+    neginf: int
+    first: Index | None
+    """The first of them in C order."""
+
+
+class _Counts(NamedTuple):
+    far: int
+    nan: int
+    posinf: int
+    neginf: int
+    first: int
+
+
+_SAME = _Counts(0, 0, 0, 0, -1)
+
+
+def compare_non_finite(value: Array, reference: Array, *, threads: int = 1) -> NonFinite:
+    """Compare the masks of NaN, of +inf and of -inf of two arrays of one shape.
+
+    Raises:
+        ValueError: the shapes differ.
+        TypeError: the arrays hold no real numbers.
+    """
+    pair = Pair(value, reference)
+    if {Kind.OTHER, Kind.COMPLEX} & {pair.value.kind, pair.reference.kind}:
+        raise TypeError(f"only real numbers are looked at, not {value.dtype}, {reference.dtype}")
+    rows = blocks.scan(pair.size, lambda scratch: _finder(pair, scratch), threads)
+    first = next((row.first for row in rows if row.far), None)
+    return NonFinite(
+        pair.size,
+        sum(row.far for row in rows),
+        sum(row.nan for row in rows),
+        sum(row.posinf for row in rows),
+        sum(row.neginf for row in rows),
+        None if first is None else unravel(first, pair.shape),
+    )
+
+
+def _finder(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Counts]:
+    rooms = scratch.floats(), scratch.floats()
+
+    def find(start: int, stop: int) -> _Counts:
+        a = pair.value.floats(start, stop, rooms[0])
+        b = pair.reference.floats(start, stop, rooms[1])
+        if _is_finite(a) and _is_finite(b):
+            return _SAME
+        nan: Mask = np.isnan(a) ^ np.isnan(b)
+        posinf: Mask = np.isposinf(a) ^ np.isposinf(b)
+        neginf: Mask = np.isneginf(a) ^ np.isneginf(b)
+        different = nan | posinf | neginf
+        count = int(np.count_nonzero(different))
+        if not count:
+            return _SAME
+        kinds = [int(np.count_nonzero(mask)) for mask in (nan, posinf, neginf)]
+        return _Counts(count, kinds[0], kinds[1], kinds[2], start + int(different.argmax()))
+
+    return find
+
+
+def _is_finite(block: Floats) -> bool:
+    """Return, without a mask, without a mask whether all elements are finite."""
+    extremes = float(np.minimum.reduce(block)), float(np.maximum.reduce(block))
+    return bool(np.isfinite(extremes).all())
+
+
+@frozen
+class Ranking:
+    """How many lists agree on their highest entries.
+
+    Attributes:
+        lists: how many lists were compared.
+        agreeing: how many of them agree.
+        margin: the margin with which all of them would; NaN if a score is.
+        first: the position of the first list that does not agree, without the last dimension.
+    """
+
+    lists: int
+    agreeing: int
+    margin: float
+    first: Index | None
+
+    @property
+    def agreement(self) -> float:
+        """The share of the lists that agree; 1 where there is none."""
+        return self.agreeing / self.lists if self.lists else 1.0
+
+
+def compare_top_k(value: Array, reference: Array, k: int, margin: float = 0.0) -> Ranking:
+    """Compare which `k` entries score highest along the last dimension.
+
+    Lists agree when each of the `k` entries that are highest in `value` has a score in `reference`
+    that is at most `margin` below the k-th highest there. So entries that tie may change places,
+    and with a margin those that nearly do. A list with a NaN agrees with none.
+
+    A few rows are looked at at a time, or a single one where that is longer than a block.
+
+    Args:
+        value: scores, shape ``(..., n)``.
+        reference: scores, of the same shape.
+        k: how many entries, at least 1 and less than n.
+        margin: by how much a score may be too low, in the outputs' own unit.
+
+    Raises:
+        TypeError: the arrays hold no real numbers.
+    """
+    flats = Flat(value), Flat(reference)
+    if {Kind.OTHER, Kind.COMPLEX} & {flat.kind for flat in flats}:
+        raise TypeError(f"real numbers have ranks, unlike {value.dtype}, {reference.dtype}")
+    length = value.shape[-1]
+    lists = math.prod(value.shape[:-1])
+    rows = max(blocks.BLOCK // length, 1)
+    lacking = np.zeros(lists)
+    with np.errstate(all="ignore"):
+        for start in range(0, lists, rows):
+            stop = min(start + rows, lists)
+            a, b = (_rows(flat, start, stop, length) for flat in flats)
+            lacking[start:stop] = _lacking(a, b, k)
+    agrees = lacking <= margin
+    first = None if agrees.all() else unravel(int(agrees.argmin()), value.shape[:-1])
+    needed = float(np.maximum.reduce(lacking, initial=0.0))
+    return Ranking(lists, int(np.count_nonzero(agrees)), needed, first)
+
+
+def _rows(flat: Flat, start: int, stop: int, length: int) -> Array:
+    """Return lists of scores in float64, or in 64-bit integers, which that does not hold."""
+    first, last = start * length, stop * length
+    if flat.kind is Kind.WIDE:
+        rows = flat.block(first, last)
+    else:
+        rows = flat.floats(first, last, np.empty(last - first))
+    return rows.reshape(stop - start, length)
+
+
+def _lacking(a: Array, b: Array, k: int) -> npt.NDArray[np.float64]:
+    """Return for each row by how much the lowest score in `b` of the `k` highest entries of `a` is
+    below the k-th highest of `b`.
+    """
+    last = a.shape[1] - k
+    border = np.partition(a, last, axis=1)[:, last, None]
+    above = a > border
+    ties = a == border
+    room = k - np.count_nonzero(above, axis=1)  # The first of those that tie are taken.
+    chosen = above | (ties & (np.cumsum(ties, axis=1) <= room[:, None]))
+    highest = np.inf if b.dtype.kind == "f" else np.iinfo(b.dtype).max
+    lowest = np.min(b, axis=1, where=chosen, initial=highest)
+    kth = np.partition(b, last, axis=1)[:, last]
+    if b.dtype.kind == "i":  # The distance may not fit, but its 64 bits do.
+        lowest, kth = (each.astype(np.int64).view(np.uint64) for each in (lowest, kth))
+    lacking = np.where(kth == lowest, 0.0, kth - lowest)
+    unknown = np.isnan(a).any(axis=1) | np.isnan(b).any(axis=1)
+    return np.where(unknown, np.nan, lacking)
+
+
+def ulp_distances(
+    value: Array,
+    reference: Array,
+    precision: Precision | None,
+    *,
+    quantiles: Sequence[float] = (0.99,),
+    threads: int = 1,
+) -> Summary:
+    """Summarise ``|a - b| / ulp(b)``, where ulp(b) is the distance between neighbours of the
+    magnitude of `b` in a data type (Goldberg, 1991).
+
+    Equal infinities are 0 apart. The arrays need not be of that data type: a float32 output may be
+    measured in the float16 in which it was computed.
+
+    Args:
+        value: numbers of any data type.
+        reference: numbers, of the same shape.
+        precision: the data type; None for whole numbers, of which the unit is 1.
+        quantiles: probabilities, each from 0 to 1.
+        threads: most threads to use.
+
+    Raises:
+        ValueError: the shapes differ.
+        TypeError: the arrays hold no numbers.
+    """
+    pair = Pair(value, reference, infinities_equal=True)
+    if Kind.OTHER in (pair.value.kind, pair.reference.kind):
+        raise TypeError(f"a distance in ulps is of numbers, not {value.dtype}, {reference.dtype}")
+    return summarize_stream(_UlpStream(pair, precision), quantiles, threads)[0]
+
+
+class _UlpStream(Stream["_UlpReader"]):
+    """The distances of a pair."""
+
+    def __init__(self, pair: Pair, precision: Precision | None) -> None:
+        self.shape = pair.shape
+        self.size = pair.size
+        self._pair = pair
+        self._precision = precision
+
+    def reader(self, scratch: Scratch) -> _UlpReader:
+        return _UlpReader(self._pair, self._precision, scratch)
+
+    def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
+        kernel = self._pair.take(positions).kernel(Scratch(positions.size))
+        kernel.load(0, positions.size)
+        return (_in_ulps(kernel, self._precision, np.empty(positions.size)),)
+
+
+class _UlpReader(RealReader):
+    def __init__(self, pair: Pair, precision: Precision | None, scratch: Scratch) -> None:
+        super().__init__(scratch)
+        self._load = pair.loader(scratch)
+        self._precision = precision
+        self._distances = scratch.floats()
+
+    def load(self, start: int, stop: int) -> Sequence[Floats]:
+        kernel = self._load(start, stop)
+        self._channels = (_in_ulps(kernel, self._precision, self._distances[: stop - start]),)
+        return self._channels
+
+
+def _in_ulps(kernel: Kernel, precision: Precision | None, out: Floats) -> Floats:
+    if precision is None:
+        np.copyto(out, kernel.absolute)
+        return out
+    digits = -round(math.log2(precision.epsilon))
+    least = round(math.log2(precision.smallest))
+    _, exponents = np.frexp(kernel.scale)
+    exponents -= 1  # 2 ** exponent <= |b| < 2 ** (exponent + 1)
+    np.maximum(exponents, least, out=exponents)
+    np.copyto(exponents, least, where=kernel.scale == 0)
+    np.ldexp(kernel.absolute, digits - exponents, out=out)
+    return out

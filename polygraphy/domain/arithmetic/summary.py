@@ -2,29 +2,235 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from attrs import frozen
 
 from polygraphy.domain.arithmetic.moments import Row, combine
-from polygraphy.domain.arithmetic.ordering import (
-    MEDIAN,
-    Ordered,
-    collect,
-    finish,
-    fits,
-    sort_channel,
-    start_searches,
-)
 from polygraphy.domain.arithmetic.passes import blocks
-from polygraphy.domain.arithmetic.passes.scratch import Scratch, borrowed
-from polygraphy.domain.arithmetic.passes.selection import Search, Tally
+from polygraphy.domain.arithmetic.passes.blocks import Scratch, borrowed
+from polygraphy.domain.arithmetic.passes.selection import (
+    Search,
+    Tally,
+    between,
+    median_of,
+    middle,
+    positions,
+    quantile_of,
+    split,
+)
 from polygraphy.domain.arithmetic.passes.streams import ArrayStream, Reader, Stream
-from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Floats, Index, Kind, unravel
-from polygraphy.domain.arithmetic.rows import LONGEST, describe_rows
+from polygraphy.domain.arithmetic.passes.widen import (
+    Array,
+    Flat,
+    Floats,
+    Index,
+    Kind,
+    Reals,
+    unravel,
+)
+
+LONGEST = 1 << 12
+"""Most elements of a row: with more of them, arithmetic takes longer than calls."""
+
+
+class RowStatistics(NamedTuple):
+    """The statistics of one row, which mean what they mean in `Summary`; places are positions."""
+
+    low: float
+    high: float
+    first_low: int
+    first_high: int
+    mean: float
+    variance: float
+    magnitude: float
+    zeros: int
+    median: float
+    quantiles: dict[float, float]
+
+
+def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistics] | None:
+    """Describe each row of a matrix, shape ``(k, n)``, n > 0.
+
+    None if an element is not finite, or a sum or a square is beyond float64: that needs more care.
+    """
+    size = rows.shape[1]
+    ordered = rows.copy()
+    ordered.sort(axis=1)
+    ranks, weights = _ranks(size, tuple(quantiles))
+    picked = ordered.take(ranks, axis=1).tolist()
+    lows, highs = [row[0] for row in picked], [row[1] for row in picked]
+    if not math.isfinite(sum(lows) + sum(highs)):
+        return None
+    means = np.add.reduce(rows, axis=1, keepdims=True)
+    means /= size
+    deviations = rows - means
+    squares = np.add.reduce(np.square(deviations, out=deviations), axis=1)
+    mean = means[:, 0].tolist()
+    magnitude, zeros = mean, [0] * len(mean)
+    if min(lows) < 0:
+        magnitude = (np.add.reduce(np.abs(rows, out=deviations), axis=1) / size).tolist()
+    if min(lows) <= 0 <= max(highs):
+        zeros = np.add.reduce(rows == 0, axis=1, dtype=np.intp).tolist()
+    variance = (squares / size).tolist()
+    if not math.isfinite(sum(variance) + sum(magnitude)):
+        return None
+    return [
+        RowStatistics(*found)
+        for found in zip(
+            # Adding 0 takes the sign from a zero, which is left to chance.
+            [low + 0.0 for low in lows],
+            [high + 0.0 for high in highs],
+            rows.argmin(axis=1).tolist(),
+            rows.argmax(axis=1).tolist(),
+            mean,
+            variance,
+            magnitude,
+            zeros,
+            [middle(row[2], row[3]) for row in picked],
+            [
+                {
+                    quantile: between(low, high, weight)
+                    for quantile, low, high, weight in zip(quantiles, row[4::2], row[5::2], weights)
+                }
+                for row in picked
+            ],
+        )
+    ]
+
+
+@functools.lru_cache(maxsize=256)
+def _ranks(
+    size: int, quantiles: tuple[float, ...]
+) -> tuple[npt.NDArray[np.intp], tuple[float, ...]]:
+    """Return the ranks of the extremes, of the elements beside the median, and of those beside each
+    quantile; and how far each quantile is from the first of its two.
+    """
+    places = [split(size, probability) for probability in quantiles]
+    ranks = [0, size - 1, (size - 1) // 2, size // 2]
+    for rank, _ in places:
+        ranks += [rank, min(rank + 1, size - 1)]
+    return np.array(ranks, np.intp), tuple(weight for _, weight in places)
+
+
+MEDIAN = 0.5
+"""The probability that a search needs for a median."""
+
+SORTED = 1 << 15
+"""Most elements that are rather sorted than searched."""
+
+
+@frozen
+class Ordered:
+    """Order statistics of a channel: of the elements that are not NaN, which `valid` counts."""
+
+    valid: int
+    median: float
+    """NaN also if it was not asked for."""
+    quantiles: Mapping[float, float]
+
+
+def fits(size: int) -> bool:
+    """Whether a stream of that size is best sorted, as a single block."""
+    return size <= min(SORTED, blocks.BLOCK)
+
+
+def order(
+    stream: Stream[Reader], quantiles: Sequence[float], threads: int = 1, *, median: bool = True
+) -> list[Ordered]:
+    """The order statistics of each channel of a stream, exact for every probability.
+
+    The stream must not be empty.
+    """
+    if fits(stream.size):
+        with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
+            channels = stream.reader(scratch).load(0, stream.size)
+            ordered = scratch.floats()[: stream.size]
+            return [sort_channel(channel, quantiles, ordered) for channel in channels]
+    searches = start_searches(stream, (MEDIAN, *quantiles) if median else quantiles)
+    finish(stream, searches, range(stream.channels), threads)
+    return [collect(search, quantiles, median=median) for search in searches]
+
+
+def sort_channel(channel: Reals, quantiles: Sequence[float], ordered: Floats) -> Ordered:
+    """All order statistics of a channel of one block, shape ``(n,)`` with n > 0.
+
+    Fills `ordered`, of the same shape, with the sorted elements, NaN last.
+    """
+    ordered[:] = channel
+    ordered.sort()
+    valid = ordered.size
+    if math.isnan(ordered.item(-1)):
+        valid = int(ordered.searchsorted(np.nan))
+    return _interpolate(ordered.item, valid, quantiles, median=True)
+
+
+def start_searches(stream: Stream[Reader], probabilities: Sequence[float]) -> list[Search]:
+    """A search for each channel, which knows a sample of it."""
+    with np.errstate(all="ignore"):
+        return [Search(probabilities, sample) for sample in stream.sample(positions(stream.size))]
+
+
+def finish(
+    stream: Stream[Reader], searches: Sequence[Search], pending: Iterable[int], threads: int = 1
+) -> None:
+    """Repeat passes over a stream until the searches of the pending channels are settled."""
+    pending = list(pending)
+    while pending:
+        passed = blocks.scan(stream.size, _counter(stream, searches, pending), threads)
+        unsettled = []
+        for k, channel in enumerate(pending):
+            counts = [block[k][1] for block in passed]
+            if not searches[channel].settle(counts, sum(block[k][0] for block in passed)):
+                unsettled.append(channel)
+        pending = unsettled
+
+
+def collect(search: Search, quantiles: Sequence[float], *, median: bool = True) -> Ordered:
+    """The order statistics of a settled search."""
+    return _interpolate(search.element, search.valid, quantiles, median=median)
+
+
+def _counter(
+    stream: Stream[Reader], searches: Sequence[Search], pending: Sequence[int]
+) -> Callable[[Scratch], Callable[[int, int], list[tuple[int, tuple[int, ...]]]]]:
+    """Workers that count the pending channels of a block: what is not NaN, and for the search."""
+
+    def make(scratch: Scratch) -> Callable[[int, int], list[tuple[int, tuple[int, ...]]]]:
+        reader = stream.reader(scratch)
+        tallies = [(channel, Tally(searches[channel], scratch)) for channel in pending]
+        mask = scratch.mask()
+
+        def count(start: int, stop: int) -> list[tuple[int, tuple[int, ...]]]:
+            channels = reader.load(start, stop)
+            valid = mask[: stop - start]
+            return [
+                (
+                    int(np.count_nonzero(np.equal(channels[i], channels[i], out=valid))),
+                    tally(channels[i]),
+                )
+                for i, tally in tallies
+            ]
+
+        return count
+
+    return make
+
+
+def _interpolate(
+    element: Callable[[int], float], valid: int, quantiles: Sequence[float], *, median: bool
+) -> Ordered:
+    return Ordered(
+        valid,
+        median_of(element, valid) if median else math.nan,
+        {probability: quantile_of(element, valid, probability) for probability in quantiles},
+    )
+
 
 QUANTILES = (0.9, 0.95, 0.99)
 """The quantiles of a summary, unless others are asked for."""
@@ -282,3 +488,45 @@ def _describe_nothing(size: int, quantiles: Sequence[float]) -> Summary:
         avg_magnitude=nan,
         quantiles=dict.fromkeys(quantiles, nan),
     )
+
+
+def root_mean_square(values: Array, *, threads: int = 1) -> float:
+    """Return the root of the mean square of the finite elements; 0 when there are none.
+
+    Each block is scaled by its largest element first, so neither 1e-200 nor 1e+200 is lost. Of
+    complex numbers the modulus counts.
+
+    Raises:
+        TypeError: the array holds no numbers.
+    """
+    flat = Flat(values)
+    if flat.kind is Kind.OTHER:
+        raise TypeError(f"only numbers have a magnitude, not {values.dtype}")
+    rows = blocks.scan(flat.size, lambda scratch: _measurer(flat, scratch), threads)
+    peak = max((peak for peak, _, _ in rows), default=0.0)
+    count = sum(count for _, _, count in rows)
+    if peak == 0 or not count:
+        return 0.0
+    total = math.fsum(squares * (own / peak) ** 2 for own, squares, _ in rows)
+    return peak * math.sqrt(total / count)
+
+
+def _measurer(flat: Flat, scratch: Scratch) -> Callable[[int, int], tuple[float, float, int]]:
+    """Return a function from a block to its peak, its squares in units of that, and their count."""
+    room = scratch.floats()
+
+    def measure(start: int, stop: int) -> tuple[float, float, int]:
+        if flat.kind is Kind.COMPLEX:
+            block = np.abs(flat.block(start, stop).astype(np.complex128))
+        else:
+            block = np.abs(flat.floats(start, stop, room))
+        peak = float(np.maximum.reduce(block, initial=0.0))
+        if not math.isfinite(peak):
+            block = block[np.isfinite(block)]
+            peak = float(np.maximum.reduce(block, initial=0.0))
+        if peak == 0:
+            return 0.0, 0.0, block.size
+        scaled = np.divide(block, peak, out=block)
+        return peak, float(np.dot(scaled, scaled)), block.size
+
+    return measure

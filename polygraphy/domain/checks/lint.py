@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+import numpy as np
 from attrs import frozen
+
+from polygraphy.domain.model.description import Graph, Model, Node, Weight
 
 EXCEPTION, WARNING, INFO = "exception", "warning", "info"
 _SEVERITY = {EXCEPTION: 2, WARNING: 1, INFO: 0}
@@ -162,3 +168,232 @@ def _place(entry: LintEntry, order: Sequence[str]) -> int:
 
 def _rank(entry: LintEntry) -> tuple[int, int]:
     return _SEVERITY[entry.level], -_PREFERRED.index(entry.source)
+
+
+_INT32 = np.iinfo(np.int32)
+_LARGEST_FLOAT16 = 65504.0
+_BLOCK = 1 << 20
+_PLAIN = {"int": np.int64, "ints": np.int64, "float": np.float32, "floats": np.float32}
+"""Attributes of constants that are no tensors, and what they hold."""
+
+
+def labels_of(graph: Graph) -> list[str]:
+    """Return the names under which the nodes of the main graph are reported."""
+    taken = {node.name for node in graph.nodes if node.name}
+    return [node.name or _unnamed(index, taken) for index, node in enumerate(graph.nodes)]
+
+
+def _unnamed(index: int, taken: set[str]) -> str:
+    name, suffix = f"polygraphy_unnamed_node_{index}", 0
+    while name in taken:
+        name = f"polygraphy_unnamed_node_{index}_{suffix}"
+        suffix += 1
+    return name
+
+
+def graph_findings(model: Model) -> Iterator[LintEntry]:
+    """Yield what is found in a model that was read in full."""
+    labels = labels_of(model.graph)
+    yield from _duplicates(model.graph, labels)
+    yield from _order(model.graph, labels)
+    yield from _unused(model.graph, labels)
+    yield from _imports(model)
+    for graph in model.graph.walk():
+        for weight in graph.weights:
+            yield from _overflow(f"Initializer: '{weight.name}'", weight)
+        yield from _constants(graph.nodes)
+    for function in model.functions:
+        yield from _constants(function.nodes)
+
+
+def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
+    places: dict[str, list[int]] = {}
+    for index, node in enumerate(graph.nodes):
+        if node.name:
+            places.setdefault(node.name, []).append(index)
+    for name, indices in places.items():
+        if len(indices) > 1:
+            message = (
+                f"Duplicate node name: '{name}' for nodes with topological IDs: {indices} found."
+            )
+            yield LintEntry(EXCEPTION, Source.GRAPH, message, (name,))
+    produced = Counter(name for node in graph.nodes for name in node.outputs if name)
+    produced.update(weight.name for weight in graph.weights)
+    produced.update(tensor.name for tensor in graph.inputs)
+    for name, count in produced.items():
+        if count > 1:
+            makers = tuple(
+                dict.fromkeys(
+                    label for label, node in zip(labels, graph.nodes) if name in node.outputs
+                )
+            )
+            message = f"Duplicate tensor name: '{name}' is defined {count} times."
+            yield LintEntry(EXCEPTION, Source.GRAPH, message, makers)
+
+
+def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
+    """Yield nodes that read what is computed later or never, and nodes that wait for each other."""
+    available = {tensor.name for tensor in graph.inputs}
+    available.update(weight.name for weight in graph.weights)
+    producers = {name: index for index, node in enumerate(graph.nodes) for name in node.outputs}
+    reads = [set(node.reads()) for node in graph.nodes]
+    cyclic = _in_cycles([{producers[n] for n in names if n in producers} for names in reads])
+    if cyclic:
+        nodes = tuple(labels[index] for index in sorted(cyclic))
+        yield LintEntry(EXCEPTION, Source.GRAPH, "The nodes wait for each other: a cycle.", nodes)
+    for index, node in enumerate(graph.nodes):
+        missing = sorted(name for name in reads[index] if name not in available)
+        for name in missing:
+            if index in cyclic and name in producers:
+                continue
+            later = name in producers
+            what = "is computed by a later node" if later else "is not defined anywhere"
+            yield LintEntry(
+                EXCEPTION, Source.GRAPH, f"Input: '{name}' {what}.", (labels[index],), node.op
+            )
+        available.update(node.outputs)
+    for tensor in graph.outputs:
+        if tensor.name not in available:
+            message = f"Output: '{tensor.name}' is not computed by any node."
+            yield LintEntry(EXCEPTION, Source.GRAPH, message)
+
+
+def _in_cycles(needs: list[set[int]]) -> set[int]:
+    """Return the nodes from which no order can be made: those in cycles."""
+    waiting = _unordered(dict(enumerate(needs)))
+    # What only waits for a cycle is not in one: it comes first where arrows are turned round.
+    followers: dict[int, set[int]] = {index: set() for index in waiting}
+    for index in waiting:
+        for one in needs[index] & waiting:
+            followers[one].add(index)
+    return _unordered(followers)
+
+
+def _unordered(needs: Mapping[int, set[int]]) -> set[int]:
+    """Return what is in a cycle, or waits for one."""
+    sorter = TopologicalSorter(needs)
+    with suppress(CycleError):  # It still gives what comes before any cycle.
+        sorter.prepare()
+    left = set(needs)
+    while ready := sorter.get_ready():
+        left.difference_update(ready)
+        sorter.done(*ready)
+    return left
+
+
+def _unused(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
+    """Yield inputs, initializers and nodes that no output depends on."""
+    needed = {tensor.name for tensor in graph.outputs}
+    producers: dict[str, list[int]] = {}
+    for index, node in enumerate(graph.nodes):
+        for name in node.outputs:
+            producers.setdefault(name, []).append(index)
+    reached: set[int] = set()
+    pending = list(needed)
+    while pending:
+        for index in producers.get(pending.pop(), ()):
+            if index not in reached:
+                reached.add(index)
+                new = set(graph.nodes[index].reads()) - needed
+                needed |= new
+                pending += new
+    for tensor in graph.inputs:
+        if tensor.name not in needed:
+            message = f"Input: '{tensor.name}' does not affect outputs, can be removed."
+            yield LintEntry(WARNING, Source.GRAPH, message)
+    for weight in graph.weights:
+        if weight.name not in needed:
+            message = f"Initializer: '{weight.name}' does not affect outputs, can be removed."
+            yield LintEntry(WARNING, Source.GRAPH, message)
+    for index, node in enumerate(graph.nodes):
+        if index not in reached:
+            message = "Does not affect outputs, can be removed."
+            yield LintEntry(WARNING, Source.GRAPH, message, (labels[index],), node.op)
+
+
+def _imports(model: Model) -> Iterator[LintEntry]:
+    used = {node.domain for graph in model.graph.walk() for node in graph.nodes}
+    used.update(node.domain for function in model.functions for node in function.nodes)
+    used.update(function.domain for function in model.functions)
+    aliases = {"", "ai.onnx"}
+    for domain in model.opsets:
+        is_used = bool(aliases & used) if domain in aliases else domain in used
+        if not is_used and model.graph.nodes:
+            message = f"Operator set '{domain or 'ai.onnx'}' is imported, but no node uses it."
+            yield LintEntry(WARNING, Source.GRAPH, message)
+
+
+def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
+    """Yield what is found in the values of nodes that are constants."""
+    for node in nodes:
+        if node.op != "Constant":
+            continue
+        what = f"Constant: '{next(iter(node.outputs), node.name)}'"
+        for attribute in node.attributes:
+            if attribute.kind == "tensor":
+                yield from _overflow(what, attribute.value)
+            elif attribute.kind in _PLAIN:
+                values = np.atleast_1d(np.array(attribute.value, _PLAIN[attribute.kind]))
+                dtype = str(values.dtype)
+                yield from _overflow(what, Weight("", dtype, values.shape, values=values))
+
+
+def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
+    if weight.values is None or not weight.values.size:
+        return
+    if weight.dtype == "int64":
+        low, high = _extremes(weight.values)
+        # The largest numbers stand for "to the end" in Slice, and are no sizes.
+        is_marker = weight.values.size <= 8 and high >= 2**62
+        if not is_marker and (low < _INT32.min or high > _INT32.max):
+            message = f"{what} holds int64 values from {low} to {high}, which" " do not fit int32."
+            yield LintEntry(WARNING, Source.GRAPH, message)
+    elif weight.dtype in ("float32", "float64", "bfloat16"):
+        largest = _largest_finite(weight.values)
+        if largest > _LARGEST_FLOAT16:
+            message = f"{what} holds {largest:.6g}, which does not fit float16."
+            yield LintEntry(WARNING, Source.GRAPH, message)
+        yield from _not_finite(what, weight)
+    elif weight.dtype == "float16":
+        yield from _not_finite(what, weight)
+
+
+def _extremes(values: Any) -> tuple[int, int]:
+    return int(values.min()), int(values.max())
+
+
+def _blocks(values: Any) -> Iterator[Any]:
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        yield block if block.dtype.itemsize > 2 else block.astype(np.float32)
+
+
+def _largest_finite(values: Any) -> float:
+    largest = 0.0
+    for block in _blocks(values):
+        # Nearly always all are finite, and then two passes are enough.
+        low, high = float(block.min()), float(block.max())
+        if not (np.isfinite(low) and np.isfinite(high)):
+            finite = block[np.isfinite(block)]
+            low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        largest = max(largest, -low, high)
+    return largest
+
+
+def _not_finite(what: str, weight: Weight) -> Iterator[LintEntry]:
+    """Yield a warning about a weight that holds NaN or infinity, with how many and the first."""
+    count, first, start = 0, -1, 0
+    for block in _blocks(weight.values):
+        wrong = ~np.isfinite(block)
+        found = int(np.count_nonzero(wrong))
+        if found and first < 0:
+            first = start + int(np.argmax(wrong))
+        count += found
+        start += block.size
+    if count:
+        index = tuple(map(int, np.unravel_index(first, weight.values.shape)))
+        message = (
+            f"{what} holds {count} value(s) that are NaN or infinite; the" f" first is at {index}."
+        )
+        yield LintEntry(WARNING, Source.GRAPH, message)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from polygraphy.domain.arithmetic.passes.sums import exact_sum
+from polygraphy.domain.arithmetic.moments import exact_sum
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.arithmetic import Difference, Mismatches
-from polygraphy.domain.arithmetic.kept import KeptDifferences
+from polygraphy.domain.arithmetic.difference import KeptDifferences
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, excess_ratio
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.rounding import Rounding
@@ -343,3 +343,30 @@ class OutputCompareResult(CompareResult):
             f"OutputCompareResult({metrics}, thresholds={self.thresholds!r},"
             f" passed={self.passed!r})"
         )
+
+
+def distribution_of(difference: Difference) -> dict[str, Any]:
+    """Return ``min``, ``max``, ``mean``, ``std``, ``median``, ``p90``, ``p95`` and ``p99`` of the
+    absolute error, how many errors are ``nan``, and their ``histogram``: ``bin_edges``, of which
+    there is one more than there are ``counts``.
+
+    Statistics are those of the errors that are not NaN; of empty outputs all are 0.
+    """
+    summary = difference.absolute()
+    drawn = difference.absolute_histogram()
+    statistics = {
+        "min": summary.min,
+        "max": summary.max,
+        "mean": summary.mean,
+        "std": summary.std,
+        "median": summary.median,
+        **{f"p{q * 100:g}": value for q, value in summary.quantiles.items()},
+    }
+    return {
+        **{name: float(value) if summary.size else 0.0 for name, value in statistics.items()},
+        "nan": summary.nan,
+        "histogram": {
+            "bin_edges": [float(edge) for edge in drawn.edges],
+            "counts": [int(count) for count in drawn.counts],
+        },
+    }

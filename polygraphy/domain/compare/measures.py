@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.arithmetic import Difference, similarity
-from polygraphy.domain.arithmetic.bias import mean_signed_error
-from polygraphy.domain.arithmetic.magnitude import root_mean_square
-from polygraphy.domain.arithmetic.nonfinite import compare_non_finite
 from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
-from polygraphy.domain.arithmetic.ranking import compare_top_k
-from polygraphy.domain.arithmetic.ulps import ulp_distances
-from polygraphy.domain.compare.distribution import distribution_of
+from polygraphy.domain.arithmetic.similarity import (
+    compare_non_finite,
+    compare_top_k,
+    mean_signed_error,
+    ulp_distances,
+)
+from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.compare.differences import distribution_of
 from polygraphy.domain.compare.metric import Measured, MetricCompareFunc
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult

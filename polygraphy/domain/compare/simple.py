@@ -74,7 +74,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             UsageError: a value is out of its range.
             MissingDependencyError: pictures are wanted, and nothing that draws them is installed.
         """
-        from polygraphy.domain.compare.pictures import Pictures
+        from polygraphy.domain.compare.simple_arrays import Pictures
         from polygraphy.domain.rounding import Rounding
 
         super().__init__(check_shapes, fail_fast, find_output_func)

@@ -2,26 +2,142 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import Factory, define
 
+from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic import Difference
+from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
+from polygraphy.domain.asked import Plots
 from polygraphy.domain.compare.differences import Explain, OutputCompareResult
-from polygraphy.domain.compare.inherited import with_inherited
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.rounding import (
+    GROWTH,
     Rounding,
     coarsest_between,
     rounding_between,
     seen_between,
 )
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
+from polygraphy.domain.tensors.precision import Precision, is_exact
 
 if TYPE_CHECKING:
     from polygraphy.domain.compare.simple import SimpleCompareFunc
+
+
+@define
+class Pictures:
+    """Asks the port `Plots` for what is wanted, for one output after another.
+
+    Attributes:
+        heat_maps: folder for heat maps; None for none.
+        show_heat_maps: whether heat maps are shown.
+        error_plots: folder for error plots; None for none.
+        show_error_plots: whether error plots are shown.
+    """
+
+    heat_maps: str | None = None
+    show_heat_maps: bool = False
+    error_plots: str | None = None
+    show_error_plots: bool = False
+    _drawn: Counter[str] = Factory(Counter)
+
+    def __attrs_post_init__(self) -> None:
+        """Make sure that pictures can be drawn; MissingDependencyError when not."""
+        if self.are_wanted:
+            resolve(Plots).prepare()
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether anything is drawn at all."""
+        heat_maps = self.heat_maps is not None or self.show_heat_maps
+        return heat_maps or self.error_plots is not None or self.show_error_plots
+
+    def draw(self, name: str, value: Array, reference: Array, limits: tuple[float, float]) -> None:
+        """Draw two outputs of one shape, held to an absolute and a relative tolerance; an output
+        that was drawn before, in an earlier iteration, is numbered. Text and empty outputs have no
+        picture.
+        """
+        if not self.are_wanted or not value.size:
+            return
+        if Kind.OTHER in (kind_of(value.dtype), kind_of(reference.dtype)):
+            return
+        title = name if not self._drawn[name] else f"{name}_{self._drawn[name]}"
+        self._drawn[name] += 1
+        if self.heat_maps is not None or self.show_heat_maps:
+            resolve(Plots).heat_maps(
+                title, value, reference, folder=self.heat_maps, show=self.show_heat_maps
+            )
+        if self.error_plots is not None or self.show_error_plots:
+            resolve(Plots).error_plots(
+                title,
+                value,
+                reference,
+                limits,
+                folder=self.error_plots,
+                show=self.show_error_plots,
+            )
+
+
+def with_inherited(
+    sides: tuple[Side, Side], rounding: Rounding, precision: Precision | None, largest: float | None
+) -> Rounding | None:
+    """Return what rounding and differences of the inputs explain together; None where they do not.
+
+    Args:
+        sides: an output and its reference.
+        rounding: what rounding alone explains.
+        precision: of the computation; None of exact values.
+        largest: the largest absolute difference.
+    """
+    first, second = (side.lineage for side in sides)
+    names = {side.name for side in sides}
+    if first is None or second is None or len(names) > 1:
+        return None
+    if first.model is not second.model or largest is None or not np.isfinite(largest):
+        return None
+    arrays = [side.array for side in sides]
+    exact = all(is_exact(array.dtype.name) for array in arrays)
+    epsilon = 0.0 if exact or precision is None else precision.epsilon
+    tensors = [first.tensors, second.tensors]
+    made = first.model.recompute(names.pop(), tensors, epsilon)
+    if made is None or any(one.shape != array.shape for one, array in zip(made.values, arrays)):
+        return None
+    if exact:
+        is_own = not all(np.array_equal(one, array) for one, array in zip(made.values, arrays))
+    else:
+        is_own = precision is None or not _explains(made, arrays, rounding)
+    if is_own:
+        return None
+    return Rounding(
+        rounding.dtype,
+        rounding.rtol,
+        max(rounding.atol, float(f"{largest * 1.005:.3g}")),
+        f"{rounding.origin}, and of inputs that differ already",
+    )
+
+
+def _explains(made: Recomputed, arrays: list[Array], rounding: Rounding) -> bool:
+    """Return whether rounding explains what two backends add to a difference of their inputs."""
+    wide = [np.asarray(array, np.float64) for array in arrays]
+    again = [np.asarray(value, np.float64) for value in made.values]
+    with np.errstate(all="ignore"):
+        for array, value in zip(wide, again):
+            finite = np.isfinite(array)
+            if not np.array_equal(finite, np.isfinite(value)):
+                return False
+            if not np.array_equal(array[~finite], value[~finite], equal_nan=True):
+                return False
+        added = np.abs((wide[0] - again[0]) - (wide[1] - again[1]))
+        allowed = np.maximum(rounding.atol + GROWTH * made.spread, rounding.rtol * np.abs(wide[1]))
+        return bool(np.all((added <= allowed) | ~np.isfinite(wide[0]) | ~np.isfinite(wide[1])))
 
 
 def compare_arrays(

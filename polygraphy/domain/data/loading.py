@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ import numpy as np
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import BlobFiles, ResultStore
 from polygraphy.domain.calling import supporting
-from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.errors import InputError, ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -201,3 +201,35 @@ def describe_model(data_loader: Any, inputs: TensorMetadata, facts: Callable[[],
         data_loader.input_metadata = TensorMetadata(inputs)
     if hasattr(data_loader, "model_facts"):
         data_loader.model_facts = facts()
+
+
+def check_has_outputs(outputs: Sized) -> None:
+    """Refuse a model that computes nothing.
+
+    Raises:
+        ModelError: there are no outputs.
+    """
+    if not len(outputs):
+        raise ModelError(
+            "The model has no outputs, so there is nothing to run.",
+            hint="--onnx-outputs makes tensors of an ONNX model outputs.",
+        )
+
+
+def check_is_tensor(name: str, kind: str) -> None:
+    """Refuse an input that arrays cannot be.
+
+    Args:
+        name: the input.
+        kind: what it is, in ONNX's words: ``tensor``, ``seq``, ``map``, ``optional``, ...
+
+    Raises:
+        ModelError: it is no tensor.
+    """
+    if kind not in ("tensor", ""):
+        words = {"seq": "sequence", "sequence": "sequence"}
+        raise ModelError(
+            f"Input {name!r} of the model is a {words.get(kind, kind.replace('_', ' '))}, not a"
+            " tensor, so that no data can be given to it.",
+            hint="Cut the part out that takes tensors, with polygraphy surgeon extract.",
+        )

@@ -7,12 +7,13 @@ out, while their numbers are always known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
 from polygraphy.binding import resolve
+from polygraphy.domain.tensors.naming import matching
 from polygraphy.domain.tensors.shapes import Dim
 
 
@@ -267,3 +268,113 @@ class TensorFlowGraph:
     path: str
     kind: str
     graph: Graph
+
+
+@frozen
+class TensorUse:
+    """One tensor of a graph.
+
+    Attributes:
+        tensor: name, data type and shape.
+        producer: ``input``, or the node that computes it.
+        consumers: how many operands of nodes it is.
+        is_output: whether it is an output of the graph.
+    """
+
+    tensor: Tensor
+    producer: str
+    consumers: int = 0
+    is_output: bool = False
+
+
+def tensor_uses(graph: Graph) -> list[TensorUse]:
+    """Return inputs and what nodes compute, in the order of the graph.
+
+    Args:
+        graph: a graph that was read with its layers.
+    """
+    outputs = {tensor.name for tensor in graph.outputs}
+    counts: dict[str, int] = {}
+    for node in graph.nodes:
+        for name in node.inputs:
+            counts[name] = counts.get(name, 0) + 1
+    uses = [TensorUse(tensor, "input") for tensor in graph.inputs]
+    for index, node in enumerate(graph.nodes):
+        producer = f"Node {index} | {node.name} [Op: {node.op}]"
+        uses += [
+            TensorUse(graph.tensors.get(name, Tensor(name)), producer)
+            for name in node.outputs
+            if name
+        ]
+    return [
+        evolve(
+            use,
+            consumers=counts.get(use.tensor.name, 0),
+            is_output=use.tensor.name in outputs,
+        )
+        for use in uses
+    ]
+
+
+def select_tensors(uses: Sequence[TensorUse], names: Sequence[str]) -> list[TensorUse]:
+    """Return the tensors of some names or patterns, in the order of the graph.
+
+    Raises:
+        UnknownNameError: a name is none, or a pattern matches none.
+    """
+    known = [use.tensor.name for use in uses]
+    chosen = matching(names, known)
+    return [use for use in uses if use.tensor.name in chosen]
+
+
+DRIVING_INPUT = {"Expand": 1, "Pad": 1, "Range": 1, "Resize": 3, "Tile": 1}
+"""Which operand of an operator decides how large its output is."""
+_CONSTANTS = frozenset({"Constant", "Min"})
+"""What makes a number that is known, or limited."""
+
+
+def unbounded_tensors(graph: Graph) -> list[str]:
+    """Return the outputs of nodes whose size a run-time tensor decides, and nothing limits.
+
+    Args:
+        graph: a graph with inferred shapes, whose constant parts were folded.
+    """
+    known = {dim for tensor in graph.inputs for dim in tensor.shape or () if isinstance(dim, str)}
+    constant = {weight.name for weight in graph.weights}
+    producers = {name: node for node in graph.nodes for name in node.outputs if name}
+    found = []
+    for node in graph.nodes:
+        for name in filter(None, node.outputs):
+            tensor = graph.tensors.get(name)
+            if _is_new(tensor, known) and _is_unbounded(node, constant, producers):
+                found.append(name)
+            if tensor is not None and tensor.shape is not None:
+                known.update(dim for dim in tensor.shape if isinstance(dim, str))
+    return found
+
+
+def unbounded_operands(graph: Graph) -> list[str]:
+    """Return the tensors whose elements decide without limit how large others become, as the length
+    of a Range does; see `unbounded_tensors`.
+    """
+    large = set(unbounded_tensors(graph))
+    makers = (node for node in graph.nodes if not large.isdisjoint(node.outputs))
+    return list(dict.fromkeys(node.inputs[DRIVING_INPUT[node.op]] for node in makers))
+
+
+def _is_new(tensor: Tensor | None, known: set[str]) -> bool:
+    """Return whether a shape has a dimension that is not one of those known so far."""
+    if tensor is None or tensor.shape is None:
+        return True
+    return any(dim is None or (isinstance(dim, str) and dim not in known) for dim in tensor.shape)
+
+
+def _is_unbounded(node: Node, constant: set[str], producers: dict[str, Node]) -> bool:
+    position = DRIVING_INPUT.get(node.op)
+    if position is None or node.domain not in ("", "ai.onnx") or len(node.inputs) <= position:
+        return False
+    driving = node.inputs[position]
+    if not driving or driving in constant:
+        return False
+    producer = producers.get(driving)
+    return producer is None or producer.op not in _CONSTANTS

@@ -27,9 +27,8 @@ from polygraphy.domain.results.runner_names import (
 from polygraphy.domain.tensors.metadata import MetadataTuple
 
 if TYPE_CHECKING:
-    from polygraphy.domain.accuracy.accuracy import AccuracyResult
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, PairTally
     from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow, OutputRows
-    from polygraphy.domain.accuracy.pairs import PairResult, PairTally
     from polygraphy.domain.compare.result import CompareResult
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Graph

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import parser
 
-from polygraphy.adapters.onnx.describe.omissions import first_omission
+from polygraphy.adapters.onnx.describe.facts import first_omission
 from polygraphy.adapters.onnx_common.omitted import leaves_out_results, with_all_results
 from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
 from polygraphy.backend.onnx import fold_constants

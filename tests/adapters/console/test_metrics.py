@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from polygraphy.adapters.console.log import LogConsole
 from polygraphy.adapters.console.metrics import metric_line, metric_words
 from polygraphy.adapters.console.numbers import format_distinct
-from polygraphy.domain.accuracy.accuracy import AccuracyResult
-from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.compare import (
     CosineSimilarityResult,
     CosineSimilarityThreshold,
@@ -24,7 +23,7 @@ from polygraphy.domain.compare import (
     PsnrThreshold,
     SimpleCompareFunc,
 )
-from polygraphy.domain.report.advice import round_up
+from polygraphy.domain.report.summary import round_up
 from polygraphy.domain.results.results import IterationResult
 
 

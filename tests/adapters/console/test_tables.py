@@ -8,8 +8,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.console.columns import columns_of
-from polygraphy.adapters.console.tables import MOST_ROWS, table_lines
+from polygraphy.adapters.console.tables import MOST_ROWS, columns_of, table_lines
 from polygraphy.comparator import SimpleCompareFunc
 from polygraphy.domain.accuracy.output_rows import OutputRows, largest_jump
 from polygraphy.domain.model import Graph, Node, Origin

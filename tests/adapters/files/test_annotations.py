@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files.codecs import annotations
+from polygraphy.adapters.files.store import writers as annotations
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.results.results import IterationResult, RunResults

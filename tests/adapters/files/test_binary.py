@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from polygraphy.adapters.files.formats.safetensors_format import open_tensors, write_tensors
-from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.json.json_codec import ContentError
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.errors import FileError, UsageError

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.files.json import json_document
-from polygraphy.adapters.files.json.content_error import ContentError
-from polygraphy.adapters.files.json.json_codec import DeferredText, decoded
+from polygraphy.adapters.files.json.json_codec import ContentError, DeferredText, decoded
 from polygraphy.adapters.files.json.json_document import parse_file, parse_text
 from polygraphy.adapters.files.store import json_io
 

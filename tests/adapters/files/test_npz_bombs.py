@@ -12,7 +12,7 @@ import pytest
 
 from polygraphy import config
 from polygraphy.adapters.files.formats.npy import array_from_bytes
-from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.json.json_codec import ContentError
 from polygraphy.domain.errors import FileError
 from polygraphy.inspect import inspect_data
 

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files.codecs.array_codec import FormattedArray
+from polygraphy.adapters.files.codecs.objects import FormattedArray
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults

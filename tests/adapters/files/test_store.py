@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files.codecs.annotations import ENDING, PLAIN_MEMBER
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.store import FileResultStore
+from polygraphy.adapters.files.store.writers import ENDING, PLAIN_MEMBER
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import FileError

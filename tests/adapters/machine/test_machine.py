@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from polygraphy import config
-from polygraphy.adapters.machine import packages
-from polygraphy.adapters.machine.machine import ThisMachine
-from polygraphy.adapters.machine.packages import InstalledPackages
+from polygraphy.adapters.machine import machine as packages
+from polygraphy.adapters.machine.machine import InstalledPackages, ThisMachine
 from polygraphy.adapters.onnxruntime.environments import OnnxrtDiagnosis
 
 

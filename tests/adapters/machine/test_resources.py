@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.machine.resources import ThisProcess
+from polygraphy.adapters.machine.machine import ThisProcess
 
 MEMINFO = "MemTotal:       24000000 kB\nMemFree: 1 kB\nMemAvailable:   2048 kB\n"
 

@@ -11,7 +11,8 @@ import onnx
 import pytest
 from onnx import helper, parser
 
-from polygraphy.adapters.onnx.lint import linting, node_trials
+from polygraphy.adapters.onnx.lint import linting
+from polygraphy.adapters.onnx.lint import linting as node_trials
 from polygraphy.adapters.onnx.lint.linting import OnnxModelLinter
 from polygraphy.adapters.onnx.storage.wire import as_varint, field
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.describe.reading import described
-from polygraphy.adapters.onnx.describe.weight_roles import prunable_axes, strippable
-from polygraphy.adapters.onnx.edit.pruning import prune_weights
 from polygraphy.adapters.onnx.edit.stripping import (
+    prunable_axes,
+    prune_weights,
     reconstruct_weights,
     restore_weights,
     strip_weights,
+    strippable,
 )
 from polygraphy.backend.onnx import convert_to_bf16, convert_to_fp16, fold_constants
 from polygraphy.domain.model import Detail

@@ -10,8 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, parser
 
-from polygraphy.adapters.onnx.edit.extracting import extract
-from polygraphy.adapters.onnx.edit.extraction import extract_subgraph
+from polygraphy.adapters.onnx.edit.extraction import extract, extract_subgraph
 from polygraphy.adapters.onnx.graph.graphsurgeon import gs_from_onnx
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType

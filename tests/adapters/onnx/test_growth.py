@@ -11,8 +11,10 @@ import onnx
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.onnx.edit import outputs, removing
-from polygraphy.adapters.onnx.fold import branches, walk
+from polygraphy.adapters.onnx.edit import inserting as removing
+from polygraphy.adapters.onnx.edit import outputs
+from polygraphy.adapters.onnx.fold import walk
+from polygraphy.adapters.onnx.fold import walk as branches
 from polygraphy.adapters.onnx.plugins import plugins
 from polygraphy.backend.onnx import fold_constants, modify_outputs
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch

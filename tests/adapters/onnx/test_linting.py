@@ -17,8 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.fake import InlineIsolation
 from polygraphy.adapters.onnx.describe import facts
 from polygraphy.adapters.onnx.lint import linting
-from polygraphy.adapters.onnx.lint.linting import OnnxModelLinter
-from polygraphy.adapters.onnx.lint.node_trials import NodeTrials
+from polygraphy.adapters.onnx.lint.linting import NodeTrials, OnnxModelLinter
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.application.models.linting import lint

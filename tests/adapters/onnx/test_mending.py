@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.edit.mending import mended
+from polygraphy.adapters.onnx.edit.copying import mended
 from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import paired
 from polygraphy.domain.diagnosis.two_models import suspects

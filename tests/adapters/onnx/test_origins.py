@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import NodeProto, helper
 
-from polygraphy.adapters.onnx.describe.origins import origin_of
+from polygraphy.adapters.onnx.describe.reading import origin_of
 
 TRACE = """File "/home/me/model.py", line 14, in forward
     x = b(x)

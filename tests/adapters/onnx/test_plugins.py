@@ -9,7 +9,8 @@ import pytest
 from onnx import parser
 
 from polygraphy.adapters.onnx.graph import graphsurgeon
-from polygraphy.adapters.onnx.storage import external, mapped
+from polygraphy.adapters.onnx.storage import external
+from polygraphy.adapters.onnx.storage import model as mapped
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.backend.onnx import gs_from_onnx, onnx_from_path, save_onnx

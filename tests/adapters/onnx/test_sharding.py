@@ -10,7 +10,8 @@ import onnx
 import pytest
 from onnx import ModelProto, numpy_helper, parser
 
-from polygraphy.adapters.onnx.storage import external, mapped
+from polygraphy.adapters.onnx.storage import external
+from polygraphy.adapters.onnx.storage import model as mapped
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.domain.errors import FileError, ModelError, UnknownNameError

@@ -14,7 +14,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.onnx.storage import external, mapped, stored
+from polygraphy.adapters.onnx.storage import external, stored
+from polygraphy.adapters.onnx.storage import model as mapped
 from polygraphy.adapters.onnx.storage.stored import is_stored, load_stored
 from polygraphy.adapters.onnx.storage.weights import all_tensors
 from polygraphy.backend.onnx import (
@@ -282,7 +283,8 @@ def test_a_mapped_model_can_be_run_before_and_after(tmp_path: Path) -> None:
 
 
 def test_too_large_for_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from polygraphy.adapters.onnx.storage import saving, writing
+    from polygraphy.adapters.onnx.storage import saving
+    from polygraphy.adapters.onnx.storage import saving as writing
 
     path, out = str(tmp_path / "m.onnx"), tmp_path / "out.onnx"
     save_onnx(weighty(), path)

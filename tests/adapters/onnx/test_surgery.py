@@ -13,18 +13,16 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper, parser
 
 from polygraphy.adapters.onnx.edit.bounding import set_upper_bound
-from polygraphy.adapters.onnx.edit.inserting import insert_node
+from polygraphy.adapters.onnx.edit.inserting import clean_up, insert_node, remove_nodes, sort_nodes
 from polygraphy.adapters.onnx.edit.observing import observe_shapes
 from polygraphy.adapters.onnx.edit.overriding import override_input_shapes
-from polygraphy.adapters.onnx.edit.pruning import prune_weights
-from polygraphy.adapters.onnx.edit.removing import remove_nodes
 from polygraphy.adapters.onnx.edit.stripping import (
+    prune_weights,
     reconstruct_weights,
     restore_weights,
     strip_weights,
 )
-from polygraphy.adapters.onnx.edit.tidying import clean_up, sort_nodes
-from polygraphy.adapters.onnx.graph.checking import check_model, complaint
+from polygraphy.adapters.onnx.graph.editing import check_model, complaint
 from polygraphy.application.compare.verification import verify, verify_runs
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import FileError, ModelError, UnknownNameError, UsageError

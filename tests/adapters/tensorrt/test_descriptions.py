@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.console.models.engine_text import engine_lines, network_lines
-from polygraphy.adapters.console.models.statistics_text import built_lines
+from polygraphy.adapters.console.models.reports import built_lines
 from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
 from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, using
@@ -21,7 +21,7 @@ from polygraphy.backend.trt import create_network, network_from_onnx_bytes
 from polygraphy.comparator import IterationResult, RunResults
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.model import Detail, ModelSource
-from polygraphy.domain.model.engine_statistics import statistics_of_built
+from polygraphy.domain.model.engine import statistics_of_built
 from polygraphy.domain.tensors.datatype import DataType
 from tests.support import models
 

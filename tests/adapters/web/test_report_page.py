@@ -14,8 +14,7 @@ from attrs import evolve
 
 from polygraphy.adapters.report.detail import detail_of
 from polygraphy.adapters.web.charts import MEASURES, depth_chart, shortened
-from polygraphy.adapters.web.region import region_of
-from polygraphy.adapters.web.report_page import HtmlReportPages
+from polygraphy.adapters.web.report_page import HtmlReportPages, region_of
 from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare import SimpleCompareFunc

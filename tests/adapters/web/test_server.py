@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.web.server import page_server
+from polygraphy.adapters.web.page import page_server
 from polygraphy.domain.errors import UsageError
 from tests.adapters.web.models import chain, save
 

@@ -1,20 +1,29 @@
-"""Backends that do not compute the same twice."""
+"""Backends that do not compute the same twice, and what rounding adds up to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
 
 import numpy as np
+import pytest
+from onnx import helper
 
+from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.diagnose import diagnose
-from polygraphy.ports.binding import bind
+from polygraphy.ports.binding import bind, resolve
+from polygraphy.ports.diagnosing import NarrowModels
+from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept, network
+from tests.application.test_one_judge import Concluding
+from tests.support.models import make, value
 
 
 class Unsteady(OnnxParty):
@@ -45,3 +54,83 @@ def test_the_node_that_does_not_compute_the_same_twice_is_named_not_the_output()
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"]) == (["exp1"], "unsteady")
     assert culprit["cause"] == "nondeterminism"
+
+
+class Counted(OnnxNarrowModels):
+    """Counts on how many sets of data a model is computed with its tensors moved."""
+
+    def __init__(self) -> None:
+        self.computed: list[Any] = []
+
+    def roughly(self, model: Any) -> Any:
+        compute = super().roughly(model)
+
+        def counted(feed: Any) -> Any:
+            self.computed.append(feed)
+            return compute(feed)
+
+        return counted
+
+
+class Nearly(OnnxParty):
+    """The evaluator, off by a little in outputs: in all of the first data, in one of the others."""
+
+    name = "nearly"
+
+    def __init__(self, off: Sequence[Mapping[str, float]]) -> None:
+        self._off = off
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        compute, runs = super().load(model), count()
+
+        def nearly(feed: Any) -> dict[str, Any]:
+            off = self._off[next(runs) % len(self._off)]
+            made: dict[str, Any] = compute(feed)
+            return {name: each * np.float32(1 + off.get(name, 0)) for name, each in made.items()}
+
+        return nearly
+
+
+ROUNDED = 3e-6
+"""Above the 16 epsilons of one operator, and below what adds up along the products."""
+
+
+@pytest.mark.parametrize(
+    ("off", "times"),
+    [
+        ([{"t15": ROUNDED, "m15": ROUNDED}, {"m15": 1.2 * ROUNDED}, {"t15": ROUNDED}], 1),
+        ([{}, {"m15": ROUNDED}, {}], 1),
+        ([{}, {}, {}], 0),
+        ([{}, {"t15": 0.1}, {"m15": ROUNDED}], 0),
+    ],
+)
+def test_what_adds_up_is_computed_once_for_data_that_show_it_alike(
+    off: Sequence[Mapping[str, float]], times: int
+) -> None:
+    counted = Counted()
+    model = squares()
+    rng = np.random.default_rng(7)
+    feeds = [{"x": rng.standard_normal((4, 8)).astype(np.float32)} for _ in off]
+    reports: Any = Concluding()
+    opened = resolve(OpenModels).open(model)
+    case = Case(opened, "m.onnx", [OnnxParty(), Nearly(off)], reports)
+    outputs = {
+        at: [compute(feed) for feed in feeds]
+        for at, compute in enumerate(party.load(model) for party in case.parties)
+    }
+    with bind(NarrowModels, counted):
+        assert adds_up(case, feeds, outputs) == ({"t15": 0.1} not in off)
+    assert len(counted.computed) == times
+
+
+def squares() -> Any:
+    """Sixteen products of matrices that keep the size of what they read, each behind a Tanh."""
+    rng = np.random.default_rng(3)
+    nodes, weights, read = [], {}, "x"
+    for number in range(16):
+        weights[f"w{number}"] = rng.standard_normal((8, 8)).astype(np.float32) / 2
+        nodes.append(helper.make_node("MatMul", [read, f"w{number}"], [f"m{number}"], f"m{number}"))
+        nodes.append(helper.make_node("Tanh", [f"m{number}"], [f"t{number}"], f"t{number}"))
+        read = f"t{number}"
+    outputs = [value("t15", [4, 8]), value("m15", [4, 8])]
+    return make("squares", nodes, [value("x", [4, 8])], outputs, weights=weights)

@@ -662,7 +662,7 @@ WORDS: dict[str, dict[str, str]] = {
     "EngineOptions": {
         "jobs": "--jobs 3",
         "timeout": "--timeout 61",
-        "memory": "--memory 3G",
+        "memory": "--memory 1K",
         "shard": "--shard 2/3",
         "times": "--shard 2/3 + --times t.json",
     },
@@ -738,9 +738,11 @@ CHANGED_ON_THE_WAY = {
     "GoldenOptions.atol",
     "GoldenOptions.rtol",
     "JudgeOptions.compare",
+    "JudgementOptions.known",
     "LogOptions.log_format",
     "LogOptions.verbosity",
     "ModelDetailOptions.mode",
     "ModelOptions.model_type",
+    "PlanOptions.path",
 }
 """Options whose value the program says in other words."""

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.arithmetic import ordering
-from polygraphy.domain.arithmetic.passes import blocks, pair, selection, sums
+from polygraphy.domain.arithmetic import moments as sums
+from polygraphy.domain.arithmetic import summary as ordering
+from polygraphy.domain.arithmetic.passes import blocks, pair, selection
 
 __all__ = [
     "EXTENDED",

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.arithmetic.bias import mean_signed_error
-from polygraphy.domain.arithmetic.nonfinite import compare_non_finite
-from polygraphy.domain.arithmetic.ranking import compare_top_k
-from polygraphy.domain.arithmetic.ulps import ulp_distances
+from polygraphy.domain.arithmetic.similarity import (
+    compare_non_finite,
+    compare_top_k,
+    mean_signed_error,
+    ulp_distances,
+)
 from polygraphy.domain.tensors.precision import PRECISIONS, precision_of
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, relaid, shapes, tiny_blocks
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.arithmetic import Difference
-from polygraphy.domain.arithmetic.kept import MOST_KEPT, KeptDifferences
+from polygraphy.domain.arithmetic.difference import MOST_KEPT, KeptDifferences
 from polygraphy.domain.arithmetic.passes import pair
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes
 from tests.support.examples import scaled

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.arithmetic.magnitude import root_mean_square
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, relaid, shapes, tiny_blocks
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from polygraphy.domain.arithmetic import Difference, histogram, summarize
-from polygraphy.domain.arithmetic.passes import blocks, scratch
+from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes import blocks as scratch
+from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.kernels import Kernel
-from polygraphy.domain.arithmetic.passes.scratch import Scratch
 from polygraphy.domain.arithmetic.similarity import dot_metrics
 from tests.domain.arithmetic.strategies import tiny_blocks
 

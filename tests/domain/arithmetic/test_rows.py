@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.arithmetic import Difference, Summary, difference, summarize, summary
-from polygraphy.domain.arithmetic.rows import describe_rows
+from polygraphy.domain.arithmetic.summary import describe_rows
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes
 from tests.support.examples import scaled
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.arithmetic import Difference, summarize
 from polygraphy.domain.arithmetic.passes import selection
-from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.selection import Search, Tally, positions
 from tests.domain.arithmetic import oracle
 from tests.domain.arithmetic.strategies import floats_with_ties, tiny_blocks

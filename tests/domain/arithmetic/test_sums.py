@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.arithmetic.passes import sums
-from polygraphy.domain.arithmetic.passes.sums import block_mean, exact_sum, inner
+from polygraphy.domain.arithmetic import moments as sums
+from polygraphy.domain.arithmetic.moments import block_mean, exact_sum, inner
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=30))

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.compare import SimpleCompareFunc
-from polygraphy.domain.results.lineage import Lineage, Recomputed
-from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, Lineage, Recomputed, RunResults
 from tests.support.examples import scaled
 
 AUTO = SimpleCompareFunc(rtol="auto", atol="auto")

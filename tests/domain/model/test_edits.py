@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.domain.model import Graph, Model
-from polygraphy.domain.model.edits import Edit, Outline, edit_between
+from polygraphy.domain.model.difference import Edit, Outline, edit_between
 
 labels = st.lists(st.tuples(st.sampled_from(["Add", "Mul"]), st.sampled_from("abc")))
 names = st.lists(st.sampled_from("xyz"))

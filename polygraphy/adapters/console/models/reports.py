@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
     from polygraphy.domain.checks.capability import Compatibility
     from polygraphy.domain.checks.lint import LintEntry, LintReport
     from polygraphy.domain.model import Detail
-    from polygraphy.domain.model.difference import Difference
-    from polygraphy.domain.model.edits import Edit, Outline
+    from polygraphy.domain.model.description import TensorUse
+    from polygraphy.domain.model.difference import Difference, Edit, NodeLabel, Outline
+    from polygraphy.domain.model.engine import EngineStatistics
     from polygraphy.domain.model.sparsity import WeightSparsity
-    from polygraphy.domain.model.tensors import TensorUse
+    from polygraphy.domain.model.statistics import ModelStatistics
 
 
 _WIDEST = 80
@@ -61,8 +64,7 @@ class LogModelReports:
         G_LOGGER.info("\n".join(model_lines(description, detail)))
 
     def statistics(self, statistics: Any) -> None:
-        from polygraphy.adapters.console.models.statistics_text import built_lines, statistics_lines
-        from polygraphy.domain.model.engine_statistics import EngineStatistics
+        from polygraphy.domain.model.engine import EngineStatistics
 
         is_built = isinstance(statistics, EngineStatistics)
         lines = built_lines if is_built else statistics_lines
@@ -97,15 +99,11 @@ class LogModelReports:
         say("\n".join((f"{len(found)} difference(s):", *lines)), G_LOGGER.ERROR)
 
     def outline(self, title: str, outline: Outline) -> None:
-        from polygraphy.adapters.console.models.edit_text import outline_lines
-
         with only_in_file() if shows_answers() else nullcontext():
             G_LOGGER.info("\n".join(outline_lines(title, outline)))
 
     def edit(self, edit: Edit) -> None:
         """Write how many parts came and went; at a lower level of the log, which ones."""
-        from polygraphy.adapters.console.models.edit_text import edit_line, part_lines
-
         G_LOGGER.info(edit_line(edit))
         for line in part_lines(edit):
             G_LOGGER.verbose(line)
@@ -212,3 +210,112 @@ def _tell_sparsity(weight: WeightSparsity) -> None:
         return
     share = f"{weight.dense} of {weight.groups} groups of four along axis {weight.axis}"
     G_LOGGER.warning(f"Found non-sparse tensor: {one_line(weight.name)} ({share} are dense)")
+
+
+def outline_lines(title: str, outline: Outline) -> Iterator[str]:
+    """Yield the lines about what a model consists of."""
+    from polygraphy.adapters.console.models.onnx_text import named_lines
+    from polygraphy.domain.model import Detail
+
+    yield f"{title}:"
+    yield from named_lines(outline.model, Detail())
+
+
+def edit_line(edit: Edit) -> str:
+    """Return how many nodes, of which types, and weights came and went."""
+    removed = _counts(edit.removed_nodes, edit.removed_weights)
+    added = _counts(edit.added_nodes, edit.added_weights)
+    if not removed and not added:
+        return "No node and no initializer was removed or added."
+    parts = [("Removed", removed), ("Added", added)]
+    return " | ".join(f"{what}: {counts}" for what, counts in parts if counts)
+
+
+def _counts(nodes: Sequence[NodeLabel], weights: Sequence[str]) -> str:
+    counts = []
+    if nodes:
+        ops = Counter(op for op, _ in nodes).most_common()
+        of_each = ", ".join(f"{count} {op}" for op, count in ops)
+        counts.append(f"{len(nodes)} node(s) ({of_each})")
+    if weights:
+        counts.append(f"{len(weights)} initializer(s)")
+    return ", ".join(counts)
+
+
+def part_lines(edit: Edit) -> Iterator[Callable[[], str]]:
+    """Yield what writes the names of the parts that came and went, a line for each kind."""
+    for what, nodes in (("Removed", edit.removed_nodes), ("Added", edit.added_nodes)):
+        if nodes:
+            yield partial(_node_names, what, nodes)
+    for what, names in (("Removed", edit.removed_weights), ("Added", edit.added_weights)):
+        if names:
+            yield partial(_weight_names, what, names)
+
+
+def _node_names(what: str, nodes: Sequence[NodeLabel]) -> str:
+    return f"{what} nodes: " + ", ".join(
+        f"{one_line(name)} [Op: {one_line(op)}]" for op, name in nodes
+    )
+
+
+def _weight_names(what: str, names: Sequence[str]) -> str:
+    return f"{what} initializers: {', '.join(names)}"
+
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
+    """Yield the lines of the text about a model's sizes and costs."""
+    yield "==== Statistics ===="
+    weights = f"{statistics.parameters:,} ({_size(statistics.weight_bytes)})"
+    yield f"Parameters      | {weights}"
+    yield f"MACs            | {statistics.macs:,}{_left_out(statistics)}"
+    missing = statistics.tensors_unknown
+    without = f", without {missing} tensor(s) of unknown size" if missing else ""
+    peak = f"{_size(statistics.activation_peak)} at {statistics.peak_node}{without}"
+    yield f"Activation Peak | {peak}"
+    if statistics.dynamic_dims:
+        yield f"Counted as 1    | {', '.join(statistics.dynamic_dims)}"
+    yield ""
+    yield f"---- {statistics.nodes} Node(s) by Op ----"
+    width = max(map(len, statistics.ops), default=0)
+    yield from (f"{op:{width}} | {count}" for op, count in statistics.ops.items())
+
+
+def built_lines(statistics: EngineStatistics) -> Iterator[str]:
+    """Yield the lines of the text about the sizes of a network or an engine."""
+    yield "==== Statistics ===="
+    if statistics.parameters is not None:
+        weights = f"{statistics.parameters:,} ({_size(statistics.weight_bytes or 0)})"
+        yield f"Parameters    | {weights}"
+    elif statistics.weight_bytes is not None:
+        yield f"Weights       | {_size(statistics.weight_bytes)}"
+    if statistics.device_memory is not None:
+        yield f"Device Memory | {_size(statistics.device_memory)}"
+    largest = ", at the largest shapes of profile 0" if statistics.is_largest else ""
+    if statistics.input_bytes:
+        yield f"Inputs        | {_size(statistics.input_bytes)}{largest}"
+    if statistics.output_bytes:
+        yield f"Outputs       | {_size(statistics.output_bytes)}"
+    if statistics.io_unknown:
+        yield f"Not Counted   | {', '.join(statistics.io_unknown)}, of unknown size"
+    for title, counts in (("Type", statistics.ops), ("Data Type", statistics.precisions)):
+        yield ""
+        yield f"---- {statistics.layers} Layer(s) by {title} ----"
+        width = max(map(len, counts), default=0)
+        yield from (f"{name:{width}} | {count}" for name, count in counts.items())
+
+
+def _left_out(statistics: ModelStatistics) -> str:
+    listed = ", ".join(f"{count} {op}" for op, count in statistics.macs_unknown.items())
+    return f", without {listed} of unknown shapes" if listed else ""
+
+
+def _size(nbytes: int) -> str:
+    size, unit = float(nbytes), _UNITS[0]
+    for larger in _UNITS[1:]:
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.2f} {unit}"

@@ -18,8 +18,7 @@ from polygraphy.adapters.files.formats.lazy import Unread
 from polygraphy.adapters.files.formats.npy import check_unpacked, with_narrow_type
 from polygraphy.adapters.files.formats.safetensors_format import MappedTensor, open_tensors
 from polygraphy.adapters.files.formats.torch_codec import is_tensor
-from polygraphy.adapters.files.json.content_error import ContentError
-from polygraphy.adapters.files.json.json_codec import Decoder
+from polygraphy.adapters.files.json.json_codec import ContentError, Decoder
 from polygraphy.constants import TYPE_MARKER
 from polygraphy.domain.results.results import IterationResult, RunResults
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from attrs import frozen
 
-from polygraphy.adapters.files.json.content_error import content_errors_named
+from polygraphy.adapters.files.json.json_codec import content_errors_named
 from polygraphy.adapters.os.paths import translated_os_errors
 from polygraphy.domain.results.results import IterationResult
 

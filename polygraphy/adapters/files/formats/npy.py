@@ -20,7 +20,7 @@ from polygraphy.adapters.files.json.base64_text import (
     decoded_length,
     decoded_pieces,
 )
-from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.json.json_codec import ContentError
 
 _Array = np.ndarray[Any, Any]
 

@@ -28,7 +28,7 @@ from polygraphy.adapters.files.formats.npy import (
     with_trailing_nuls,
     without_objects,
 )
-from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.json.json_codec import ContentError
 
 _Array = np.ndarray[Any, Any]
 

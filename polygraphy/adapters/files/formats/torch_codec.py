@@ -13,8 +13,7 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.files.json.base64_text import Base64Text, decoded_pieces
-from polygraphy.adapters.files.json.content_error import ContentError
-from polygraphy.adapters.files.json.json_codec import Decoder, Encoder
+from polygraphy.adapters.files.json.json_codec import ContentError, Decoder, Encoder
 from polygraphy.domain.errors import MissingDependencyError
 
 

@@ -6,7 +6,7 @@ import binascii
 from collections.abc import Iterable, Iterator
 from typing import Protocol, Union
 
-from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.json.json_codec import ContentError
 
 # Chunks, of which the text has 64 KiB, stay in the processor's cache and below the size from which
 # malloc maps fresh memory: larger ones take twice the time. Multiples of 3 and of 4.

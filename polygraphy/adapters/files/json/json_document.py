@@ -17,8 +17,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from polygraphy.adapters.files.json.content_error import ContentError
-from polygraphy.adapters.files.json.json_codec import DeferredText
+from polygraphy.adapters.files.json.json_codec import ContentError, DeferredText
 
 # After the key comes the base64 text of what .npy files, or zip archives (.npz and PyTorch's),
 # start with. Should the first quotation mark be an escaped one, then the key is a longer one; but

@@ -11,8 +11,7 @@ from math import inf, isnan
 from typing import Any
 
 from polygraphy.adapters.files.json.base64_text import Base64Text
-from polygraphy.adapters.files.json.content_error import ContentError
-from polygraphy.adapters.files.json.json_codec import Encoder, encoded, marker_key
+from polygraphy.adapters.files.json.json_codec import ContentError, Encoder, encoded, marker_key
 
 Write = Callable[[bytes], object]
 

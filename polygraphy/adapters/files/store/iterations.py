@@ -12,10 +12,13 @@ import numpy as np
 from polygraphy.adapters.files.formats.binary import TENSORS
 from polygraphy.adapters.files.formats.lazy import StoredArrays, is_unread
 from polygraphy.adapters.files.formats.torch_codec import is_tensor
-from polygraphy.adapters.files.json.content_error import ContentError, content_errors_named
-from polygraphy.adapters.files.json.json_codec import decoded, marker_of
-from polygraphy.adapters.files.store.json_io import parse_path
-from polygraphy.adapters.files.store.kinds import description_of, mismatch
+from polygraphy.adapters.files.json.json_codec import (
+    ContentError,
+    content_errors_named,
+    decoded,
+    marker_of,
+)
+from polygraphy.adapters.files.store.json_io import description_of, mismatch, parse_path
 from polygraphy.adapters.os.paths import translated_os_errors
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.results.results import IterationResult, RunResults

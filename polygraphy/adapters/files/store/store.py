@@ -2,32 +2,301 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from polygraphy.adapters.files.codecs.annotations import annotate
-from polygraphy.adapters.files.formats.binary import SUFFIXES, TENSORS
+from polygraphy.adapters.files.formats.binary import SUFFIXES, TENSORS, tensors_of
 from polygraphy.adapters.files.formats.blobs import DiskBlobFiles
-from polygraphy.adapters.files.formats.data_sets import (
-    StoredDataSets,
-    data_sets_in,
-    iterate_data_sets,
+from polygraphy.adapters.files.formats.safetensors_format import write_tensors
+from polygraphy.adapters.files.json.json_codec import (
+    ContentError,
+    content_errors_named,
+    decoded,
+    marker_of,
 )
 from polygraphy.adapters.files.store import json_io
-from polygraphy.adapters.files.store.iterations import iterate_feeds, iterate_results
-from polygraphy.adapters.files.store.json_io import PathOrFile
-from polygraphy.adapters.files.store.kinds import description_of
-from polygraphy.adapters.files.store.stored import StoredData
-from polygraphy.adapters.files.store.tensor_writer import TensorWriter, save_tensors
-from polygraphy.adapters.files.store.writers import FeedFileWriter, FolderWriter, ResultsFileWriter
-from polygraphy.adapters.os.paths import ensure_parent, is_empty_file, translated_os_errors
+from polygraphy.adapters.files.store.iterations import (
+    decode_feed,
+    decode_results,
+    files_of,
+    iterate_feeds,
+    iterate_results,
+    runs_in,
+    split_feeds,
+)
+from polygraphy.adapters.files.store.json_io import (
+    PathOrFile,
+    description_of,
+    expect,
+    mismatch,
+    parse_path,
+)
+from polygraphy.adapters.files.store.writers import (
+    FeedFileWriter,
+    FolderWriter,
+    ResultsFileWriter,
+    annotate,
+)
+from polygraphy.adapters.os.parts import make_part_folder
+from polygraphy.adapters.os.paths import (
+    atomic_file,
+    ensure_parent,
+    is_empty_file,
+    translated_os_errors,
+)
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.asked import ResultWriter
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.models import TensorFiles
+
+_WHAT = "saved data"
+
+
+class StoredData:
+    """Implements the port `Stored`: of a single file the structure is kept, of a folder's files
+    nothing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Look into a file, or into all files of a folder.
+
+        Raises:
+            FileError: it is missing, empty, damaged, or holds neither inputs nor results nor
+                verdicts; or a folder's files do not go together.
+        """
+        self._files = files_of(path, _WHAT)
+        self._tree: Any = None
+        with translated_os_errors(path, "read"):
+            trees = map(self._parsed, self._files)
+            first = next(trees)
+            self.kind = self._kind_of(first)
+            self.runs = self._counted(first, trees)
+        if len(self._files) == 1:
+            self._tree = first
+
+    def _parsed(self, file: Path) -> Any:
+        with content_errors_named(f"load {file}", file):
+            return parse_path(file, f"File of {_WHAT}")
+
+    def _kind_of(self, tree: Any) -> type:
+        file = self._files[0]
+        with content_errors_named(f"load {file}", file):
+            marker = marker_of(tree)
+            if marker is not None:
+                for kind in (RunResults, AccuracyResults):
+                    if marker == kind.__name__:
+                        return kind
+                raise mismatch(tree, object)
+            split_feeds(tree)
+        return dict
+
+    def _counted(self, first: Any, others: Iterator[Any]) -> tuple[tuple[str, int], ...]:
+        """Return how many iterations each runner has, in all files together; that of input data is
+        called "".
+        """
+        names, counts = self._sizes(self._files[0], first)
+        for file, tree in zip(self._files[1:], others):
+            more_names, more = self._sizes(file, tree)
+            if names != more_names:
+                with content_errors_named(f"load {file}", file):
+                    raise ContentError(f"it holds {more_names}, but the files before it {names}")
+            counts = [sum(pair) for pair in zip(counts, more)]
+        return tuple(zip(names, counts))
+
+    def _sizes(self, file: Path, tree: Any) -> tuple[list[str], list[int]]:
+        with content_errors_named(f"load {file}", file):
+            if self.kind is RunResults:
+                runs = runs_in(tree)
+                return [name for name, _ in runs], [len(iterations) for _, iterations in runs]
+            if self.kind is AccuracyResults:
+                expect(decoded(tree), AccuracyResults, tree)
+                return [], []
+            return [""], [len(split_feeds(tree))]
+
+    def iterations(self) -> Iterator[Any]:
+        for file in self._files:
+            tree = self._parsed(file) if self._tree is None else self._tree
+            with content_errors_named(f"load {file}", file), translated_os_errors(file, "read"):
+                yield from self._decoded(tree)
+
+    def _decoded(self, tree: Any) -> Iterator[Any]:
+        if self.kind is dict:
+            yield from map(decode_feed, split_feeds(tree))
+            return
+        runs = runs_in(tree)
+        for step in zip_longest(*(iterations for _, iterations in runs)):
+            named = [(name, one) for (name, _), one in zip(runs, step)]
+            present = decode_results([(name, one) for name, one in named if one is not None])
+            left = iter(present)
+            yield RunResults(next(left) if one is not None else (name, []) for name, one in named)
+
+    def value(self) -> Any:
+        if self._tree is None and self.kind is not AccuracyResults:
+            steps = list(self.iterations())
+            return RunResults.concat(steps) if self.kind is RunResults else steps
+        file, tree = self._files[0], self._tree
+        with content_errors_named(f"load {file}", file), translated_os_errors(file, "read"):
+            if tree is None:
+                raise ContentError("accuracy results are a single file, not one of several")
+            if self.kind is dict:
+                return [decode_feed(feed) for feed in split_feeds(tree)]
+            return expect(decoded(tree), self.kind, tree)
+
+
+def save_tensors(item: Mapping[str, Any] | RunResults, path: Path) -> None:
+    """Write one iteration to one file, whole or not at all; FileError when that cannot be done."""
+    with content_errors_named(f"save to {path}", path):
+        tensors, description = tensors_of(item)
+        with atomic_file(path) as stream:
+            write_tensors(stream, tensors, description)
+
+
+class TensorWriter:
+    """Writes one file per iteration beside the place where they belong.
+
+    When all is written, a single file takes the place of the path; several become a folder of that
+    name.
+    """
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self._path = path
+        self._folder = folder
+        self._files: list[Path] = []
+        self._has_failed = False
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path) -> Iterator[TensorWriter]:
+        """Open a writer; after an error, nothing of what it wrote is left."""
+        target = Path(os.path.realpath(ensure_parent(path)))  # A symbolic link stays one.
+        with translated_os_errors(path, "write"):
+            lock, folder = make_part_folder(target)
+        try:
+            writer = cls(target, folder)
+            yield writer
+            writer._finish()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            if lock is not None:
+                os.close(lock)
+
+    def add(self, item: Mapping[str, Any] | RunResults) -> None:
+        """Write one iteration; FileError when that cannot be done."""
+        if self._has_failed:
+            message = f"{self._path} is not written: an earlier item could not be."
+            raise FileError(message, path=self._path)
+        self._has_failed = True
+        file = self._folder / f"{len(self._files):010}{TENSORS}"
+        with content_errors_named(f"save to {self._path}", self._path):
+            tensors, description = tensors_of(item)
+            with translated_os_errors(self._path, "write"), file.open("wb") as stream:
+                write_tensors(stream, tensors, description)
+                stream.flush()
+                os.fsync(stream.fileno())
+        self._files.append(file)
+        self._has_failed = False
+
+    def _finish(self) -> None:
+        if self._has_failed:
+            message = f"{self._path} is not written: an earlier item could not be."
+            raise FileError(message, path=self._path)
+        with translated_os_errors(self._path, "write"):
+            if len(self._files) == 1 and not self._path.is_dir():
+                self._files[0].replace(self._path)
+                return
+            self._folder.chmod(0o777 & ~_mask())
+            self._replace_by_folder()
+
+    def _replace_by_folder(self) -> None:
+        """Put the folder in place of an empty folder, of a file, or of nothing."""
+        if not self._path.is_file():
+            self._folder.replace(self._path)
+            return
+        aside = self._path.with_name(f"{self._folder.name}.old")
+        self._path.replace(aside)
+        try:
+            self._folder.replace(self._path)
+        except BaseException:
+            aside.replace(self._path)
+            raise
+        with suppress(OSError):
+            aside.unlink()
+
+
+def _mask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+_INPUT = re.compile(r"input_(\d+)\.pb")
+_SET = re.compile(r"test_data_set_(\d+)")
+
+
+def data_sets_in(path: Path) -> list[Path]:
+    """Return the folders of data in a folder, which may be one itself; none in anything else."""
+    if not path.is_dir():
+        return []
+    if _numbered(path, _INPUT):
+        return [path]
+    return [folder for folder in _numbered(path, _SET) if _numbered(folder, _INPUT)]
+
+
+def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
+    """Yield a feed dictionary per folder. A tensor without a name is called after its file, and
+    belongs to the input in its place.
+
+    Raises:
+        FileError: a file is damaged, or holds something else than a tensor.
+    """
+    for folder in folders:
+        feed = {}
+        for file in _numbered(folder, _INPUT):
+            name, array = resolve(TensorFiles).read(file)
+            feed[name or file.stem] = array
+        yield feed
+
+
+class StoredDataSets:
+    """Implements the port `Stored` for such folders; each holds one iteration."""
+
+    kind: type = dict
+
+    def __init__(self, folders: list[Path]) -> None:
+        """Take the folders; their files are read when iterations are asked for."""
+        self._folders = folders
+        self.runs: tuple[tuple[str, int], ...] = (("", len(folders)),)
+
+    def iterations(self) -> Iterator[dict[str, Any]]:
+        """Yield a feed dictionary per folder; FileError when a file is damaged."""
+        return iterate_data_sets(self._folders)
+
+    def value(self) -> list[dict[str, Any]]:
+        return list(self.iterations())
+
+
+def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """Return what in a folder is named by a pattern, in the order of its number."""
+    if not folder.is_dir():
+        return []
+    with translated_os_errors(folder, "read the folder"):
+        found = [
+            (int(match[1]), entry)
+            for entry in folder.iterdir()
+            if (match := pattern.fullmatch(entry.name))
+        ]
+    return [entry for _, entry in sorted(found)]
+
 
 T = TypeVar("T")
 

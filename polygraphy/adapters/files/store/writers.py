@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -11,15 +12,115 @@ from typing import IO, Any
 
 import numpy as np
 
-from polygraphy.adapters.files.codecs.annotations import ENDING, PLAIN_MEMBER
-from polygraphy.adapters.files.codecs.plain_results import plain_results
 from polygraphy.adapters.files.formats.torch_codec import is_tensor
-from polygraphy.adapters.files.json.content_error import ContentError, content_errors_named
+from polygraphy.adapters.files.json.json_codec import ContentError, content_errors_named
 from polygraphy.adapters.files.json.json_writer import JsonList, write_json
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.results.runner_names import kind_of_runner
+
+LARGEST_LISTED = 10_000
+"""Arrays of more elements are described by statistics."""
+
+
+def plain_results(results: RunResults) -> dict[str, dict[str, Any]]:
+    """Return the first iteration of every runner; of runners of one kind, the second and later ones
+    are numbered.
+    """
+    plain: dict[str, dict[str, Any]] = {}
+    counts: dict[str, int] = {}
+    for name, iterations in results:
+        kind = kind_of_runner(name)
+        counts[kind] = counts.get(kind, 0) + 1
+        label = kind if counts[kind] == 1 else f"{kind}-{counts[kind]}"
+        plain[label] = _plain_outputs(iterations[0]) if iterations else {}
+    return plain
+
+
+def _plain_outputs(outputs: IterationResult) -> dict[str, Any]:
+    return {name: _plain(np.asarray(array)) for name, array in outputs.items() if _is_known(array)}
+
+
+def _is_known(array: Any) -> bool:
+    """Return whether an output has elements that can be listed; tensors of torch are left as they
+    are.
+    """
+    return isinstance(array, (np.ndarray, np.generic)) and not is_tensor(array)
+
+
+def _plain(array: np.ndarray[Any, Any]) -> Any:
+    if array.size > LARGEST_LISTED:
+        return _statistics(array)
+    if array.dtype.kind == "c":
+        return np.stack([array.real, array.imag], axis=-1).tolist()  # Pairs of numbers.
+    if array.dtype.kind in "biufU":
+        return array.tolist()
+    if array.dtype.kind in "OSMm":
+        return array.astype(str).tolist()
+    return array.astype(np.float64).tolist()  # The narrow types of ml_dtypes.
+
+
+def _statistics(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    summary = summarize(array, quantiles=())
+    return {
+        "shape": list(array.shape),
+        "dtype": array.dtype.name,
+        "min": _number(summary.min),
+        "max": _number(summary.max),
+        "mean": _number(summary.mean),
+        "std": _number(summary.std),
+        "median": _number(summary.median),
+        "nan": summary.nan,
+        "inf": summary.posinf + summary.neginf,
+    }
+
+
+def _number(value: Any) -> int | float:
+    return int(value) if isinstance(value, (int, np.integer)) else float(value)
+
+
+PLAIN_MEMBER = b',\n    "inference_results": '
+"""What stands before the outputs in plain values."""
+
+ENDING = b',\n    "polygraphy_class": "RunResults"\n}'
+"""How files of results end that were written here."""
+
+
+def annotate(path: Path, facts: Mapping[str, Any]) -> None:
+    """Add members to the JSON object in a file of results, which is written again: until that is
+    done, the file stays as it was.
+
+    Raises:
+        FileError: the file is not there, was not written here, or cannot be written.
+    """
+    with translated_os_errors(path, "read"):
+        size = path.stat().st_size
+        with path.open("rb") as source:
+            source.seek(max(size - len(ENDING), 0))
+            if source.read() != ENDING:
+                raise FileError(
+                    f"Nothing can be added to {path}: it does not end as results do that were saved"
+                    " here.",
+                    path=path,
+                )
+            source.seek(0)
+            with atomic_file(path) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+                target.seek(size - len(ENDING), os.SEEK_SET)
+                target.truncate()
+                _write(facts, target.write, path)
+                target.write(ENDING)
+
+
+def _write(facts: Mapping[str, Any], write: Any, path: Path) -> None:
+    with content_errors_named(f"save to {path}", path):
+        for name, fact in facts.items():
+            write(f',\n    "{name}": '.encode("ascii"))
+            write_json(fact, write, depth=1)
+
 
 _SPOOL_IN_MEMORY_BYTES = 1 << 20
 

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any
 from attrs import Factory, define
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.cast.cast_rules import WIDE, CastRules, CastSettings
-from polygraphy.adapters.onnx.cast.cast_selection import names_of
-from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
+from polygraphy.adapters.onnx.cast.cast_rules import WIDE, CastRules, CastSettings, names_of
 from polygraphy.adapters.onnx.graph.element_types import (
     FLOAT,
     GraphTypes,
     domain_of,
+    state_type,
     type_name,
 )
-from polygraphy.adapters.onnx.graph.graph import unused_name
-from polygraphy.adapters.onnx.graph.typed_attributes import state_type
+from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant, unused_name
 from polygraphy.adapters.onnx_common.messages import graphs_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.cast.cast_selection import names_of
+from polygraphy.adapters.onnx.cast.cast_rules import names_of
 from polygraphy.adapters.onnx.graph.element_types import (
     TYPE_ATTRIBUTES,
     GraphTypes,

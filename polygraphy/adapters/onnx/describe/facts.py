@@ -2,33 +2,524 @@
 
 from __future__ import annotations
 
+import mmap
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.describe.compute_dtypes import compute_dtypes
-from polygraphy.adapters.onnx.describe.input_hints import LIMITING, input_hints
-from polygraphy.adapters.onnx.describe.node_inputs import node_inputs
-from polygraphy.adapters.onnx.describe.omissions import first_omission
-from polygraphy.adapters.onnx.describe.output_kinds import OutputKinds
-from polygraphy.adapters.onnx.storage.ranks import ranked_inputs
-from polygraphy.adapters.onnx.storage.wire import MalformedError, naming, operators
-from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
+from polygraphy.adapters.onnx.graph.graph import graph_weights
+from polygraphy.adapters.onnx.graph.shape_proofs import values_of
+from polygraphy.adapters.onnx.graph.value_infos import set_input_shapes, shape_of
+from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
+from polygraphy.adapters.onnx.storage.wire import (
+    BYTES,
+    DEEPEST,
+    MODEL,
+    NODE,
+    PARTS,
+    TENSOR,
+    MalformedError,
+    fields,
+    naming,
+    operators,
+    ranked_inputs,
+)
+from polygraphy.adapters.onnx_common.messages import (
+    attribute_named,
+    captured_by,
+    copy_of,
+    graphs_of,
+    inputs_of,
+)
+from polygraphy.adapters.onnx_common.omitted import NUMBERED
+from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
+from polygraphy.domain.tensors.facts import DeferredFacts, Facts, InputHint, ModelFacts
+from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.tensors.precision import coarsest, precision_of
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+
+
+_QUANTIZED = "int8"
+_TYPES_BY_ATTRIBUTE = {
+    "Cast": "to",
+    "RandomNormal": "dtype",
+    "RandomNormalLike": "dtype",
+    "RandomUniform": "dtype",
+    "RandomUniformLike": "dtype",
+}
+_TYPE_OF_INPUT = {"CastLike": 1, "DequantizeLinear": 1}
+
+
+def compute_dtypes(model: ModelProto) -> dict[str, str]:
+    """Return for each output the coarsest data type of what nodes compute on the way to it; outputs
+    of which none is known are left out.
+    """
+    walk = _Walk({function.name: function.node for function in model.functions})
+    walk.graph(model.graph)
+    return {
+        output.name: walk.coarsest[output.name]
+        for output in model.graph.output
+        if output.name in walk.coarsest
+    }
+
+
+class _Walk:
+    """Goes through nodes in order; they are sorted in the file."""
+
+    def __init__(self, functions: Mapping[str, object]) -> None:
+        self.types: dict[str, str] = {}  # Of each tensor its own data type,
+        self.coarsest: dict[str, str] = {}  # and the coarsest of those that led to it.
+        self._functions = functions
+
+    def graph(self, graph: GraphProto) -> None:
+        for tensor in graph.initializer:
+            self._remember(tensor.name, tensor.data_type)
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            self._remember(value.name, value.type.tensor_type.elem_type)
+        for node in graph.node:
+            self._node(node)
+
+    def _remember(self, name: str, elem_type: int) -> None:
+        if elem_type:
+            self.types[name] = _name_of(elem_type)
+
+    def _node(self, node: NodeProto) -> None:
+        passed = [self.coarsest[name] for name in node.input if name in self.coarsest]
+        for body in graphs_of(node):
+            self.graph(body)
+            passed += [self.coarsest[out.name] for out in body.output if out.name in self.coarsest]
+        made = self._made_by(node)
+        for name in node.output:
+            own = self.types.setdefault(name, made) if made else self.types.get(name, "")
+            if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
+                own = made or own
+            found = coarsest([*passed, own] if _is_rounded(own, node) else passed)
+            if found is not None:
+                self.coarsest[name] = found.name
+
+    def _made_by(self, node: NodeProto) -> str:
+        """Return the data type that a node makes, as far as it follows from the node alone."""
+        if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
+            zero_point = self.types.get(node.input[2], "") if len(node.input) > 2 else ""
+            return zero_point or _QUANTIZED
+        attribute = attribute_named(node, _TYPES_BY_ATTRIBUTE.get(node.op_type, ""))
+        if attribute is not None:
+            return _name_of(attribute.i)
+        if node.op_type in ("Constant", "ConstantOfShape"):
+            value = attribute_named(node, "value")
+            return _name_of(value.t.data_type) if value is not None else ""
+        if node.op_type in _TYPE_OF_INPUT:
+            index = _TYPE_OF_INPUT[node.op_type]
+            return self.types.get(node.input[index], "") if len(node.input) > index else ""
+        known = (self.types.get(name, "") for name in node.input)
+        return next((name for name in known if name.startswith(("float", "bfloat"))), "")
+
+
+def _is_rounded(dtype: str, node: NodeProto) -> bool:
+    """Return whether a node rounds what it computes to a data type; integers only count where they
+    stand for quantised numbers.
+    """
+    if node.op_type in ("Constant", "ConstantOfShape"):
+        return False
+    if dtype.startswith(("float", "bfloat")):
+        return precision_of(dtype) is not None
+    return node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear")
+
+
+def _name_of(elem_type: int) -> str:
+    found = OnnxDataTypes().from_native(elem_type)
+    return "" if found is None else found.name
 
 
 onnx = mod.lazy_import("onnx")
 
+_INTEGERS = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64")
+_SAME_VALUES = frozenset(
+    {
+        "Cast",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Identity",
+        "Reshape",
+        "Slice",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    }
+)
+_SHUTS_OUT = 1000
+"""How large a factor is, at least, that makes of what is not masked what does not count."""
+
+_MANY = 1 << 20
+"""More values than these are no choice that a person wrote down."""
+
+_INDEXING = frozenset({"Gather", "GatherElements", "ScatterElements"})
+_SHAPE_ONLY = frozenset({"Shape", "Size"})
+LIMITING = _INDEXING | {"Cast", "Equal", "OneHot", "Sub", "Where"}
+"""The operators of which one at least is in every graph with a hint."""
+
+_MASK = InputHint(0, 1, "a mask")
+
+
+def input_hints(graph: GraphProto) -> dict[str, InputHint]:
+    """Return by input which values it may take, where that is known; numbers of any type are masks,
+    but only integers are indices.
+    """
+    known = _Known(graph)
+    hints = {}
+    for value in inputs_of(graph):
+        is_integer = _is_integer(value)
+        found = list(known.uses(value.name)) if is_integer else []
+        compared = None if found or not is_integer else known.compared_with(value.name)
+        if compared is not None:
+            found.append(compared)
+        if known.is_inverted_mask(value.name):
+            found.append(_MASK)
+        if found:
+            hints[value.name] = _intersection(found)
+    return hints
+
+
+def _is_integer(value: ValueInfoProto) -> bool:
+    dtype = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)
+    return dtype in _INTEGERS
+
+
+def _intersection(hints: list[InputHint]) -> InputHint:
+    """Return the hint with the fewest values; all of them must be legal for every use."""
+    return min(hints, key=lambda hint: hint.high)
+
+
+class _Known:
+    """The consumers, the shapes and the constants of a graph."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._consumers: dict[str, list[NodeProto]] = defaultdict(list)
+        self._shapes: dict[str, list[int]] = {}
+        self._constants = graph_weights(graph)
+        self._captured = {
+            name for node in graph.node for inner in graphs_of(node) for name in captured_by(inner)
+        }
+        for node in graph.node:
+            for name in dict.fromkeys(node.input):
+                self._consumers[name].append(node)
+        for value in (*graph.value_info, *graph.input):
+            if value.type.tensor_type.HasField("shape"):
+                dims = value.type.tensor_type.shape.dim
+                self._shapes[value.name] = [dim.dim_value for dim in dims]
+        for name, tensor in self._constants.items():
+            self._shapes[name] = list(tensor.dims)
+
+    def uses(self, name: str) -> Iterator[InputHint]:
+        """Yield what every use of a tensor, directly or in another shape, says of its values."""
+        for node, at in self._users(name):
+            hint = self._use(node, at)
+            if hint is not None:
+                yield hint
+
+    def compared_with(self, name: str) -> InputHint | None:
+        """Return the values of the constants that a tensor is only compared with: all of a range of
+        whole numbers, or the one number that a single value is compared with; None where it has
+        other uses, or zero and one, which any data hold, are among few.
+        """
+        constants: list[int] = []
+        for node, at in self._users(name):
+            if node.op_type == "Equal" and (values := self._whole(node.input[1 - at])):
+                constants += values
+            elif node.op_type not in _SHAPE_ONLY and not _passes_on(node, at):
+                return None
+        if not constants or not self._captured.isdisjoint(self._same(name)):
+            return None
+        low, high = min(constants), max(constants)
+        if low < high and set(constants) == set(range(low, high + 1)):
+            reason = f"what is compared with each number from {low} to {high}"
+            return InputHint(low, high, reason) if high > 1 else None
+        is_single = prod(self._shapes.get(name, [0])) == 1
+        if not is_single or {0, 1} & set(constants):
+            return None
+        return InputHint(constants[0], constants[0], f"what is compared with {constants[0]}")
+
+    def is_inverted_mask(self, name: str) -> bool:
+        """Return whether the difference of a tensor and one shuts out what is not masked."""
+        return any(
+            node.op_type == "Sub"
+            and self._number(node.input[1 - at]) == 1
+            and any(self._shuts_out(*user) for user in self._users(node.output[0]))
+            for node, at in self._users(name)
+        )
+
+    def _shuts_out(self, node: NodeProto, at: int) -> bool:
+        """Return whether a node takes what is one at its input for what does not count."""
+        if node.op_type == "Mul":
+            return abs(self._number(node.input[1 - at]) or 0) >= _SHUTS_OUT
+        return _is_condition(node, at)
+
+    def _users(self, name: str) -> Iterator[tuple[NodeProto, int]]:
+        """Yield the nodes that take the values of a tensor, directly or in another shape, each with
+        the place of its input.
+        """
+        for current in self._same(name):
+            for node in self._consumers[current]:
+                yield node, list(node.input).index(current)
+
+    def _same(self, name: str) -> Iterator[str]:
+        """Yield the tensors that hold the values of a tensor or some of them, itself first."""
+        seen, pending = {name}, [name]
+        while pending:
+            current = pending.pop()
+            yield current
+            for node in self._consumers[current]:
+                if _passes_on(node, list(node.input).index(current)):
+                    pending += [output for output in node.output if output not in seen]
+                    seen.update(node.output)
+
+    def _use(self, node: NodeProto, at: int) -> InputHint | None:
+        if node.op_type in _INDEXING and at == 1:
+            return self._indices(node)
+        if node.op_type == "OneHot" and at == 0:
+            depth = int(self._number(node.input[1]) or 0)
+            return InputHint(0, depth - 1, f"one-hot of depth {depth}") if depth else None
+        if _is_condition(node, at):
+            return _MASK
+        return None
+
+    def _indices(self, node: NodeProto) -> InputHint | None:
+        table = node.input[0]
+        shape = self._shapes.get(table)
+        axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+        if shape is None or not -len(shape) <= axis < len(shape) or shape[axis] < 1:
+            return None
+        return InputHint(0, shape[axis] - 1, f"indices into {shape[axis]} entries of {table!r}")
+
+    def _number(self, name: str) -> float | None:
+        values = self._values(name, at_most=1)
+        return float(values[0]) if len(values) == 1 else None
+
+    def _whole(self, name: str) -> list[int]:
+        """Return the elements of a constant that holds whole numbers; none of another."""
+        values = self._values(name, _MANY)
+        whole = [int(value) for value in values if isinstance(value, int) or value.is_integer()]
+        return whole if len(whole) == len(values) else []
+
+    def _values(self, name: str, at_most: int) -> list[Any]:
+        """Return the elements of a constant, as numbers; none of a larger one, or of one that is
+        kept in a file.
+        """
+        tensor = self._constants.get(name)
+        if tensor is None or (tensor.HasField("data_location") and tensor.data_location):
+            return []
+        return elements(tensor).ravel().tolist() if prod(tensor.dims) <= at_most else []
+
+
+def _passes_on(node: NodeProto, at: int) -> bool:
+    """Return whether the results of a node are values of its input at that place."""
+    return node.op_type in _SAME_VALUES and at == 0 and not _is_condition(node, 0)
+
+
+def _is_condition(node: NodeProto, at: int) -> bool:
+    if node.op_type == "Where":
+        return at == 0
+    if node.op_type != "Cast":
+        return False
+    to = next((each.i for each in node.attribute if each.name == "to"), 0)
+    return bool(to == onnx.TensorProto.BOOL)
+
+
+shape_inference = mod.lazy_import("onnx.shape_inference")
+
+_LARGEST_BYTES = 1 << 28
+"""Shapes of larger models are not inferred for the sake of a message."""
+
+
+def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]) -> str:
+    """Return the opset and the inputs of a node, with their data types and shapes as far as they
+    can be inferred; empty where the node is not found, or it could be any of several.
+
+    Args:
+        model: a model, its bytes, or its path.
+        op: the operator.
+        name: the name of the node; may be empty.
+        shapes: those of the inputs of the model, where they are known.
+    """
+    try:
+        loaded = _loaded(model)
+        if loaded is None:
+            return ""
+        _fix(loaded.graph, shapes)
+        inferred = shape_inference.infer_shapes(loaded, data_prop=True)
+    except Exception as error:  # The backend has said what is wrong; this is an extra.
+        G_LOGGER.verbose(f"Shapes could not be inferred: {error}")
+        return ""
+    graphs = list(all_graphs(inferred.graph))
+    found = [
+        node for graph in graphs for node in graph.node if node.op_type == op and node.name == name
+    ]
+    if len(found) != 1:
+        return ""
+    (node,) = found
+    known = {value.name: _described(value) for graph in graphs for value in values_of(graph)}
+    for graph in graphs:
+        known.update(
+            (tensor.name, _typed(tensor.data_type, tensor.dims)) for tensor in graph.initializer
+        )
+    opsets = {entry.domain: entry.version for entry in inferred.opset_import}
+    inputs = [
+        f"{entry} {known[entry]}" if entry in known else entry for entry in node.input if entry
+    ]
+    opset = opsets.get(node.domain, "?")
+    return one_line(f"{op} of opset {opset} on {', '.join(inputs) or 'nothing'}")
+
+
+def _loaded(model: Any) -> ModelProto | None:
+    if isinstance(model, (str, Path)):
+        if Path(model).stat().st_size > _LARGEST_BYTES:
+            return None
+        return onnx.load(str(model), load_external_data=False)  # type: ignore[no-any-return]
+    if isinstance(model, bytes):
+        return onnx.load_model_from_string(model) if len(model) <= _LARGEST_BYTES else None
+    copied: ModelProto = copy_of(model)
+    return copied
+
+
+def _fix(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Give inputs the shapes of the data, and forget what was stated for other shapes."""
+    set_input_shapes(graph, shapes)
+    if shapes:
+        del graph.value_info[:]
+        for value in graph.output:
+            value.type.tensor_type.ClearField("shape")
+
+
+def _described(value: ValueInfoProto) -> str:
+    shape = shape_of(value)
+    known = shape and ["?" if dim is None else dim for dim in shape]
+    return _typed(value.type.tensor_type.elem_type, known)
+
+
+def _typed(kind: int, shape: Sequence[Any] | None) -> str:
+    name = onnx.TensorProto.DataType.Name(kind).lower()
+    name = "float32" if name == "float" else name
+    return name if shape is None else f"{name}[{','.join(map(str, shape))}]"
+
+
+Content = Union[mmap.mmap, bytes]
+
+_OUTPUT, _NAME, _OP_TYPE = 2, 3, 4
+_NAMED = naming(NUMBERED)
+"""Only nodes in whose bytes one of these occurs are looked into."""
+
+
+def first_omission(model: str | Path | bytes) -> str:
+    """Return which node of a model leaves out a numbered result; empty where none does, or where
+    the model cannot be read, about which loading it says more.
+
+    Args:
+        model: the path of a model, or its bytes.
+    """
+    try:
+        if isinstance(model, bytes):
+            return _in_message(model, 0, len(model), MODEL, 0)
+        with (
+            Path(model).open("rb") as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        ):
+            return _in_message(mapped, 0, len(mapped), MODEL, 0)
+    except (OSError, ValueError, MalformedError, IndexError):
+        return ""
+
+
+def _in_message(content: Content, start: int, end: int, kind: int, depth: int) -> str:
+    if depth > DEEPEST:
+        return ""
+    for number, wire, _, inner, after in fields(content, start, end):
+        part = PARTS[kind].get(number, TENSOR)
+        if wire != BYTES or part == TENSOR:
+            continue
+        if part == NODE:
+            found = _NAMED.search(content, inner, after) and _in_node(content, inner, after, depth)
+        else:
+            found = _in_message(content, inner, after, part, depth + 1)
+        if found:
+            return found
+    return ""
+
+
+def _in_node(content: Content, start: int, end: int, depth: int) -> str:
+    outputs, texts = [], {_NAME: "", _OP_TYPE: ""}
+    for number, wire, _, inner, after in fields(content, start, end):
+        if wire == BYTES and number == _OUTPUT:
+            outputs.append(content[inner:after].decode("utf-8", "replace"))
+        elif wire == BYTES and number in texts:
+            texts[number] = content[inner:after].decode("utf-8", "replace")
+    if texts[_OP_TYPE] in NUMBERED and not all(outputs):
+        return (
+            f"The {texts[_OP_TYPE]} node {texts[_NAME]!r} leaves out result"
+            f" {outputs.index('')} of {len(outputs)}"
+        )
+    return _in_message(content, start, end, NODE, depth + 1)
+
+
+_CHOOSES = MOVES | {
+    "AveragePool", "Clip", "Compress", "DepthToSpace", "Dropout", "Expand", "Gather",
+    "GatherElements", "GatherND", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "Neg",
+    "ReduceMax", "ReduceMean", "ReduceMin", "Resize", "SpaceToDepth", "Split", "Tile", "TopK",
+    "ZipMap",
+}  # fmt: skip
+"""Operators whose numbers are within the range of those of their first input."""
+_JOINS = frozenset({"Concat", "Max", "Mean", "Min", "Mul"})
+"""The same of all their inputs."""
+_PROBABILITIES = frozenset({"LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"})
+_SORTS = frozenset({"NonMaxSuppression", "TopK"})
+
+
+class OutputKinds:
+    """Which outputs of a model are bounded, and which are in an order.
+
+    Attributes:
+        bounded: those whose elements lie between -1 and 1 by nature, such as probabilities.
+        ordered: those that are made of what was sorted by a score.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        self._bounded: set[str] = set()
+        self._ordered: set[str] = set()
+        self._graph(model.graph)
+        names = [value.name for value in model.graph.output]
+        self.bounded = frozenset(name for name in names if name in self._bounded)
+        self.ordered = frozenset(name for name in names if name in self._ordered)
+
+    def _graph(self, graph: GraphProto) -> None:
+        for node in graph.node:
+            for body in graphs_of(node):
+                self._graph(body)
+            if self._is_bounded(node):
+                self._bounded.update(filter(None, node.output))
+            if node.op_type in _SORTS or not self._ordered.isdisjoint(node.input):
+                self._ordered.update(filter(None, node.output))
+
+    def _is_bounded(self, node: NodeProto) -> bool:
+        if node.op_type == "If":
+            made = [value.name for body in graphs_of(node) for value in body.output]
+            return self._bounded.issuperset(made)
+        if node.op_type in _JOINS:
+            return self._bounded.issuperset(filter(None, node.input))
+        handed_on = node.op_type in _CHOOSES and node.input[0] in self._bounded
+        return handed_on or node.op_type in BOUNDED or node.op_type in _PROBABILITIES
+
+
 _RECORD = "pkg.torch.onnx.fx_node"
 _FX_NODE = re.compile(r"%(\w+)\s*:")
-_LARGEST_BYTES = 1 << 28
-"""Models that are larger take too long to be read a second time for what they tell."""
 
 
 def facts_of(model: ModelProto, source: Any = None) -> ModelFacts:
@@ -72,7 +563,7 @@ class OnnxFactFinder:
     def node_inputs(
         self, model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
     ) -> str:
-        """Return what a node is given; see `polygraphy.adapters.onnx.describe.node_inputs`."""
+        """Return what a node is given; see `polygraphy.adapters.onnx.describe.facts`."""
         return node_inputs(model, op, name, shapes)
 
     def ranked_inputs(self, model: Any) -> Collection[str]:

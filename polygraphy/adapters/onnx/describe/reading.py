@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from math import ceil, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from polygraphy.adapters.onnx.describe.attributes import attribute_of
-from polygraphy.adapters.onnx.describe.origins import origin_of
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
-from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.external import location_of
-from polygraphy.adapters.onnx.storage.mapped import load_structure
+from polygraphy.adapters.onnx.storage.model import load_structure
 from polygraphy.adapters.onnx.storage.parsing import check_texts, text, texts
 from polygraphy.adapters.onnx.storage.stored import is_stored
-from polygraphy.adapters.onnx.storage.weights import all_graphs, byte_size, is_external
+from polygraphy.adapters.onnx.storage.weights import (
+    OnnxDataTypes,
+    all_graphs,
+    byte_size,
+    is_external,
+)
 from polygraphy.domain.model import (
     Attribute,
     Detail,
@@ -29,19 +33,141 @@ from polygraphy.domain.model import (
     Model,
     ModelSource,
     Node,
+    Origin,
     Tensor,
     Weight,
 )
-from polygraphy.domain.model.edits import Outline
+from polygraphy.domain.model.difference import Outline
+from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, TypeProto
-if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import (
+        AttributeProto,
+        GraphProto,
+        ModelProto,
+        NodeProto,
+        SparseTensorProto,
+        TensorProto,
+        TypeProto,
+    )
 
 
 _TYPES = OnnxDataTypes()
+_HOLD_DTYPE = {"Cast": "to", "ConstantOfShape": "", "EyeLike": "dtype", "SequenceEmpty": "dtype"}
+_RANDOM = ("Random", "Bernoulli", "Multinomial", "BlackmanWindow", "HannWindow", "HammingWindow")
+
+
+class Describing(Protocol):
+    """Describes what attributes may hold."""
+
+    def graph(self, graph: GraphProto) -> Graph:
+        """Describe a graph."""
+
+    def weight(self, tensor: TensorProto) -> Weight:
+        """Describe a tensor."""
+
+    def sparse(self, tensor: SparseTensorProto) -> Weight:
+        """Describe a tensor that is mostly zero."""
+
+
+def attribute_of(node: NodeProto, attribute: AttributeProto, describing: Describing) -> Attribute:
+    """Describe an attribute of a node; one of an unknown type has the kind ``unknown``."""
+    name, reference = texts((attribute.name, attribute.ref_attr_name))
+    if reference:
+        return Attribute(name, "reference", reference)
+    number = attribute.type
+    if number in _PLAIN:
+        kind, read = _PLAIN[number]
+        value = read(attribute)
+        if kind == "int" and _is_dtype(node.op_type, name):
+            entry = _TYPES.from_native(value)
+            if entry is not None:
+                return Attribute(name, "dtype", entry.name)
+        return Attribute(name, kind, value)
+    if number in _DESCRIBED:
+        kind, describe = _DESCRIBED[number]
+        return Attribute(name, kind, describe(attribute, describing))
+    return Attribute(name, "unknown", None)
+
+
+def _is_dtype(op: str, name: str) -> bool:
+    """Return whether a number stands for a data type."""
+    return _HOLD_DTYPE.get(op) == name or (
+        name in ("dtype", "output_datatype") and op.startswith(_RANDOM)
+    )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _type_text(described: Any) -> str:
+    return " ".join(str(described).split())
+
+
+# The numbers are those of AttributeProto.AttributeType in onnx.proto.
+_PLAIN: dict[int, tuple[str, Callable[[AttributeProto], Any]]] = {
+    1: ("float", lambda attribute: attribute.f),
+    2: ("int", lambda attribute: attribute.i),
+    3: ("string", lambda attribute: _text(attribute.s)),
+    6: ("floats", lambda attribute: tuple(attribute.floats)),
+    7: ("ints", lambda attribute: tuple(attribute.ints)),
+    8: ("strings", lambda attribute: tuple(map(_text, attribute.strings))),
+    13: ("type", lambda attribute: _type_text(attribute.tp)),
+    14: ("types", lambda attribute: tuple(map(_type_text, attribute.type_protos))),
+}
+_DESCRIBED: dict[int, tuple[str, Callable[[AttributeProto, Describing], Any]]] = {
+    4: ("tensor", lambda attribute, of: of.weight(attribute.t)),
+    5: ("graph", lambda attribute, of: of.graph(attribute.g)),
+    9: ("tensors", lambda attribute, of: tuple(map(of.weight, attribute.tensors))),
+    10: ("graphs", lambda attribute, of: tuple(map(of.graph, attribute.graphs))),
+    11: ("tensor", lambda attribute, of: of.sparse(attribute.sparse_tensor)),
+    12: ("tensors", lambda attribute, of: tuple(map(of.sparse, attribute.sparse_tensors))),
+}
+
+
+_TRACE = "pkg.torch.onnx.stack_trace"
+_SCOPES = "pkg.torch.onnx.name_scopes"
+_IN_TRACE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
+"""A frame of a Python traceback, of which the last one is the innermost."""
+_IN_DOCUMENTATION = re.compile(r"^(.+?)\((\d+)\): ", re.MULTILINE)
+"""A frame as the exporter writes it that traces TorchScript: the first one is the innermost."""
+_OF_TORCH = re.compile(r"[/\\]torch[/\\](?:nn|jit|onnx|export|fx|utils|autograd|_)")
+"""Frames in which PyTorch calls what the program consists of, or computes it."""
+_LONGEST = 200
+_MOST = 1 << 16
+"""Characters of a record that are read."""
+
+
+def origin_of(node: NodeProto) -> Origin | None:
+    """Return where a node comes from; None where its model does not say."""
+    records = {text(entry.key): text(entry.value) for entry in node.metadata_props}
+    frames = _IN_TRACE.findall(records.get(_TRACE, "")[:_MOST])[::-1]
+    frames = frames or _IN_DOCUMENTATION.findall(text(node.doc_string)[:_MOST])
+    if not frames:
+        return None
+    path, line = next((each for each in frames if not _OF_TORCH.search(each[0])), frames[0])
+    scope = _scope(records.get(_SCOPES, "")) or _scope_in(node.name)
+    return Origin(one_line(path), int(line[:9]), one_line(scope)[:_LONGEST])
+
+
+def _scope(record: str) -> str:
+    """Return the innermost module of a list of scopes, whose last is the operation itself."""
+    try:
+        scopes = ast.literal_eval(record[:_MOST]) if record else []
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return ""
+    if not isinstance(scopes, list):
+        return ""
+    return next((each for each in reversed(scopes[:-1]) if isinstance(each, str) and each), "")
+
+
+def _scope_in(name: str) -> str:
+    """Return the modules that a name such as ``/blocks.0/f/Gemm`` begins with."""
+    return name.rpartition("/")[0].strip("/")
+
+
 _EMPTY: Mapping[str, Tensor] = {}
 
 

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Union
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.onnx.describe.reading import described
-from polygraphy.adapters.onnx.graph.constants import add_weight
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
-from polygraphy.adapters.onnx.graph.graph import rename_uses, taken_names, unused_name
+from polygraphy.adapters.onnx.graph.graph import add_weight, rename_uses, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail
-from polygraphy.domain.model.unbounded import DRIVING_INPUT, unbounded_tensors
+from polygraphy.domain.model.description import DRIVING_INPUT, unbounded_tensors
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:

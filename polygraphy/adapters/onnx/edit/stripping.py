@@ -6,7 +6,7 @@ weights later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -15,11 +15,10 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.describe.weight_roles import prunable_axes, strippable
-from polygraphy.adapters.onnx.graph.constants import graph_weights, to_initializers
+from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.editing import edited
-from polygraphy.adapters.onnx.graph.graph import delete_where
-from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of, versions_of
+from polygraphy.adapters.onnx.graph.graph import delete_where, graph_weights, to_initializers
 from polygraphy.adapters.onnx.storage.elements import (
     STRIPPED,
     elements,
@@ -27,17 +26,98 @@ from polygraphy.adapters.onnx.storage.elements import (
     plain_dtype,
     put,
 )
-from polygraphy.adapters.onnx.storage.weights import DATA_FIELDS, SMALL, all_graphs, byte_size
-from polygraphy.adapters.onnx_common.messages import copy_of
+from polygraphy.adapters.onnx.storage.stored import is_stored
+from polygraphy.adapters.onnx.storage.weights import (
+    DATA_FIELDS,
+    SMALL,
+    OnnxDataTypes,
+    all_graphs,
+    byte_size,
+)
+from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
 from polygraphy.domain.errors import DamagedFileError, ModelError, UnknownNameError
-from polygraphy.domain.model.pruning import pruned
-from polygraphy.domain.model.sparsity import dense_groups
+from polygraphy.domain.model import Detail
+from polygraphy.domain.model.sparsity import dense_groups, prunable_weights, pruned
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.machine import Machine
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+
+_OPERANDS = {
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "GRU": (1, 2, 3),
+    "Gather": (0,),
+    "Gemm": (0, 1, 2),
+    "LSTM": (1, 2, 3),
+    "MatMul": (0, 1),
+    "RNN": (1, 2, 3),
+    "Slice": (0,),
+}
+"""Which operands of an operator are weights."""
+_LEAST_ELEMENTS = {"Gather": 1024, "Slice": 1024}
+"""How many elements a weight has at least; smaller ones may be shapes."""
+_PASSED_THROUGH = frozenset({"Cast", "DequantizeLinear", "QuantizeLinear", "Transpose"})
+_UINT8 = 2
+
+
+def prunable_axes(model: ModelProto) -> dict[str, int]:
+    """Return the weights that may be 2:4 sparse, and along which axis."""
+    graph = described(model, "", Detail(layers=True, attrs=True)).graph
+    return {found.weight.name: found.axis for found in prunable_weights(graph)}
+
+
+def strippable(model: ModelProto) -> set[str]:
+    """Return the names of the weights that an engine can be refitted with."""
+    versions = versions_of(model.opset_import)
+    return set(_in_graph(model.graph, versions, {}, {}))
+
+
+def _in_graph(
+    graph: GraphProto,
+    versions: dict[str, int],
+    outer_weights: Mapping[str, TensorProto],
+    outer_makers: Mapping[str, NodeProto],
+) -> Iterator[str]:
+    """Yield the weights that the nodes of a graph use, and those of the graphs inside it: they see
+    what is around them.
+    """
+    weights = {**outer_weights, **graph_weights(graph)}
+    makers = {**outer_makers, **{name: node for node in graph.node for name in node.output}}
+    for node in graph.node:
+        for inner in graphs_of(node):
+            yield from _in_graph(inner, versions, weights, makers)
+        for operand in _weight_operands(node, versions):
+            name = _origin(operand, makers)
+            tensor = weights.get(name)
+            if tensor is None or tensor.data_type == _UINT8:
+                continue
+            if prod(tensor.dims) >= _LEAST_ELEMENTS.get(node.op_type, 1):
+                yield name
+
+
+def _origin(name: str, makers: Mapping[str, NodeProto]) -> str:
+    """Follow an operand back to what is only reordered or cast on the way."""
+    for _ in makers:  # There may be a circle.
+        node = makers.get(name)
+        if node is None or node.op_type not in _PASSED_THROUGH or not node.input:
+            break
+        name = node.input[0]
+    return name
+
+
+def _weight_operands(node: NodeProto, versions: dict[str, int]) -> list[str]:
+    domain = domain_of(node.domain)
+    if not domain and node.op_type in _OPERANDS:
+        return [node.input[i] for i in _OPERANDS[node.op_type] if i < len(node.input)]
+    if signature_of(node.op_type, domain, versions.get(domain, 1)) is None:
+        return list(node.input)  # A plugin decides itself what its weights are.
+    return []
 
 
 _INTEGERS = 8
@@ -256,3 +336,34 @@ def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
         put(tensor, made, in_file=True)
     else:
         tensor.raw_data = numpy_helper.from_array(made, tensor.name).raw_data
+
+
+prune_weights: Callable[..., ModelProto]
+
+
+@mod.export(funcify=True)
+class PruneWeights(BaseLoader):
+    """Sets two of every four weights that products sum over to zero, those of the smallest
+    magnitude: tensor cores compute with such weights twice as fast. The model's accuracy is gone.
+    """
+
+    def __init__(self, model: Deferred[ModelProto]) -> None:
+        """Take the model, which is changed in place, or a loader that makes it."""
+        self._model = model
+
+    def call_impl(self) -> ModelProto:
+        """Return the model."""
+        return edited(self._model, self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        axes = prunable_axes(model)
+        threads = resolve(Machine).cores()
+        for graph in all_graphs(model.graph):
+            for name, tensor in graph_weights(graph, axes).items():
+                made = pruned(elements(tensor), axes[name], threads=threads)
+                put(tensor, made, in_file=is_stored(tensor))
+        if axes:
+            G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")
+        else:
+            G_LOGGER.warning("The model has no weight that could be pruned.")
+        return model

@@ -8,9 +8,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.fold.sizes import itemsize
-from polygraphy.adapters.onnx.graph.constants import add_weight, constant_tensor, is_constant
-from polygraphy.adapters.onnx.graph.graph import delete_where
+from polygraphy.adapters.onnx.fold.shape_values import itemsize
+from polygraphy.adapters.onnx.graph.graph import (
+    add_weight,
+    constant_tensor,
+    delete_where,
+    is_constant,
+)
 from polygraphy.adapters.onnx.graph.open_model import assemble, untyped
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.stored import load_stored

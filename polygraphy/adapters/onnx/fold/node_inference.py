@@ -8,8 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.fold.dimensions import Element, Shape
-from polygraphy.adapters.onnx.fold.shape_values import INT64, LONGEST, Elements
+from polygraphy.adapters.onnx.fold.shape_values import INT64, LONGEST, Element, Elements, Shape
 from polygraphy.adapters.onnx.graph.element_types import FLOAT, domain_of
 from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.graph.shapes import has_endless_vectors

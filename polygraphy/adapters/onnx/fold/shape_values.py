@@ -10,18 +10,87 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from math import inf, prod
+from typing import TYPE_CHECKING, Any, Union
 
 from attrs import frozen
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.fold import dimensions
-from polygraphy.adapters.onnx.fold.dimensions import Element, Shape
 from polygraphy.adapters.onnx.graph.element_types import domain_of
+from polygraphy.adapters.onnx.graph.growth import LIFTED_BY, grown_elements
 from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from onnx import NodeProto
+
+
+Element = Union[int, str, None]
+Shape = Sequence[Element]
+
+
+def on_numbers(compute: Callable[[int, int], int | None]) -> Callable[[Element, Element], Element]:
+    """Return a function of two elements that computes what is known of both, and nothing else."""
+
+    def rule(left: Element, right: Element) -> Element:
+        if isinstance(left, int) and isinstance(right, int):
+            return compute(left, right)
+        return None
+
+    return rule
+
+
+def plus(left: Element, right: Element) -> Element:
+    """Return the sum of two elements."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    return right if left == 0 else left if right == 0 else None
+
+
+def minus(left: Element, right: Element) -> Element:
+    """Return the difference of two elements."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left - right
+    if right == 0:
+        return left
+    return 0 if left == right and left is not None else None
+
+
+def times(left: Element, right: Element) -> Element:
+    """Return the product of two elements."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    if left == 0 or right == 0:
+        return 0
+    return right if left == 1 else left if right == 1 else None
+
+
+def divided(dividend: Element, divisor: Element) -> Element:
+    """Return the quotient of two elements, rounded towards zero as integers are."""
+    if divisor == 1:
+        return dividend
+    if not isinstance(dividend, int) or not isinstance(divisor, int) or divisor == 0:
+        return None
+    quotient = abs(dividend) // abs(divisor)
+    return quotient if (dividend < 0) == (divisor < 0) else -quotient
+
+
+def equal(left: Element, right: Element) -> Element:
+    """Return whether two elements are equal."""
+    if left is None or right is None:
+        return None
+    if left == right or (isinstance(left, int) and isinstance(right, int)):
+        return int(left == right)
+    # A dimension has some length, but none below 0.
+    return 0 if any(isinstance(each, int) and each < 0 for each in (left, right)) else None
+
+
+def chosen(condition: Element, left: Element, right: Element) -> Element:
+    """Return the left element where the condition holds, else the right one."""
+    if condition is None:
+        return left if left == right else None
+    return left if condition else right
 
 
 numpy = mod.lazy_import("numpy")
@@ -156,7 +225,7 @@ def _size(call: _Call) -> Elements | None:
         return Elements((0,), is_scalar=True)
     size: Element = 1
     for dim in shape:
-        size = dimensions.times(size, dim)
+        size = times(size, dim)
     return Elements((size,), is_scalar=True)
 
 
@@ -277,7 +346,7 @@ def _where(call: _Call) -> Elements | None:
     condition, left, right = (call.operand(index) for index in range(3))
     if condition is None or left is None or right is None or left.elem_type != right.elem_type:
         return None
-    return _broadcast(dimensions.chosen, [condition, left, right], left.elem_type)
+    return _broadcast(chosen, [condition, left, right], left.elem_type)
 
 
 def _not(call: _Call) -> Elements | None:
@@ -319,25 +388,25 @@ def _product(call: _Call) -> Elements | None:
         return None
     product: Element = 1
     for value in made.values:
-        product = dimensions.times(product, value)
+        product = times(product, value)
     keeps = call.attribute("keepdims")
     return Elements((product,), keeps == 0, made.elem_type)
 
 
 _RULES: dict[str, Callable[[_Call], Elements | None]] = {
-    "Add": _elementwise(dimensions.plus),
+    "Add": _elementwise(plus),
     "Cast": _cast,
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
-    "Div": _elementwise(dimensions.divided),
-    "Equal": _elementwise(dimensions.equal, BOOL),
+    "Div": _elementwise(divided),
+    "Equal": _elementwise(equal, BOOL),
     "Gather": _gather,
-    "Greater": _elementwise(dimensions.on_numbers(operator.gt), BOOL),
+    "Greater": _elementwise(on_numbers(operator.gt), BOOL),
     "Identity": _identity,
-    "Less": _elementwise(dimensions.on_numbers(operator.lt), BOOL),
-    "Max": _elementwise(dimensions.on_numbers(max)),
-    "Min": _elementwise(dimensions.on_numbers(min)),
-    "Mul": _elementwise(dimensions.times),
+    "Less": _elementwise(on_numbers(operator.lt), BOOL),
+    "Max": _elementwise(on_numbers(max)),
+    "Min": _elementwise(on_numbers(min)),
+    "Mul": _elementwise(times),
     "Not": _not,
     "Range": _range,
     "ReduceProd": _product,
@@ -346,7 +415,122 @@ _RULES: dict[str, Callable[[_Call], Elements | None]] = {
     "Size": _size,
     "Slice": _slice,
     "Squeeze": _squeeze,
-    "Sub": _elementwise(dimensions.minus),
+    "Sub": _elementwise(minus),
     "Unsqueeze": _unsqueeze,
     "Where": _where,
 }
+
+
+_OPERAND = 256
+"""Elements of an operand that says how large a result is: a shape, or a number."""
+_NOT_LARGER = frozenset(
+    {
+        "Abs", "Cast", "Ceil", "Clip", "Compress", "Cos", "CumSum", "Exp", "Flatten", "Floor",
+        "GatherElements", "Identity", "IsNaN", "Log", "Neg", "Not", "ReduceMax", "ReduceMean",
+        "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "ScatterElements", "ScatterND", "Sin",
+        "Size", "Shape", "Slice", "Sqrt", "Squeeze", "Transpose", "Unique", "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators whose results have no more elements than the largest operand."""
+
+
+class Room:
+    """How many bytes the constants of a whole model may still come to take."""
+
+    def __init__(self, limit: float, said: set[str]) -> None:
+        """Set how many bytes there are, and which nodes were already logged."""
+        self._limit = limit
+        self._taken = 0.0
+        self._said = said
+
+    def take(self, node: NodeProto, nbytes: float) -> bool:
+        """Take room for what a node makes; return whether there is enough, and log if not."""
+        if self._taken + nbytes <= self._limit:
+            self._taken += nbytes
+            return True
+        label = node.name or node.output[0]
+        if label not in self._said:
+            self._said.add(label)
+            G_LOGGER.warning(
+                f"The {node.op_type} node {label!r} is not folded: with its {nbytes:,.0f}"
+                f" bytes, the constants would take more than {self._limit:,.0f}. {LIFTED_BY}"
+            )
+        return False
+
+
+class Sizes:
+    """How large the results of the constant nodes of a graph are."""
+
+    def __init__(
+        self,
+        kind: Callable[[str], str | None],
+        shape: Callable[[str], Shape | None],
+        small: Callable[[str], Any],
+        compute: Callable[[str], Any],
+    ) -> None:
+        """Set what is known.
+
+        Args:
+            kind: returns the type of a tensor.
+            shape: returns its shape.
+            small: returns a small constant that is at hand, None for another.
+            compute: computes a constant; None where that fails.
+        """
+        self._kind = kind
+        self._shape_of = shape
+        self._small = small
+        self._compute = compute
+        self._made: dict[str, float] = {}  # Elements at most.
+
+    def measure(self, node: NodeProto) -> float:
+        """Return how many bytes the results of a node take at most; its operands were measured."""
+        # What is said of its shape may not be true; its operands are asked first.
+        grown = grown_elements(node, self._value, self._shape)
+        nbytes = 0.0
+        for name in filter(None, node.output[:]):
+            shape = self._shape(name)
+            elements = grown
+            if elements is None:
+                elements = self._most(node) if shape is None else float(prod(shape))
+            self._made[name] = elements
+            nbytes += elements * itemsize(self._kind(name))
+        return nbytes
+
+    def _most(self, node: NodeProto) -> float:
+        """Return how many elements a node whose shape is not known makes at most: as many as there
+        are pairs of those of its operands, or as they have together.
+        """
+        counts = [self._elements(name) for name in node.input[:] if name]
+        if node.op_type in ("Concat", "Gather", "NonZero"):
+            return sum(counts) * 8  # NonZero: as many for each dimension.
+        return max([1.0, *counts]) if node.op_type in _NOT_LARGER else prod([1.0, *counts])
+
+    def _elements(self, name: str) -> float:
+        shape = self._shape(name)
+        return self._made.get(name, inf) if shape is None else float(prod(shape))
+
+    def _shape(self, name: str) -> list[int] | None:
+        return static(self._shape_of(name))
+
+    def _value(self, name: str) -> Any:
+        found = self._small(name)
+        if found is None and self._made.get(name, inf) <= _OPERAND:
+            found = self._compute(name)
+        return found
+
+
+def static(shape: Shape | None) -> list[int] | None:
+    """Return a shape all of whose dimensions are numbers; None for another."""
+    if shape is None:
+        return None
+    numbers = [dim for dim in shape if isinstance(dim, int)]
+    return numbers if len(numbers) == len(shape) else None
+
+
+def itemsize(kind: str | None) -> float:
+    """Return how many bytes an element of a tensor type takes, 8 where that is not known."""
+    name = (kind or "").partition("(")[2][:-1]
+    entry = DataType.__members__.get(
+        {"float": "FLOAT32", "double": "FLOAT64"}.get(name, name.upper())
+    )
+    return float(entry.itemsize) if entry and entry.itemsize else 8.0

@@ -7,28 +7,30 @@ for, however long that chain is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.fold.branches import open_branch
 from polygraphy.adapters.onnx.fold.constant_nodes import ConstantNodes
-from polygraphy.adapters.onnx.fold.dimensions import Shape
-from polygraphy.adapters.onnx.fold.known_shapes import both, is_short, made_by_bodies, stated_shapes
 from polygraphy.adapters.onnx.fold.node_inference import SHAPED_BY_VALUES, NodeInference
-from polygraphy.adapters.onnx.fold.shape_values import Elements, made_elements
-from polygraphy.adapters.onnx.fold.sizes import Room, Sizes, static
-from polygraphy.adapters.onnx.graph.constants import is_constant
-from polygraphy.adapters.onnx.graph.element_types import (
-    GraphTypes,
-    domain_of,
-    signature_of,
+from polygraphy.adapters.onnx.fold.shape_values import (
+    LONGEST,
+    Element,
+    Elements,
+    Room,
+    Shape,
+    Sizes,
+    made_elements,
+    static,
 )
-from polygraphy.adapters.onnx.graph.graph import taken_names
+from polygraphy.adapters.onnx.graph.element_types import GraphTypes, domain_of, signature_of
+from polygraphy.adapters.onnx.graph.graph import is_constant, rename_uses, taken_names, unused_name
+from polygraphy.adapters.onnx.graph.value_infos import shape_of
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search.subsets import bisect_batch
@@ -41,6 +43,137 @@ if TYPE_CHECKING:
 
 
 onnx = mod.lazy_import("onnx")
+
+
+def open_branch(
+    graph: GraphProto,
+    branch: GraphProto,
+    outputs: Sequence[str],
+    taken: set[str],
+    called: set[str],
+) -> dict[str, str]:
+    """Add the nodes of a branch to those of the graph around its If node, under names that fit, and
+    take its weights over.
+
+    Args:
+        graph: the graph around.
+        branch: the branch, which is changed.
+        outputs: the tensors that the If node makes.
+        taken: the names that are taken in the graph; those of the branch are added.
+        called: the names of its nodes; those of the branch are added.
+
+    Returns:
+        The names of the tensors of the branch by those that they had there.
+    """
+    results = [value.name for value in branch.output]
+    makers = {name for node in branch.node for name in node.output if name}
+    final = {}
+    for result, output in zip(results, outputs):
+        if output and result in makers and result not in final:
+            final[result] = output
+    names: dict[str, str] = {}
+    for name in makers:
+        names[name] = final.get(name) or unused_name(f"{name}_inlined", taken)
+    weights = [*branch.initializer, *(sparse.values for sparse in branch.sparse_initializer)]
+    for tensor in weights:
+        names[tensor.name] = unused_name(f"{tensor.name}_inlined", taken)
+    rename_uses(branch, names)
+    for node in branch.node:
+        if node.name:  # Exporters number the nodes of each graph.
+            node.name = unused_name(node.name, called)
+        for position, name in enumerate(node.output):
+            node.output[position] = names.get(name, name)
+    for tensor in weights:
+        tensor.name = names[tensor.name]
+    for value in branch.value_info:
+        if value.name in names:
+            value.name = names[value.name]
+    for annotation in branch.quantization_annotation:
+        annotation.tensor_name = names.get(annotation.tensor_name, annotation.tensor_name)
+        for entry in annotation.quant_parameter_tensor_names:
+            entry.value = names.get(entry.value, entry.value)
+    graph.initializer.extend(branch.initializer)
+    graph.sparse_initializer.extend(branch.sparse_initializer)
+    graph.quantization_annotation.extend(branch.quantization_annotation)
+    graph.value_info.extend(value for value in branch.value_info if value.name not in outputs)
+    passed = [
+        onnx.helper.make_node("Identity", [names.get(result, result)], [output])
+        for result, output in zip(results, outputs)
+        if output and names.get(result) != output
+    ]
+    graph.node.extend([*branch.node, *passed])
+    return names
+
+
+_INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition come before what is carried.
+
+
+def stated_shapes(graph: GraphProto) -> dict[str, Shape | None]:
+    """Return the shapes that a graph inside another states, without names: those of a body may
+    stand for other numbers in each iteration.
+    """
+    found: dict[str, Shape | None] = {}
+    for values in (graph.input, graph.output, graph.value_info):
+        for value in values:
+            shape = shape_of(value)
+            if shape is not None:
+                found[value.name] = [dim if isinstance(dim, int) else None for dim in shape]
+    return found
+
+
+def common(left: Shape | None, right: Shape | None) -> Shape | None:
+    """Return what two shapes have in common."""
+    if left is None or right is None or len(left) != len(right):
+        return None
+    return [one if one == other else None for one, other in zip(left, right)]
+
+
+def both(stated: Shape | None, found: Shape | None) -> Shape | None:
+    """Return what two statements about a shape say together; None where they do not agree."""
+    if stated is None or found is None:
+        return found if stated is None else stated
+    if len(stated) != len(found):
+        return None
+    made: list[Element] = []
+    for one, other in zip(stated, found):
+        if isinstance(one, int) and isinstance(other, int) and one != other:
+            return None
+        made.append(one if isinstance(one, int) or other is None else other)
+    return made
+
+
+def is_short(shape: Shape | None) -> bool:
+    """Return whether a tensor of a shape is as small as shapes are."""
+    numbers = static(shape)
+    return numbers is not None and prod(numbers) <= LONGEST
+
+
+def made_by_bodies(
+    node: NodeProto,
+    shape: Callable[[str], Shape | None],
+    results: Sequence[Sequence[Shape | None]],
+) -> dict[str, Shape]:
+    """Return the shapes of what a node makes with the graphs inside it, as far as they are known.
+
+    Args:
+        node: the node.
+        shape: returns the shape of an operand.
+        results: the shapes of what each of the graphs returns.
+    """
+    made: list[Shape | None] = []
+    if node.op_type == "If" and len(results) == 2:
+        made = [common(*pair) for pair in zip(*results)]
+    elif node.op_type == "Loop":
+        carried = node.input[_INNER_LOOP_ARGUMENTS:]
+        inside = results[0][1:]  # Behind the condition.
+        # There may be no iteration at all.
+        made = [common(shape(name), one) for name, one in zip(carried, inside)]
+        made += [
+            None if one is None else [None, *(dim if isinstance(dim, int) else None for dim in one)]
+            for one in inside[len(carried) :]
+        ]
+    return {name: shape for name, shape in zip(node.output, made) if name and shape is not None}
+
 
 QUANTISATION = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 _ARRAY_TYPES = frozenset(

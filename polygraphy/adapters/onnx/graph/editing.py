@@ -2,16 +2,162 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from polygraphy.adapters.base.loader import Deferred, evaluate
-from polygraphy.adapters.onnx.graph.checking import complaint
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.graph.graph import sort
+from polygraphy.adapters.onnx.storage.elements import is_stripped
+from polygraphy.adapters.onnx.storage.ownership import makes_new_model
+from polygraphy.adapters.onnx.storage.weights import (
+    SMALL,
+    all_graphs,
+    all_tensors,
+    byte_size,
+    is_external,
+    skeleton,
+)
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import ModelError, PolygraphyException
+from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto, TensorProto
+
+
+check_model: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+
+_COPIED = 32 << 20  # Bytes of weights from which on a model is checked without them.
+_TOLERATED = ("No Op registered for", "No opset import for domain", "Field 'shape' of 'type'")
+"""Complaints about operators of plugins, and about outputs of unknown rank: both can be run."""
+
+
+@mod.export(funcify=True)
+class CheckModel(BaseLoader):
+    """Checks an ONNX model and passes it on."""
+
+    @property
+    def makes_new_model(self) -> bool:
+        """Whether only the caller has the model; see `ownership`."""
+        return makes_new_model(self._model)
+
+    def __init__(self, model: Deferred[ModelProto]) -> None:
+        """Take the model, or a loader that makes it."""
+        self._model = model
+
+    def call_impl(self) -> ModelProto:
+        """Return the model as it was given. Where the standard asks for no more than that, its
+        nodes are put in an order in which they can be computed, and graphs without a name get one.
+
+        What the checker has against operators of plugins and outputs of unknown rank is only logged
+        in the log.
+
+        Raises:
+            ModelError: the model is against the standard.
+        """
+        model = evaluate(self._model)
+        problem = complaint(model)
+        if problem and _tidied(model):
+            problem = complaint(model)
+        if problem and is_tolerated(problem):
+            # The checker stops there, and has not seen the nodes behind.
+            _check_order(model.graph, ChainMap())
+            G_LOGGER.warning(f"The model is not wholly standard: {problem}")
+        elif problem:
+            raise ModelError(f"The model is against the ONNX standard: {problem}")
+        return model
+
+
+def _tidied(model: ModelProto) -> bool:
+    """Put nodes in order and name graphs, without which backends run a model; return whether that
+    changed anything.
+    """
+    unnamed = [graph for graph in all_graphs(model.graph) if not graph.name]
+    for graph in unnamed:
+        graph.name = "graph"
+    with suppress(ModelError):  # The checker says of circles, too.
+        if sort(model.graph):
+            G_LOGGER.info("Put the nodes of the model in an order in which they can be computed.")
+            return True
+    return bool(unnamed)
+
+
+def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
+    """Make sure that a graph, and those inside it, take nothing before it is made.
+
+    Raises:
+        ModelError: one does.
+    """
+    known = outer.new_child(dict.fromkeys(value.name for value in graph.input))
+    known.update(dict.fromkeys(tensor.name for tensor in graph.initializer))
+    known.update(dict.fromkeys(sparse.values.name for sparse in graph.sparse_initializer))
+    own = known.maps[0]  # Nearly all names are here, where looking is quicker.
+    for node in graph.node:
+        for name in node.input[:]:
+            if name and name not in own and name not in known:
+                raise ModelError(
+                    f"The model is against the ONNX standard: the {node.op_type} node"
+                    f" {node.name!r} takes {name!r}, which is made behind it or"
+                    " nowhere."
+                )
+        for inner in graphs_of(node):
+            _check_order(inner, known)
+        own.update(dict.fromkeys(node.output[:]))
+    for value in graph.output:
+        if value.name not in known:
+            raise ModelError(
+                f"The model is against the ONNX standard: no node of graph {graph.name!r} makes"
+                f" its output {value.name!r}."
+            )
+
+
+def is_tolerated(problem: str) -> bool:
+    """Return whether what the checker has against a model need not keep it from being run."""
+    return any(sign in problem for sign in _TOLERATED)
+
+
+def complaint(model: ModelProto) -> str:
+    """Return what the checker has to say against a model, in one line; empty for nothing."""
+    try:
+        onnx.checker.check_model(_checkable(model))
+    except Exception as error:  # Its own class, and those of protobuf's implementations.
+        return " ".join(str(error).split())
+    return ""
+
+
+def _checkable(model: ModelProto) -> ModelProto:
+    """Return a model to show to the checker, which would copy large weights."""
+    size = 0
+    for tensor in all_tensors(model):
+        if is_external(tensor) or is_stripped(tensor):
+            return _without_contents(model)
+        size += byte_size(tensor)
+    return _without_contents(model) if size > _COPIED else model
+
+
+def _without_contents(model: ModelProto) -> ModelProto:
+    """Return the model with an empty tensor in place of each large weight: the checker does not
+    compare weights with what takes them.
+    """
+
+    def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+        is_left_out = byte_size(tensor) > SMALL or is_stripped(tensor)
+        return ("left-out", 0, 0) if is_left_out else None
+
+    bare = skeleton(model, place)
+    for graph in all_graphs(bare.graph):
+        for tensor in graph.initializer:
+            if is_external(tensor):
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
+                del tensor.dims[:]
+                tensor.dims.append(0)
+    return bare
 
 
 _SYMPTOMS = (IndexError, KeyError, RecursionError, StopIteration, TypeError, ValueError)

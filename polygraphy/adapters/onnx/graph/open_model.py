@@ -12,8 +12,11 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.constants import constants_of
-from polygraphy.adapters.onnx.graph.graph import IR_WITHOUT_WEIGHTS_AS_INPUTS, producers
+from polygraphy.adapters.onnx.graph.graph import (
+    IR_WITHOUT_WEIGHTS_AS_INPUTS,
+    constants_of,
+    producers,
+)
 from polygraphy.adapters.onnx.graph.shapes import has_rank, inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import (
     described,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes
 from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.adapters.onnx_common.messages import shape_of as dims_of
 from polygraphy.domain.errors import DataTypeConversionException

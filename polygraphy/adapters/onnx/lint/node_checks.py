@@ -10,8 +10,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.graph.element_types import domain_of
+from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant
 from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size, is_external
 from polygraphy.adapters.onnx_common.inference import crashes_without_types
 from polygraphy.adapters.onnx_common.messages import graphs_of, shape_of

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
-from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
+from polygraphy.adapters.onnx.cast.cast_rules import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
 from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened, with_rounded_weights
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder

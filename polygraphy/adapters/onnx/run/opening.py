@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
-from polygraphy.adapters.onnx.describe.origins import origin_of
+from polygraphy.adapters.onnx.describe.reading import origin_of
 from polygraphy.adapters.onnx.edit.observing import feeds_of
 from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs
-from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.graph import in_order
+from polygraphy.adapters.onnx.graph.graph import graph_weights, in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
 from polygraphy.adapters.onnx.graph.open_model import OpenModel
 from polygraphy.adapters.onnx.run.recomputing import Recomputer
 from polygraphy.adapters.onnx.run.reduction import ReducibleOnnxModel
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import load_external_data
-from polygraphy.adapters.onnx.storage.mapped import load_structure
-from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split
+from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_structure
+from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, write_model
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
-from polygraphy.adapters.onnx.storage.writing import write_model
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
-    from polygraphy.domain.results.lineage import Recomputed
+    from polygraphy.domain.results.results import Recomputed
     from polygraphy.domain.tensors.facts import Facts
 
 numpy = mod.lazy_import("numpy")

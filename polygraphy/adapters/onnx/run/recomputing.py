@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.constants import constants_of
+from polygraphy.adapters.onnx.graph.graph import constants_of
 from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, untyped
 from polygraphy.adapters.onnx.storage.elements import elements
-from polygraphy.domain.results.lineage import Recomputed
+from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 

@@ -15,7 +15,7 @@ from polygraphy.adapters.onnx.graph.graph import in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
-from polygraphy.domain.data.model_io import check_has_outputs
+from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 
 if TYPE_CHECKING:

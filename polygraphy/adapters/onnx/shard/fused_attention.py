@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.graph import unused_name
+from polygraphy.adapters.onnx.graph.graph import graph_weights, unused_name
 from polygraphy.adapters.onnx.shard.attention import Attention
 from polygraphy.adapters.onnx.shard.collectives import transpose
 from polygraphy.adapters.onnx.storage.elements import elements

@@ -20,8 +20,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.graph import clean, sort, taken_names, unused_name
+from polygraphy.adapters.onnx.graph.graph import (
+    clean,
+    graph_weights,
+    sort,
+    taken_names,
+    unused_name,
+)
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 from polygraphy.adapters.onnx.shard.collectives import ALL_REDUCE, collective
 from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, put

@@ -2,28 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import mmap
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.storage.external import load_external_data, store_external_data
-from polygraphy.adapters.onnx.storage.mapped import load_structure
+from polygraphy.adapters.onnx.storage.external import (
+    external_files,
+    load_external_data,
+    store_external_data,
+)
 from polygraphy.adapters.onnx.storage.parsing import check_graph, translated_errors
-from polygraphy.adapters.os.paths import readable_file
-from polygraphy.domain.errors import ModelError
+from polygraphy.adapters.onnx.storage.wire import (
+    BYTES,
+    DEEPEST,
+    MODEL,
+    PARTS,
+    RAW_DATA,
+    TENSOR,
+    MalformedError,
+    field,
+    fields,
+)
+from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.domain.errors import FileError, ModelError
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.models import LayerSketch
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    import numpy as np
+    from onnx import ModelProto, ValueInfoProto
+
+
+onnx = mod.lazy_import("onnx")
+
+_SMALL_FILE = 8 << 20
+_SMALL = 4096
+"""Parts up to this many bytes are taken as they are."""
+
+
+def load_structure(path: str | Path) -> ModelProto:
+    """Load a model without its large weights, and without those in other files.
+
+    Raises:
+        FileError: the file is missing, a folder, empty or cannot be read.
+        ModelError: the file is no ONNX model, or a truncated one.
+    """
+    path = readable_file(path, "Model")
+    with translated_os_errors(path, "read"), path.open("rb") as stream:
+        if path.stat().st_size <= _SMALL_FILE:
+            content = stream.read()
+        else:
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                content = _without_weights(mapped, path)
+    with translated_errors(path):
+        model: ModelProto = onnx.load_from_string(content)
+    if not model.graph.node and not model.graph.output and not model.graph.initializer:
+        raise ModelError(f"ONNX model is invalid: {path} holds no graph.", path=path)
+    return model
+
+
+def _without_weights(mapped: mmap.mmap, path: Path) -> bytes:
+    try:
+        return _Rewriting(mapped, path.name).message(0, len(mapped), PARTS[MODEL], 0)
+    except (MalformedError, IndexError) as error:
+        raise ModelError(
+            f"ONNX model is invalid: {path} is truncated, damaged, or no ONNX model at all.",
+            path=path,
+            hint="Export or download it again.",
+        ) from error
+
+
+class _Rewriting:
+    """Puts a message together again; unchanged segments are copied in one piece."""
+
+    def __init__(self, mapped: mmap.mmap, name: str) -> None:
+        self._mapped = mapped
+        self._name = name
+
+    def message(self, start: int, end: int, parts: Mapping[int, int], depth: int) -> bytes:
+        """Return the bytes of a message without the large weights in its `parts`."""
+        pieces, copied = [], start
+        for number, wire, begin, inner, after in fields(self._mapped, start, end):
+            kind = parts.get(number)
+            if kind is None or wire != BYTES or after - inner <= _SMALL or depth >= DEEPEST:
+                continue
+            made = (
+                self._tensor(inner, after)
+                if kind == TENSOR
+                else self.message(inner, after, PARTS[kind], depth + 1)
+            )
+            pieces += [self._mapped[copied:begin], field(number, made)]
+            copied = after
+        pieces.append(self._mapped[copied:end])
+        return b"".join(pieces)
+
+    def _tensor(self, start: int, end: int) -> bytes:
+        for number, wire, begin, inner, after in fields(self._mapped, start, end):
+            if number == RAW_DATA and wire == BYTES and after - inner > _SMALL:
+                place = {"location": self._name, "offset": inner, "length": after - inner}
+                entries = b"".join(
+                    field(13, field(1, key.encode()) + field(2, str(value).encode()))
+                    for key, value in place.items()
+                )
+                kept = self._mapped[start:begin] + self._mapped[after:end]
+                return kept + entries + b"\x70\x01"  # data_location = EXTERNAL
+        return self._mapped[start:end]
 
 
 bytes_from_onnx: Callable[..., bytes]
 onnx_from_bytes: Callable[..., ModelProto]
 onnx_from_path: Callable[..., ModelProto]
-
-onnx = mod.lazy_import("onnx")
 
 
 @mod.export(funcify=True)
@@ -127,3 +218,67 @@ def serialized(model: ModelProto) -> bytes:
             hint="Above 2 GiB, save it with external weights.",
         ) from error
     return made
+
+
+helper = mod.lazy_import("onnx.helper")
+
+
+class OnnxFilesAdapter:
+    """Implements the port `OnnxFiles`."""
+
+    def load(self, path: str) -> ModelProto:
+        return OnnxFromPath(path).call_impl()
+
+    def weights(self, path: str) -> list[str]:
+        folder = readable_file(path, "Model").parent
+        return [str(folder / name) for name in external_files(load_structure(path))]
+
+    def parse(self, content: bytes) -> ModelProto:
+        return OnnxFromBytes(content).call_impl()
+
+    def sketch(
+        self,
+        name: str,
+        layers: list[LayerSketch],
+        inputs: dict[str, tuple[Any, tuple[int, ...]]],
+        outputs: dict[str, tuple[Any, tuple[int, ...]]],
+    ) -> ModelProto:
+        nodes = [
+            helper.make_node(op_type, list(takes), list(gives), name=node_name, **attributes)
+            for node_name, op_type, attributes, takes, gives in layers
+        ]
+        graph = helper.make_graph(
+            nodes,
+            name or "network",
+            [_value(key, *described) for key, described in inputs.items()],
+            [_value(key, *described) for key, described in outputs.items()],
+        )
+        made: ModelProto = helper.make_model(graph)
+        return made
+
+
+def _value(name: str, dtype: Any, shape: tuple[int, ...]) -> ValueInfoProto:
+    dims = [None if dim < 0 else dim for dim in shape]
+    value: ValueInfoProto = helper.make_tensor_value_info(name, dtype.onnx(), dims)
+    return value
+
+
+class OnnxTensorFiles:
+    """Reads files with one ``onnx.TensorProto`` each."""
+
+    def read(self, path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
+        file = readable_file(path, "Tensor")
+        with translated_os_errors(file, "read"):
+            content = file.read_bytes()
+        tensor = onnx.TensorProto()
+        try:
+            tensor.ParseFromString(content)
+            if not tensor.data_type:
+                raise ValueError("it has no data type")
+            return str(tensor.name), onnx.numpy_helper.to_array(tensor)
+        except Exception as error:  # protobuf's implementations differ in what they raise
+            raise FileError(
+                f"Could not load {file}: it holds no ONNX tensor ({error}).",
+                path=file,
+                hint="Sequences and optional values are not read.",
+            ) from error

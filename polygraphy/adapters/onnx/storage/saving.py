@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING
+import shutil
+import tempfile
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Union
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
-from polygraphy.adapters.onnx.storage.external import external_files
-from polygraphy.adapters.onnx.storage.mapped import load_structure
+from polygraphy.adapters.onnx.storage.external import external_files, location_of
+from polygraphy.adapters.onnx.storage.model import load_structure, serialized
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model
-from polygraphy.adapters.onnx.storage.replacing import replace_together, with_former
-from polygraphy.adapters.onnx.storage.stored import copy_stored, is_stored
+from polygraphy.adapters.onnx.storage.stored import MARK, copy_stored, is_stored
 from polygraphy.adapters.onnx.storage.weights import (
     Place,
     all_tensors,
@@ -23,13 +26,238 @@ from polygraphy.adapters.onnx.storage.weights import (
     is_external,
     skeleton,
 )
-from polygraphy.adapters.onnx.storage.writing import write_model
+from polygraphy.adapters.onnx.storage.wire import (
+    BYTES,
+    MODEL,
+    PARTS,
+    RAW_DATA,
+    TENSOR,
+    as_varint,
+    fields,
+)
+from polygraphy.adapters.onnx_common.messages import copy_of
+from polygraphy.adapters.os.parts import is_abandoned, short_name
 from polygraphy.adapters.os.paths import StagedFile, atomic_file, is_empty_file, staged_file
 from polygraphy.domain.errors import FileError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
+from polygraphy.termination import undisturbed
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
+
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+    Piece = Union[bytes, TensorProto]
+
+
+onnx = mod.lazy_import("onnx")
+
+_LARGEST = (1 << 31) - 1
+"""Bytes of the largest message that protobuf reads."""
+
+
+def write_model(model: ModelProto, stream: IO[bytes]) -> None:
+    """Write a model as one message, into which stored weights are put.
+
+    Raises:
+        ModelError: it would be larger than the format allows.
+        FileError: the file of a stored weight has changed, or cannot be read any more.
+    """
+    content = serialized(model)
+    marks = [found.start() for found in re.finditer(re.escape(MARK.encode()), content)]
+    if not marks:
+        stream.write(content)
+        return
+    pieces, size = _Filling(content, marks).message(0, len(content), MODEL)
+    if size > _LARGEST:
+        raise ModelError(
+            f"The model cannot be serialised: it would take {size} bytes.",
+            hint="Above 2 GiB, save it with external weights.",
+        )
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            stream.write(piece)
+        else:
+            copy_stored(piece, stream)
+
+
+class _Filling:
+    """Puts stored weights into the bytes of a message, which get longer, as do all around them."""
+
+    def __init__(self, content: bytes, marks: list[int]) -> None:
+        self._content = content
+        self._marks = marks
+
+    def message(self, start: int, end: int, kind: int) -> tuple[list[Piece], int]:
+        """Return the pieces of a message, and how long they are together."""
+        if kind == TENSOR:
+            return self._tensor(start, end)
+        pieces: list[Piece] = []
+        copied, size, parts = start, end - start, PARTS[kind]
+        for number, wire, begin, inner, after in fields(self._content, start, end):
+            if number not in parts or wire != BYTES or not self._has_mark(inner, after):
+                continue
+            made, length = self.message(inner, after, parts[number])
+            head = as_varint(number << 3 | BYTES) + as_varint(length)
+            pieces += [self._content[copied:begin] + head, *made]
+            size += len(head) + length - (after - begin)
+            copied = after
+        pieces.append(self._content[copied:end])
+        return pieces, size
+
+    def _has_mark(self, start: int, end: int) -> bool:
+        at = bisect_left(self._marks, start)
+        return at < len(self._marks) and self._marks[at] < end
+
+    def _tensor(self, start: int, end: int) -> tuple[list[Piece], int]:
+        tensor: TensorProto = onnx.TensorProto.FromString(self._content[start:end])
+        if not is_stored(tensor):  # Something else in it reads like a mark.
+            return [self._content[start:end]], end - start
+        bare = copy_of(tensor)
+        bare.ClearField("external_data")
+        bare.ClearField("data_location")
+        content = bare.SerializeToString()
+        # Where protobuf would put it, so that the bytes are those of a model that was never taken
+        # apart.
+        place = next(
+            (
+                begin
+                for number, _, begin, _, _ in fields(content, 0, len(content))
+                if number > RAW_DATA
+            ),
+            len(content),
+        )
+        length = byte_size(tensor)
+        head = content[:place] + as_varint(RAW_DATA << 3 | BYTES) + as_varint(length)
+        return [head, tensor, content[place:]], len(head) + length + len(content) - place
+
+
+_CLONE = 0x40049409  # FICLONE of Linux.
+_CHUNK = 1 << 22
+_SECOND_NAME = re.compile(r"(.+)\.[a-z0-9_]{8}\.new")
+
+
+def with_former(files: Collection[Path]) -> set[Path]:
+    """Return files of weights, and for each that has a second name what it is the weights of."""
+    found = (file.with_name(match[1]) for file in files if (match := _is_second(file)))
+    return {*files, *found}
+
+
+def _is_second(file: Path) -> re.Match[str] | None:
+    return _SECOND_NAME.fullmatch(file.name)
+
+
+def replace_together(
+    path: Path,
+    bare: ModelProto,
+    model: StagedFile,
+    weights: Mapping[str, StagedFile],
+    former: Collection[Path],
+) -> None:
+    """Put a model and its weights in their places.
+
+    Args:
+        path: the file of the model.
+        bare: the model as it is written there.
+        model: the file that takes that place.
+        weights: the files of its weights, by what the model calls them.
+        former: the files in which the model that is replaced keeps its weights.
+
+    Raises:
+        OSError: a file cannot be put in its place; the model that is there then is whole.
+    """
+    for staged in (*weights.values(), model):
+        staged.finish()
+    replaced = {name: each for name, each in weights.items() if each.target.exists()}
+    fresh = [each for name, each in weights.items() if name not in replaced]
+    if not replaced or model.part is None:
+        with undisturbed():
+            for staged in (*fresh, *replaced.values(), model):
+                staged.place()
+        return
+    second: dict[str, Path] = {}
+    try:
+        for name, staged in replaced.items():
+            second[name] = _second_name(path.parent / name, staged)
+        with staged_file(path) as between:
+            _write_naming(bare, {name: file.name for name, file in second.items()}, between)
+            between.finish()
+            with undisturbed():
+                for staged in fresh:
+                    staged.place()
+                between.place()
+                kept, second = second, {}  # The model needs them now.
+                for staged in (*replaced.values(), model):
+                    staged.place()
+                second = kept
+    finally:
+        for file in second.values():
+            with suppress(OSError):
+                file.unlink()
+    for file in former:
+        if _is_second(file):
+            with suppress(OSError):
+                file.unlink()
+    for staged in weights.values():
+        _sweep(staged.target)
+
+
+def _second_name(place: Path, staged: StagedFile) -> Path:
+    """Put a copy of weights beside their place.
+
+    It is no link unless there is no room for a copy: readers refuse weights with several links. It
+    is not synced, since it is needed for no longer than two renames take.
+    """
+    assert staged.part is not None
+    prefix = f"{short_name(place)}."
+    descriptor, made = tempfile.mkstemp(dir=place.parent, prefix=prefix, suffix=".new")
+    name = Path(made)
+    try:
+        with os.fdopen(descriptor, "wb") as copy, staged.part.open("rb") as source:
+            if not _cloned(source, copy):
+                shutil.copyfileobj(source, copy, _CHUNK)
+        shutil.copymode(staged.part, name)
+    except BaseException as error:
+        name.unlink()
+        if not isinstance(error, OSError):
+            raise
+        os.link(staged.part, name)
+    return name
+
+
+def _cloned(source: IO[bytes], copy: IO[bytes]) -> bool:
+    """Let a file share the content of another, where the file system can."""
+    try:
+        import fcntl
+
+        fcntl.ioctl(copy.fileno(), _CLONE, source.fileno())
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _write_naming(bare: ModelProto, names: Mapping[str, str], staged: StagedFile) -> None:
+    """Write a model that names other files of weights."""
+    other: ModelProto = copy_of(bare)
+    for tensor in all_tensors(other):
+        if not is_external(tensor) or is_stored(tensor) or location_of(tensor) not in names:
+            continue
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                folder = PurePosixPath(entry.value).parent
+                entry.value = str(folder / names[entry.value])
+    write_model(other, staged.stream)
+
+
+def _sweep(target: Path) -> None:
+    """Remove second names of weights that are not needed any more."""
+    with suppress(OSError):
+        for file in target.parent.iterdir():
+            match = _is_second(file)
+            if match and match[1] == short_name(target) and is_abandoned(file):
+                file.unlink()
 
 
 save_onnx: Callable[..., ModelProto]

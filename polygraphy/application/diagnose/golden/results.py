@@ -16,9 +16,10 @@ from polygraphy.application.diagnose.half_model import half_model, of_saved_outp
 from polygraphy.application.diagnose.locating import (
     first_non_finite,
     first_wrong,
-    judged,
     nodes_alone,
+    off_from_inputs,
 )
+from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
@@ -29,9 +30,10 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
     Remedy,
+    TensorError,
 )
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.regions import computing_op, producers, region_before
+from polygraphy.domain.diagnosis.regions import producers, region_before
 from polygraphy.domain.diagnosis.variants import (
     Variant,
     explains,
@@ -78,7 +80,7 @@ def against_results(
         made = [_Comparison(case, run, feeds, values, third) for run in runs]
         for one in made:
             notes.extend(one.notes(several=len(made) > 1))
-    differing = next((one for one in made if one.differs), None)
+    differing = next((one for one in made if one.compared), None)
     if differing is not None:
         return differing.result()
     doubts = [one.fitted.doubt() for one in made if not one.fitted.is_proof]
@@ -93,7 +95,7 @@ class _Comparison:
 
     Attributes:
         fitted: the results by the names of the model.
-        differs: whether some tensor is another.
+        compared: which tensors are others.
     """
 
     def __init__(
@@ -115,21 +117,21 @@ class _Comparison:
         self._changed: list[Variant] = []
         self._coarse = 0.0
         self._dtypes: dict[str, Any] = {}
+        self._errors: dict[int, Mapping[str, TensorError]] = {}
         self._computed: list[str] = []
         self.fitted = fitting(case.model, run.sets, values)
         self._saved = self.fitted.sets
-        compared = [self._differing(number) for number in range(len(self._saved))]
-        self._differing_names = {name for found in compared for name in found}
-        case.evidence.compared(f"saved results, {run.name}", [*self._left_out()])
-        self.differs = bool(self._differing_names)
-        self._number = max(range(len(compared)), key=lambda n: _size(compared[n]), default=0)
-        self._found = compared[self._number] if compared else {}
+        right = Oracle(f"saved results, {run.name}", self._saved, [*self._left_out()])
+        of_outputs = right.beside(case, values)
+        inner = [self._inner(number) for number in range(len(self._saved))]
+        self.compared = Compared([{**one, **more} for one, more in zip(of_outputs.sets, inner)])
+        case.evidence.compared(right.name, right.left_out)
 
     def notes(self, several: bool) -> Iterator[str]:
         """Yield what was compared, and how many tensors differ."""
         if several:
             yield f"{self._run.name}:"
-        yield from self.fitted.notes(len(self._differing_names))
+        yield from self.fitted.notes(len(self.compared.names))
 
     def _left_out(self) -> Iterator[str]:
         """Yield what was asked for and not compared, in words."""
@@ -141,26 +143,31 @@ class _Comparison:
             yield f"{self._run.name} holds {all_sets} results, and there are {data} sets of data"
         yield from (f"{said} in {self._run.name}" for said in self.fitted.missing)
 
-    def _differing(self, number: int) -> dict[str, Deviation]:
-        """Return which outputs differ by more than rounding, or else which tensors before them."""
+    def _inner(self, number: int) -> dict[str, Deviation]:
+        """Return which tensors before the outputs differ by more than rounding; how far off all
+        are, in the types in which they are computed, is kept.
+        """
         case, saved = self._case, self._saved[number]
-        found = case.differing(self._values[number], saved)
         inner = self.fitted.inner & saved.keys()
         if not inner:
-            return found
+            return {}
         own = trace(case, self._party, self._feeds[number]).values
-        order, nodes = producers(case.model.nodes), case.model.nodes
-        for name in inner & own.keys():
-            value = own[name]
-            self._dtypes[name] = value.dtype
-            off, is_wrong = judged(value, saved[name], 0.0, computing_op(nodes, order, name))
-            if is_wrong:
-                found[name] = off
-        return found
+        self._dtypes.update((name, own[name].dtype) for name in own if name in inner)
+        right = self._in_own_types(number)
+        self._errors[number], wrong = off_from_inputs(case, own, right)
+        # It may be right in the type in which it was saved.
+        _, wrong = off_from_inputs(case, own, {name: saved[name] for name in inner & wrong.keys()})
+        return wrong
+
+    def _in_own_types(self, number: int) -> Values:
+        """Return what was saved in the types in which the party computes it."""
+        made = self._values[number]
+        outputs = {name: value.dtype for name, value in made.items() if is_float(value)}
+        return in_types_of({**outputs, **self._dtypes}, self._saved[number])
 
     def result(self) -> DiagnosisResult | None:
         """Find out why results differ; None where a backend is at fault."""
-        case, number = self._case, self._number
+        case, number = self._case, self.compared.number
         feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
         case.feed = feed
         if breaks(values, saved):
@@ -168,12 +175,10 @@ class _Comparison:
             if broken is not None:
                 return DiagnosisResult(FAULT, [broken])
         if not self.fitted.inner:
-            return self._of_outputs(number, values, self._found, self.fitted)
+            return self._of_outputs(number, values, self.compared.found, self.fitted)
         floats = [array.dtype for array in saved.values() if is_float(array)]
         self._coarse = max(map(epsilon_of, floats), default=0.0)
-        outputs = {name: value.dtype for name, value in values.items() if is_float(value)}
-        saved = in_types_of({**outputs, **self._dtypes}, saved)
-        made = self._of_tensors(feed, saved, self._found)
+        made = self._of_tensors(number, self._in_own_types(number))
         if made is None and case.evidence.unexplained:
             return self._of_half_model(number, values)
         return made
@@ -200,16 +205,14 @@ class _Comparison:
             self._case.evidence.unexplained = ""
         return made
 
-    def _of_tensors(
-        self, feed: Feed, saved: Values, outputs: Mapping[str, Deviation]
-    ) -> DiagnosisResult | None:
+    def _of_tensors(self, number: int, saved: Values) -> DiagnosisResult | None:
         """Compute every node from what was saved, which says where they part."""
-        case, model = self._case, self._case.model
+        case, model, feed = self._case, self._case.model, self._feeds[number]
         order = producers(model.nodes)
         known = Trace({name: saved[name] for name in saved if name in order}, feed, self._third)
         self._lost = {name: value for name, value in saved.items() if name not in order}
         with case.attempt("layer by layer") as notes:
-            first = first_wrong(case, self._party, known)
+            first = first_wrong(case, self._party, known, self._errors.get(number))
             notes.append(
                 "No tensor differs." if first is None else f"The first to differ is {first}."
             )
@@ -246,7 +249,7 @@ class _Comparison:
             if region not in regions.values():
                 regions[name] = region
         if not regions:
-            if max(each.relative for each in outputs.values()) > LARGE:
+            if self.compared.most > LARGE:
                 case.evidence.unexplained = (
                     "Every node makes what was saved of what was saved, and yet"
                     f" {self._party.name} does not make that of the data."
@@ -444,10 +447,6 @@ class _Comparison:
             " right (--reference)."
         )
         return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
-
-
-def _size(found: Mapping[str, Deviation]) -> float:
-    return max((each.relative for each in found.values()), default=-1.0)
 
 
 def _counts(made: Deviation, rounding: float) -> bool:

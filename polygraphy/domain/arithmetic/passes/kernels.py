@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.widen import (
     Array,
     Flat,

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.kernels import Kernel, kernel_for
-from polygraphy.domain.arithmetic.passes.scratch import Scratch
 from polygraphy.domain.arithmetic.passes.streams import RealReader, Stream
 from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Floats, Kind, Reals
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polygraphy.domain.arithmetic.moments import Row, describe, describe_wide
-from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.widen import (
     Array,
     Flat,

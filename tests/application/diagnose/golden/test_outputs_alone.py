@@ -34,7 +34,9 @@ def changed(model: onnx.ModelProto, weights: Mapping[str, Any]) -> onnx.ModelPro
     return made
 
 
-def found(right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors: str) -> Kept:
+def found(
+    right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors: str, party: Any = None
+) -> Kept:
     """Diagnose a model beside the outputs, and some tensors, of one that is right."""
     marked = onnx.ModelProto()
     marked.CopyFrom(right)
@@ -45,7 +47,8 @@ def found(right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors
     kept = Kept()
     with bind(Findings, kept):
         try:
-            diagnose(model, [OnnxrtParty()], [FEED], golden=str(folder / "golden.json"))
+            parties = [party or OnnxrtParty()]
+            diagnose(model, parties, [FEED], golden=str(folder / "golden.json"))
         except InconclusiveError:
             assert kept.verdict == "inconclusive"
     return kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from tests.application.diagnose.golden.test_outputs_alone import found
 from tests.support.models import make, value
 
@@ -48,3 +50,30 @@ def test_what_an_attribute_was_is_found_and_proven(kind: str, tmp_path: Path) ->
     assert (culprit["nodes"], culprit["cause"]) == (["changed"], expected)
     assert culprit["remedy"]["proven"]
     assert any(said in sentence for sentence in culprit["evidence"]), culprit["evidence"]
+
+
+class Counting(OnnxrtParty):
+    """ONNX Runtime, which counts how often it hands out the tensors of the whole model."""
+
+    def __init__(self, tensors: int) -> None:
+        super().__init__()
+        self.traced = 0
+        self._tensors = tensors
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if isinstance(model, onnx.ModelProto):
+            made = {name for node in model.graph.node for name in node.output}
+            is_whole = "y" in made and len(made) == self._tensors
+            self.traced += is_whole and len(model.graph.output) == self._tensors
+        return super().load(model, plain=plain, without=without)
+
+
+def test_the_tensors_of_data_are_computed_once_though_they_are_compared_twice(
+    tmp_path: Path,
+) -> None:
+    op, right, wrong, _ = NODES["alpha"]
+    model = network(op, **wrong)
+    party = Counting(len(model.graph.node))
+    kept = found(network(op, **right), model, tmp_path, "rows", "changed", party=party)
+    assert [one["nodes"] for one in kept.culprits] == [["changed"]]
+    assert party.traced == 1

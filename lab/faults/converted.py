@@ -1,0 +1,181 @@
+"""Models as libraries make them: trees, quantised, fused, and large ones; and their faults."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from .exported import EXPORTED, _given, _set
+from .hosts import Net, bert, cnn, encoder
+from .planting import KINDS, Plant, Planted, identity, one_of, replace
+
+Make = Callable[[np.random.Generator], onnx.ModelProto]
+
+
+def trees(rng: np.random.Generator) -> onnx.ModelProto:
+    """A scaler and a boosted ensemble of trees, as scikit-learn's converters write it."""
+    features, count, depth, targets = 6, int(rng.integers(5, 15)), 4, int(rng.integers(1, 4))
+    held: dict[str, list] = {
+        key: []
+        for key in ("treeids", "nodeids", "featureids", "values", "modes", "trues", "falses")
+    }
+    leaves: dict[str, list] = {key: [] for key in ("treeids", "nodeids", "ids", "weights")}
+    inner = 2**depth - 1
+    for tree in range(count):
+        for node in range(2 * inner + 1):
+            is_leaf = node >= inner
+            held["treeids"].append(tree)
+            held["nodeids"].append(node)
+            held["featureids"].append(0 if is_leaf else int(rng.integers(features)))
+            held["values"].append(0.0 if is_leaf else float(rng.normal() * 0.7))
+            held["modes"].append("LEAF" if is_leaf else "BRANCH_LEQ")
+            held["trues"].append(0 if is_leaf else 2 * node + 1)
+            held["falses"].append(0 if is_leaf else 2 * node + 2)
+            if is_leaf:
+                leaves["treeids"].append(tree)
+                leaves["nodeids"].append(node)
+                leaves["ids"].append(int(rng.integers(targets)))
+                leaves["weights"].append(float(rng.normal()))
+    scaler = helper.make_node(
+        "Scaler", ["X"], ["scaled"], "scaler", domain="ai.onnx.ml",
+        offset=rng.normal(size=features).tolist(), scale=rng.uniform(0.5, 2, features).tolist(),
+    )  # fmt: skip
+    ensemble = helper.make_node(
+        "TreeEnsembleRegressor", ["scaled"], ["raw"], "ensemble", domain="ai.onnx.ml",
+        n_targets=targets, post_transform="NONE", aggregate_function="SUM",
+        base_values=rng.normal(size=targets).tolist(),
+        nodes_truenodeids=held["trues"], nodes_falsenodeids=held["falses"],
+        **{f"nodes_{key}": held[key] for key in held if key not in ("trues", "falses")},
+        **{f"target_{key}": leaves[key] for key in leaves},
+    )  # fmt: skip
+    last = helper.make_node("Sigmoid", ["raw"], ["y"], "probability")
+    graph = helper.make_graph(
+        [scaler, ensemble, last],
+        "trees",
+        [helper.make_tensor_value_info("X", TensorProto.FLOAT, [32, features])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [32, targets])],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def _listed(op: str, names: tuple[str, ...]) -> Plant:
+    """Some numbers in an attribute that is a list are others."""
+
+    def plant(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+        node = one_of(rng, [node for node in model.graph.node if node.op_type == op])
+        if node is None:
+            return None
+        name = str(rng.choice(names))
+        values = np.array(_given(node)[name])
+        at = rng.choice(len(values), max(1, len(values) // 8), replace=False)
+        if values.dtype.kind == "f":
+            values[at] = values[at] * -1.5 + 0.3
+        else:
+            values[at] = (values[at] + 1) % (values.max() + 1)
+        _set(node, name, values.tolist())
+        return Planted((identity(node),), ("attribute",))
+
+    return plant
+
+
+def rows(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """The rows of an embedding are shifted by one, as where a word was added in front."""
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    found = [
+        (node, weights[node.input[0]])
+        for node in model.graph.node
+        if node.op_type == "Gather" and len(getattr(weights.get(node.input[0]), "dims", ())) == 2
+    ]
+    drawn = one_of(rng, found)
+    if drawn is None:
+        return None
+    node, weight = drawn
+    replace(weight, np.roll(numpy_helper.to_array(weight), 1, 0))
+    return Planted((identity(node),), ("weight",))
+
+
+def _net(build: Callable, rng: np.random.Generator) -> onnx.ModelProto:
+    net = Net(int(rng.integers(2**31)), opset=17)
+    return net.model(build(net, lambda _, tensor: tensor, rng.random()))
+
+
+def quantised_by_library(rng: np.random.Generator) -> onnx.ModelProto:
+    """Quantised by ONNX Runtime's tool, which takes the ranges from the data as they come."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = Path(folder, "before.onnx"), Path(folder, "after.onnx")
+        onnx.save(_net(encoder, rng), before)
+        quantize_dynamic(before, after, weight_type=QuantType.QInt8)
+        return onnx.load(after)
+
+
+def fused(rng: np.random.Generator) -> onnx.ModelProto:
+    """A network as ONNX Runtime saves it after its rewrites, with operators of its own."""
+    model = _net([encoder, cnn][int(rng.integers(2))], rng)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    with tempfile.TemporaryDirectory() as folder:
+        options.optimized_model_filepath = str(Path(folder, "fused.onnx"))
+        onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        return onnx.load(options.optimized_model_filepath)
+
+
+def _integers(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """Columns of a quantised weight have changed places."""
+    found = [
+        (weight, [node for node in model.graph.node if weight.name in node.input])
+        for weight in model.graph.initializer
+        if weight.data_type in (2, 3) and len(weight.dims) == 2
+    ]
+    drawn = one_of(rng, found)
+    if drawn is None:
+        return None
+    weight, readers = drawn
+    replace(weight, np.roll(numpy_helper.to_array(weight), 1, 1))
+    return Planted(tuple(map(identity, readers)), ("weight", "quantisation"))
+
+
+def large(rng: np.random.Generator) -> onnx.ModelProto:
+    """A perceptron of 8 to 300 MB."""
+    megabytes = float(rng.choice([9, 16, 33, 70, 150, 300]))
+    width = int(np.sqrt(megabytes * 2**20 / 4 / 3))
+    net = Net(int(rng.integers(2**31)))
+    trunk = net.input("x", (2, width))
+    for _ in range(3):
+        made = net.node("MatMul", trunk, net.weight(width, width, gain=1.3))
+        bias = net.constant(net.rng.standard_normal(width) * 0.1)
+        trunk = net.same("Tanh", net.shaped(net.node("Add", made, bias), (2, width)))
+    made = net.node(
+        "Gemm", trunk, net.weight(width, 10, fan_in=width, gain=2), net.weight(10, fan_in=4)
+    )
+    return net.model(net.shaped(made, (2, 10)))
+
+
+_TREES = "TreeEnsembleRegressor"
+_ALL = {**KINDS, **EXPORTED}
+CONVERTED: dict[str, tuple[Make, Plant]] = {
+    "trees: leaves": (trees, _listed(_TREES, ("target_weights", "target_ids"))),
+    "trees: thresholds": (trees, _listed(_TREES, ("nodes_values", "nodes_featureids"))),
+    "trees: scaler": (trees, _listed("Scaler", ("offset", "scale"))),
+    "embedding: rows shifted": (lambda rng: _net(bert, rng), rows),
+    "quantised by a library: columns": (quantised_by_library, _integers),
+    "quantised by a library: number": (quantised_by_library, _ALL["number"]),
+    "quantised by a library: another operator": (quantised_by_library, _ALL["another operator"]),
+    "fused by a library: element": (fused, _ALL["element"]),
+    "fused by a library: switch": (fused, _ALL["attribute"]),
+    "fused by a library: channels": (fused, _ALL["channels"]),
+    "large: element": (large, _ALL["element"]),
+    "large: another operator": (large, _ALL["another operator"]),
+    "large: channels": (large, _ALL["channels"]),
+}  # fmt: skip

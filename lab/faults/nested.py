@@ -1,0 +1,174 @@
+"""Networks with graphs inside their nodes, and faults in these: Loop, Scan and If."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from .exported import EXPORTED
+from .hosts import Embed, Net, dense, layer_norm
+from .planting import KINDS, Plant, Planted, identity, one_of, replace
+
+STEPS, WIDTH = 6, 12
+
+
+def looped(net: Net, embed: Embed, at: float) -> str:
+    """A state that a Loop moves on, step by step, and what it was at each step."""
+    start = dense(net, net.input("frames", (1, 3, WIDTH)), WIDTH)
+    start = net.same("Tanh", embed(net, start))
+    inner = _Body(net, "step")
+    i, go, state = inner.given("i", (), 7), inner.given("go", (), 9), inner.given("state", None)
+    position = inner.node("Cast", i, to=1)
+    moved = inner.node("Add", inner.product(state), inner.constant(net.rng.normal(size=WIDTH)))
+    turned = inner.node("Mul", position, inner.constant(net.rng.normal(size=WIDTH) * 0.2))
+    after = inner.node("Tanh", inner.node("Add", moved, turned))
+    body = inner.graph(
+        [inner.node("Identity", go), after, inner.node("Identity", after)], [9, 1, 1]
+    )
+    count, yes = net.constant(STEPS, np.int64), net.constant(True, np.bool_)
+    last, seen = net.node("Loop", count, yes, start, outputs=2, body=body)
+    mean = net.shaped(net.reduce("ReduceMean", seen, [0], keepdims=0), (1, 3, WIDTH))
+    return dense(net, net.same("Add", net.shaped(last, (1, 3, WIDTH)), mean), 5)
+
+
+def scanned(net: Net, embed: Embed, at: float) -> str:
+    """A recurrence over time, written as a Scan."""
+    trunk = net.same("Tanh", embed(net, net.input("steps", (1, STEPS, WIDTH))))
+    steps = net.reshape(trunk, (STEPS, WIDTH))
+    start = net.constant(net.rng.normal(size=WIDTH) * 0.3)
+    inner = _Body(net, "cell")
+    held, now = inner.given("held", (WIDTH,)), inner.given("now", (WIDTH,))
+    joined = inner.node("Add", inner.product(now), inner.product(held))
+    after = inner.node("Tanh", joined)
+    shown = inner.node("Mul", after, inner.constant(net.rng.uniform(0.5, 1.5, WIDTH)))
+    body = inner.graph([after, shown], [1, 1])
+    last, seen = net.node("Scan", start, steps, outputs=2, body=body, num_scan_inputs=1)
+    joined = net.same("Add", net.shaped(seen, (STEPS, WIDTH)), last)
+    return dense(net, net.reshape(joined, (1, STEPS, WIDTH)), 4)
+
+
+def branched(net: Net, embed: Embed, at: float) -> str:
+    """Two ways through a block; the data choose."""
+    trunk = layer_norm(net, dense(net, net.input("x", (1, 4, WIDTH)), WIDTH))
+    trunk = embed(net, trunk)
+    mean = net.reshape(net.reduce("ReduceMean", trunk, [1, 2], keepdims=0), ())
+    high = net.node("Greater", mean, net.constant(float(net.rng.normal() * 0.05)))
+    branches = {}
+    for name, op in (("then_branch", "Tanh"), ("else_branch", "Sigmoid")):
+        inner = _Body(net, name)
+        made = inner.node(op, inner.product(trunk))
+        made = inner.node("Add", made, inner.constant(net.rng.normal(size=WIDTH) * 0.3))
+        branches[name] = inner.graph([made], [1])
+    chosen = net.shaped(net.node("If", high, **branches), (1, 4, WIDTH))
+    return dense(net, layer_norm(net, net.same("Add", trunk, chosen)), 6)
+
+
+class _Body:
+    """A graph inside a node; its tensors and nodes are named after the node."""
+
+    def __init__(self, net: Net, name: str) -> None:
+        self._net, self._name = net, f"{name}_{len(net.nodes)}"
+        self._nodes: list[onnx.NodeProto] = []
+        self._weights: list[onnx.TensorProto] = []
+        self._inputs: list[onnx.ValueInfoProto] = []
+
+    def given(self, name: str, shape: tuple[int, ...] | None, kind: int = 1) -> str:
+        made = f"{self._name}/{name}"
+        self._inputs.append(helper.make_tensor_value_info(made, kind, shape))
+        return made
+
+    def constant(self, value: object) -> str:
+        made = f"{self._name}/w{len(self._weights)}"
+        self._weights.append(numpy_helper.from_array(np.asarray(value, np.float32), made))
+        return made
+
+    def product(self, tensor: str) -> str:
+        weight = self._net.rng.normal(size=(WIDTH, WIDTH)) / np.sqrt(WIDTH)
+        return self.node("MatMul", tensor, self.constant(weight))
+
+    def node(self, op: str, *inputs: str, **attributes: object) -> str:
+        name = f"{self._name}/{op}_{len(self._nodes)}"
+        shown = "" if self._net.style == "unnamed" else name
+        self._nodes.append(helper.make_node(op, inputs, [f"{name}_out"], shown, **attributes))
+        return f"{name}_out"
+
+    def graph(self, outputs: list[str], kinds: list[int]) -> onnx.GraphProto:
+        shapes: list[tuple[int, ...] | None] = [() if kind == 9 else None for kind in kinds]
+        made = map(helper.make_tensor_value_info, outputs, kinds, shapes)
+        return helper.make_graph(self._nodes, self._name, self._inputs, list(made), self._weights)
+
+
+HOLDING = {"looped": looped, "scanned": scanned, "branched": branched}
+
+
+def graphs(nodes: object) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs inside nodes."""
+    for node in nodes:  # type: ignore[attr-defined]
+        for each in node.attribute:
+            if each.type == onnx.AttributeProto.GRAPH:
+                yield each.g
+
+
+def within(plant: Plant) -> Plant:
+    """The same fault in a graph inside a node."""
+
+    def planted(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+        graph = one_of(rng, list(graphs(model.graph.node)))
+        if graph is None:
+            return None
+        inner = onnx.ModelProto()
+        inner.graph.CopyFrom(graph)
+        found = plant(inner, rng)
+        graph.CopyFrom(inner.graph)
+        return found
+
+    return planted
+
+
+def trips(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A Loop goes round once too little."""
+    [node] = [node for node in model.graph.node if node.op_type == "Loop"] or [None]
+    if node is None:
+        return None
+    [count] = [one for one in model.graph.initializer if one.name == node.input[0]]
+    replace(count, numpy_helper.to_array(count) - 1)
+    return Planted((identity(node),), ("weight", "attribute", "structure"))
+
+
+def inverted(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """The branches of an If have changed places."""
+    node = one_of(rng, [node for node in model.graph.node if node.op_type == "If"])
+    if node is None:
+        return None
+    names = {"then_branch": "else_branch", "else_branch": "then_branch"}
+    for each in node.attribute:
+        each.name = names[each.name]
+    inside = tuple(identity(one) for graph in graphs([node]) for one in graph.node)
+    return Planted((identity(node), *inside), ("structure", "attribute", "weight"))
+
+
+def backwards(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A Scan begins at the end."""
+    node = one_of(rng, [node for node in model.graph.node if node.op_type == "Scan"])
+    if node is None:
+        return None
+    node.attribute.append(helper.make_attribute("scan_input_directions", [1]))
+    return Planted((identity(node),), ("attribute", "structure"))
+
+
+Nested = Callable[[Net, Embed, float], str]
+INSIDE: dict[str, tuple[Nested, Plant]] = {
+    f"{name}: {kind} inside": (host, within({**KINDS, **EXPORTED}[kind]))
+    for name, host in HOLDING.items()
+    for kind in ("element", "scaled", "another operator", "channels", "transposed")
+} | {
+    "looped: one round less": (looped, trips),
+    "scanned: backwards": (scanned, backwards),
+    "branched: inverted": (branched, inverted),
+    "looped: element": (looped, KINDS["element"]),
+    "scanned: swapped": (scanned, KINDS["another operator"]),
+    "branched: epsilon": (branched, KINDS["epsilon"]),
+}

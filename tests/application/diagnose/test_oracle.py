@@ -1,0 +1,48 @@
+"""What is right, whoever says so, and where a party is furthest from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polygraphy.application.diagnose.oracle import Compared
+from polygraphy.domain.rounding import Deviation, deviation
+
+
+def apart(off: float) -> Deviation:
+    """Return how far a number is off that is so much more than 1."""
+    return deviation([1.0 + off], [1.0])
+
+
+SIZES = st.floats(0.1, 1e6)
+FOUND = st.dictionaries(st.sampled_from("abc"), SIZES.map(apart))
+SETS = st.lists(FOUND, min_size=1, max_size=5)
+
+
+def sizes(sets: Sequence[dict[str, Deviation]]) -> list[float]:
+    return [max((one.relative for one in found.values()), default=-1.0) for found in sets]
+
+
+@given(SETS)
+def test_the_worst_set_is_the_one_that_is_furthest_off(sets: list[dict[str, Deviation]]) -> None:
+    made = Compared(sets)
+    assert bool(made) == any(sets)
+    assert made.names == {name for found in sets for name in found}
+    assert made.most == max(sizes(sets))
+    assert made.found == sets[made.number]
+
+
+@given(SETS, SETS)
+def test_of_two_comparisons_each_set_is_the_one_that_differs_more(
+    one: list[dict[str, Deviation]], other: list[dict[str, Deviation]]
+) -> None:
+    made = Compared(one).worse(Compared(other))
+    assert sizes(made.sets) == [max(pair) for pair in zip(sizes(one), sizes(other))]
+
+
+def test_nothing_compared_is_nothing_that_differs() -> None:
+    made = Compared()
+    assert not made
+    assert (made.number, made.found, made.names) == (0, {}, set())
