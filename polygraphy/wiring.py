@@ -73,6 +73,7 @@ _ADAPTERS: dict[str, str] = {
     "ShapeInference": "polygraphy.adapters.onnxruntime.shapes:OnnxrtShapeInference",
     "Spools": "polygraphy.adapters.files.small.spool:TemporarySpools",
     "SweepEngine/local": "polygraphy.adapters.processes.pool:LocalPool",
+    "SweepEngine/ray": "polygraphy.adapters.ray.engine:RayEngine",
     "SweepEnvironments": "polygraphy.adapters.machine.environments:ThisPackageElsewhere",
     "SweepFiles": "polygraphy.adapters.files.small.sweep_files:DiskSweepFiles",
     "SupportChecker": "polygraphy.adapters.tensorrt.describe.support:TensorrtSupportChecker",

@@ -267,7 +267,7 @@ class _Sweep:
         shared = {job.key: job for cell in waiting if (job := self._planned.shared_job(cell))}
         found = {key: self._read(job) for key, job in shared.items()}
         missing = [job for key, job in shared.items() if found[key] is None]
-        found.update(run("What cells are compared with", missing))
+        found.update(run("References", missing))
         failed = {key: state_of(record) for key, record in found.items() if record is not None}
         self._no_reference = {
             key: summary for key, (state, summary) in failed.items() if state != PASSED

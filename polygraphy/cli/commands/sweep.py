@@ -11,7 +11,7 @@ from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
-from polygraphy.cli.declare.kinds import Integer, Number, Text, Texts
+from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text, Texts
 from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
@@ -64,6 +64,14 @@ class PlanOptions(Options):
 class EngineOptions(Options):
     """Engine: where cells run, and what each may take."""
 
+    engine: str | None = option(
+        "--engine",
+        kind=Choice("local", "ray"),
+        help="Who runs the cells: local, as processes of this machine; or ray, as tasks of the"
+        " cluster that RAY_ADDRESS names, or else of one on this machine. Its hosts share the"
+        " folders.",
+        feeds="sweep.engine",
+    )
     jobs: int | None = option(
         "--jobs",
         kind=Integer(minimum=1),

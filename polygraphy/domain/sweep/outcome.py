@@ -267,8 +267,11 @@ def _diagnosed(culprit: Mapping[str, Any]) -> Group:
 def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
     """Return the group of cells that say the same, but for names of models, and numbers."""
     if row.state == FAILED:
-        said = str((diagnosis or {}).get("essence", {}).get("summary", ""))
-        return Group(f"Outputs differ. {said or 'They were not diagnosed.'}", ())
+        if diagnosis is None:
+            return Group("Outputs differ; they were not diagnosed", ())
+        said = str(diagnosis.get("essence", {}).get("summary") or diagnosis["said"])
+        first = _NUMBER.sub("N", said.replace(row.model, "MODEL")).partition(". ")[0]
+        return Group(f"Outputs differ, and the diagnosis blames nothing: {first}", ())
     if row.state in (HUNG, MEMORY):
         return Group({HUNG: "The time limit", MEMORY: "The memory limit"}[row.state], ())
     text = row.summary.replace(row.model, "MODEL").partition("\n")[0]

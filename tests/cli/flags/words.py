@@ -660,6 +660,7 @@ WORDS: dict[str, dict[str, str]] = {
         "dry_run": "--dry-run",
     },
     "EngineOptions": {
+        "engine": "--engine ray",
         "jobs": "--jobs 3",
         "timeout": "--timeout 61",
         "memory": "--memory 1K",

@@ -142,3 +142,16 @@ def test_failures_of_one_cause_are_one_group() -> None:
     [found] = [group for group in groups if group.is_diagnosed]
     assert found.cause == "Conv 'conv': rewrite by ConvBnFusion (onnxrt)"
     assert (found.remedy, found.proven) == ("run --without X", True)
+
+
+def test_failures_that_a_diagnosis_does_not_explain() -> None:
+    rows = [evolve(ROW, name=key, key=key, model=f"{key}.onnx", state="failed") for key in "abc"]
+    said = "All outputs match in fp16. The largest tensor, '{}', reaches 3%."
+    diagnoses: dict[str, dict[str, Any]] = {
+        key: {"said": "", "essence": {"summary": said.format(key)}} for key in "ab"
+    }
+    groups = [(list(group.cells), group.cause) for group in groups_of(rows, diagnoses)]
+    assert groups == [
+        (["a", "b"], "Outputs differ, and the diagnosis blames nothing: All outputs match in fp16"),
+        (["c"], "Outputs differ; they were not diagnosed"),
+    ]
