@@ -189,6 +189,8 @@ _CURVES = {
 _AROUND = 16
 """Nodes that are drawn around a culprit: it should be seen at once."""
 _MOST_ROWS = 3000
+_MOST_CELLS = 300
+"""Rows of the cells of a sweep that are laid out at a time; the page holds all."""
 _MOST_LETTERS = 20_000
 
 
@@ -256,6 +258,7 @@ class HtmlReportPages:
             details=list(_details(tables)),
             checks=[] if sweeps else _other_checks(document),
             sweeps=sweeps,
+            most_cells=_MOST_CELLS,
             curves=list(_curves(document)),
             curve_words=_CURVES,
             attempts=[
