@@ -192,3 +192,14 @@ def wait_for(path: Path) -> int:
             return int(path.read_text())
         time.sleep(0.05)
     raise AssertionError(path)
+
+
+def test_a_record_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    """As on a disk that is full: others that run are ended, and what was written stays."""
+    cells = tmp_path / "cells"
+    cells.mkdir()
+    program = f"import os; os.chdir('/'); os.unlink({str(cells / 'one.lock')!r}); os.rmdir({str(cells)!r}); open({str(cells)!r}, 'w')"
+    beside = job(tmp_path, "beside", "import time; time.sleep(60)")
+    with pytest.raises(FileError, match="cells"):
+        records_of(LocalPool(), [beside, job(tmp_path / "cells", "one", program)])
+    assert not Path(beside.result).exists()

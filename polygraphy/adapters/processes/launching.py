@@ -156,6 +156,7 @@ class LaunchedProcess:
 
     def _ended(self, how: str) -> Mapping[str, Any]:
         code, usage = self._reap()
+        self._done = {}  # Nothing is left to stop, also where the record cannot be written.
         seconds = time.monotonic() - self._start
         in_bytes = 1 if sys.platform == "darwin" else 1024
         record: dict[str, Any] = {
