@@ -1,4 +1,5 @@
-"""Builds what is shipped beside the sources: compiled templates, and the texts of help.
+"""Builds what is shipped beside the sources: compiled templates, the texts of help, and stubs of
+modules that have another address.
 
 The metadata is in setup.cfg. A working tree (an editable installation) goes without: templates are
 then compiled when they are rendered, and help is made from the declarations of the options.
@@ -21,11 +22,14 @@ class BuildWithCompiled(build_py):
         super().run()
         if not self.editable_mode:
             sys.path.insert(0, str(ROOT))
-            from polygraphy import __version__
+            from polygraphy import __version__, addresses
             from polygraphy.cli import help as help_texts
             from polygraphy.cli.reference import man
             from polygraphy.codegen import compile as compiling
 
+            for name in addresses.ADDRESSES:
+                stub = Path(self.build_lib, *name.split(".")).with_suffix(".pyi")
+                stub.write_text(addresses.stub_of(name), encoding="utf-8")
             compiling.write(Path(self.build_lib) / "polygraphy")
             help_texts.write_descriptions(Path(self.build_lib) / "polygraphy" / "cli")
             page = Path(self.build_lib).parent / "polygraphy.1"

@@ -17,9 +17,9 @@ import numpy as np
 
 from polygraphy.adapters.console.run_view import RunView
 from polygraphy.backend.onnxrt import OnnxrtRunner
+from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, DataLoader
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
 
 ITERATIONS = 1000

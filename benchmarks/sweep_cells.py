@@ -21,7 +21,7 @@ import onnx
 from onnx import helper
 
 from polygraphy.domain.sweep.cells import Job, Limits
-from polygraphy.ports.binding import bind, resolve
+from polygraphy.binding import bind, resolve
 from polygraphy.ports.sweeping import SweepEngine
 from polygraphy.sweep import sweep
 

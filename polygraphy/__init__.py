@@ -2,6 +2,8 @@
 differs.
 """
 
+import sys
+
 from polygraphy.binding import register_resolver
 
 __version__ = "1.0.0.dev0"
@@ -23,6 +25,21 @@ _PARTS = (
     "mod",
     "util",
 )
+
+
+class _Addresses:
+    """Finds published modules where no file has them."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> object:
+        if not name.startswith("polygraphy."):
+            return None
+        from polygraphy.addresses import spec_of
+
+        return spec_of(name)
+
+
+sys.meta_path.append(_Addresses)  # type: ignore[arg-type]  # Asked last: nothing else gets slower.
 
 
 def __getattr__(name: str) -> object:

@@ -1,9 +1,9 @@
 """The table that says which adapter is bound to which port.
 
-A port is a protocol class. `resolve(port)` answers with what the innermost `bind` of this process
-bound to it, else with what the registered resolver (`polygraphy.wiring`) names, which is imported
-at that moment and kept. Tests and embedding
-tools bind their own::
+A port is a protocol class, or a function that is declared with `port`. `resolve(port)` answers
+with what the innermost `bind` of this process bound to it, else with what the registered resolver
+(`polygraphy.wiring`) names, which is imported at that moment and kept. A function that is a port is
+called as it is. Tests and embedding tools bind their own::
 
     with bind(ResultStore, MyStore()):
         results.save("anywhere")
@@ -16,13 +16,16 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, TypeVar
 
     P = TypeVar("P")
+    F = TypeVar("F", bound=Callable[..., Any])
+    Port = type | Callable[..., Any]
 
 
-_bound: dict[tuple[type, str | None], list[Any]] = {}
-_resolved: dict[tuple[type, str | None], Any] = {}
+_bound: dict[tuple[Port, str | None], list[Any]] = {}
+_resolved: dict[tuple[Port, str | None], Any] = {}
 _resolver_module: str | None = None
 
 
@@ -33,7 +36,7 @@ class Unbound(LookupError):
 class Binding:
     """An adapter that takes the place of a port's usual one for the length of a `with` block."""
 
-    def __init__(self, slot: tuple[type, str | None], adapter: Any) -> None:
+    def __init__(self, slot: tuple[Port, str | None], adapter: Any) -> None:
         self._slot = slot
         self._adapter = adapter
 
@@ -45,7 +48,19 @@ class Binding:
         _bound[self._slot].remove(self._adapter)
 
 
-def bind(port: type[P], adapter: P, key: str | None = None) -> Binding:
+def port(declared: F) -> F:
+    """Make a port of a function that says only what it takes and gives: a call of it, without a
+    key, calls what is bound to it.
+    """
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        return resolve(called)(*arguments, **named)  # type: ignore[arg-type]
+
+    called.__name__, called.__doc__ = declared.__name__, declared.__doc__
+    return called  # type: ignore[return-value]
+
+
+def bind(port: type[P] | Callable[..., Any], adapter: P, key: str | None = None) -> Binding:
     """Bind `adapter` to `port` (and `key`, where a port has several adapters) for the length of a
     `with` block.
     """
@@ -59,6 +74,12 @@ def register_resolver(module: str) -> None:
     global _resolver_module  # noqa: PLW0603 - the one place where the composition root is known
     _resolver_module = module
     _resolved.clear()
+
+
+def keyed(port: F, key: str) -> F:
+    """Return the function that is bound to a port under a key; see `resolve`."""
+    found: F = resolve(port, key)  # type: ignore[arg-type]
+    return found
 
 
 def resolve(port: type[P], key: str | None = None) -> P:

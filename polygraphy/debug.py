@@ -2,8 +2,7 @@
 
 from polygraphy.application.debug.checks import AskUser, CheckCommand
 from polygraphy.application.debug.iterations import Iterations
-from polygraphy.application.debug.keeping import find_nodes_to_keep
-from polygraphy.application.debug.precision import find_layers_to_raise
+from polygraphy.application.debug.precision import find_layers_to_raise, find_nodes_to_keep
 from polygraphy.application.debug.reducing import (
     Reduction,
     numbered_path,

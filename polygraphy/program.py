@@ -22,6 +22,7 @@ from typing import Any, NoReturn, cast
 
 from polygraphy import config
 from polygraphy.adapters.console.run_view import RunView
+from polygraphy.binding import bind
 from polygraphy.domain.catalog.reports import FAULTS_VARIABLE
 from polygraphy.domain.errors import (
     CheckFailedError,
@@ -30,7 +31,6 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.logger import G_LOGGER, was_logged
 from polygraphy.logger.errors import mark_as_logged
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console, Findings
 from polygraphy.termination import end_program, remember_interrupts, was_interrupted
 

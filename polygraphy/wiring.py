@@ -7,12 +7,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from polygraphy.ports.binding import Unbound
+from polygraphy.binding import Unbound
 
 __all__ = ["resolve"]
 
 _ADAPTERS: dict[str, str] = {
-    "BlobFiles": "polygraphy.adapters.files.formats.blobs:DiskBlobFiles",
+    "holds_blobs": "polygraphy.adapters.files.formats.blobs:holds_blobs",
+    "iterate_blobs": "polygraphy.adapters.files.formats.blobs:iterate_blobs",
+    "blob_writer": "polygraphy.adapters.files.formats.blobs:blob_writer",
     "BuildReports": "polygraphy.adapters.console.reports:LogBuildReports",
     "Commands": "polygraphy.adapters.processes.commands:ProcessCommands",
     "Console": "polygraphy.adapters.console.log:LogConsole",
@@ -22,56 +24,78 @@ _ADAPTERS: dict[str, str] = {
     "ConstantEvaluator/onnxruntime": (
         "polygraphy.adapters.onnxruntime.constants:OnnxrtConstantEvaluator"
     ),
-    "DataFrames": "polygraphy.adapters.pandas.frames:PandasFrames",
+    "data_frame": "polygraphy.adapters.pandas.frames:data_frame",
     "DataTypeConverter/onnx": "polygraphy.adapters.onnx.storage.weights:OnnxDataTypes",
     "DataTypeConverter/onnxruntime": "polygraphy.adapters.onnxruntime.session:OnnxrtDataTypes",
+    "DataTypeConverter/openvino": "polygraphy.adapters.openvino.datatype:OpenvinoDataTypes",
     "DataTypeConverter/tensorflow": "polygraphy.adapters.tensorflow.datatype:TensorFlowDataTypes",
     "DataTypeConverter/tensorrt": "polygraphy.adapters.tensorrt.library.datatype:TensorrtDataTypes",
     "DataTypeConverter/torch": "polygraphy.adapters.torch.arrays:TorchDataTypes",
-    "DebugReplays": "polygraphy.adapters.files.small.debug_replays:JsonDebugReplays",
+    "load_debug_replay": "polygraphy.adapters.files.small.debug_replays:load_debug_replay",
+    "save_debug_replay": "polygraphy.adapters.files.small.debug_replays:save_debug_replay",
     "Device": "polygraphy.adapters.cuda.device:CudaDevice",
     "DiagnosisReports": "polygraphy.adapters.console.diagnosis:LogDiagnosisReports",
-    "ModelPairs": "polygraphy.adapters.onnx.edit.copying:OnnxModelPairs",
+    "graph_with_weights": "polygraphy.adapters.onnx.edit.copying:graph_with_weights",
+    "mended": "polygraphy.adapters.onnx.edit.copying:mended",
+    "altered": "polygraphy.adapters.onnx.edit.copying:altered",
     "OpenModels": "polygraphy.adapters.onnx.run.opening:OnnxOpenModels",
     "DeviceMemory": "polygraphy.adapters.cuda.device:CudaDevice",
     "Diagnosis/machine": "polygraphy.adapters.machine.machine:ThisMachine",
+    "Diagnosis/openvino": "polygraphy.adapters.openvino.devices:OpenvinoDiagnosis",
     "Diagnosis/packages": "polygraphy.adapters.machine.machine:InstalledPackages",
     "Diagnosis/providers": "polygraphy.adapters.onnxruntime.environments:OnnxrtDiagnosis",
     "Diagnosis/tensorrt": "polygraphy.adapters.tensorrt.describe.diagnosis:TensorrtDiagnosis",
-    "Notebooks": "polygraphy.adapters.web.notebook:HtmlNotebooks",
-    "OnnxFiles": "polygraphy.adapters.onnx.storage.model:OnnxFilesAdapter",
-    "PrecisionCaster": "polygraphy.adapters.onnx.cast.precision:OnnxPrecisionCaster",
+    "results_html": "polygraphy.adapters.web.notebook:results_html",
+    "verdicts_html": "polygraphy.adapters.web.notebook:verdicts_html",
+    "model_html": "polygraphy.adapters.web.notebook:model_html",
+    "diagnosis_html": "polygraphy.adapters.web.notebook:diagnosis_html",
+    "load_onnx": "polygraphy.adapters.onnx.storage.model:load_onnx",
+    "weight_files": "polygraphy.adapters.onnx.storage.model:weight_files",
+    "parse_onnx": "polygraphy.adapters.onnx.storage.model:parse_onnx",
+    "sketch_onnx": "polygraphy.adapters.onnx.storage.model:sketch_onnx",
+    "cast_precision": "polygraphy.adapters.onnx.cast.precision:cast_precision",
     "Reports": "polygraphy.adapters.console.reports:LogReports",
     "Findings": "polygraphy.adapters.report.unrecorded:Unrecorded",
-    "FailureFolders": "polygraphy.adapters.onnx.run.failure_folders:OnnxFailureFolders",
-    "FailurePrograms": "polygraphy.codegen.failure_programs:RenderedFailurePrograms",
-    "FactFinder": "polygraphy.adapters.onnx.describe.facts:OnnxFactFinder",
-    "Isolation": "polygraphy.adapters.processes.forked:ForkedIsolation",
+    "write_failure": "polygraphy.adapters.onnx.run.failure_folders:write_failure",
+    "failure_text": "polygraphy.adapters.onnx.run.failure_folders:failure_text",
+    "failure_program": "polygraphy.codegen.failure_programs:failure_program",
+    "find_facts": "polygraphy.adapters.onnx.describe.facts:find_facts",
+    "node_inputs": "polygraphy.adapters.onnx.describe.facts:node_inputs",
+    "ranked_inputs": "polygraphy.adapters.onnx.storage.wire:ranked_inputs",
+    "first_omission": "polygraphy.adapters.onnx.describe.facts:first_omission",
+    "call_isolated": "polygraphy.adapters.processes.forked:call_isolated",
+    "read_matches": "polygraphy.adapters.files.small.match_files:read_matches",
+    "write_matches": "polygraphy.adapters.files.small.match_files:write_matches",
+    "model_page": "polygraphy.adapters.web.page:model_page",
+    "serve_page": "polygraphy.adapters.web.page:serve",
+    "cores": "polygraphy.adapters.machine.machine:cores",
+    "free_memory": "polygraphy.adapters.machine.machine:free_memory",
+    "release_memory": "polygraphy.adapters.machine.machine:release_memory",
+    "machine_facts": "polygraphy.adapters.machine.machine:machine_facts",
     "Launcher": "polygraphy.adapters.processes.launching:ProcessLauncher",
-    "MatchFiles": "polygraphy.adapters.files.small.match_files:YamlMatchFiles",
-    "ModelPages": "polygraphy.adapters.web.page:HtmlModelPages",
-    "Machine": "polygraphy.adapters.machine.machine:ThisProcess",
-    "ModelLinter/onnx": "polygraphy.adapters.onnx.lint.linting:OnnxModelLinter",
-    "ModelOutlines": "polygraphy.adapters.onnx.describe.reading:OnnxModelOutlines",
+    "open_to_lint": "polygraphy.adapters.onnx.lint.linting:open_to_lint",
+    "outline_of": "polygraphy.adapters.onnx.describe.reading:outline_of",
     "ModelReader/onnx": "polygraphy.adapters.onnx.describe.reading:OnnxModelReader",
     "ModelReader/tensorflow": "polygraphy.adapters.tensorflow.reading:TensorFlowModelReader",
     "ModelReader/tensorrt": "polygraphy.adapters.tensorrt.plan.reader:TensorrtModelReader",
     "ModelReports": "polygraphy.adapters.console.models.reports:LogModelReports",
     "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference_trial:ReferenceTrial",
     "ModelTrial/onnxrt": "polygraphy.adapters.onnxruntime.trial:OnnxrtTrial",
-    "ModelWriter": "polygraphy.adapters.onnx.storage.saving:OnnxModelWriter",
-    "OtherEnvironments/onnxrt": "polygraphy.adapters.onnxruntime.environments:OnnxrtEnvironments",
+    "save_model": "polygraphy.adapters.onnx.storage.saving:save_model",
+    "open_environment/onnxrt": "polygraphy.adapters.onnxruntime.environments:open_environment",
     "PerceptualDistance": "polygraphy.adapters.lpips.distance:LpipsDistance",
     "Plots": "polygraphy.adapters.plots.matplotlib_plots:MatplotlibPlots",
     "Progress": "polygraphy.adapters.console.progress:TerminalProgress",
-    "Questions": "polygraphy.adapters.console.questions:TerminalQuestions",
-    "Quantizer": "polygraphy.adapters.onnxruntime.quantizer:OnnxrtQuantizer",
-    "ReportPages": "polygraphy.adapters.web.report_page:HtmlReportPages",
-    "ReplayFolders": "polygraphy.adapters.files.small.debug_replays:DiskReplayFolders",
+    "can_ask": "polygraphy.adapters.console.questions:can_ask",
+    "ask": "polygraphy.adapters.console.questions:ask",
+    "quantize": "polygraphy.adapters.onnxruntime.quantizer:quantize",
+    "report_page": "polygraphy.adapters.web.report_page:report_page",
+    "load_tactic_replays": "polygraphy.adapters.files.small.debug_replays:load_tactic_replays",
     "ResultStore": "polygraphy.adapters.files.store.store:FileResultStore",
-    "ShardHintFiles": "polygraphy.adapters.files.small.shard_hints:JsonShardHintFiles",
-    "ShapeInference": "polygraphy.adapters.onnxruntime.shapes:OnnxrtShapeInference",
-    "Spools": "polygraphy.adapters.files.small.spool:TemporarySpools",
+    "read_shard_hints": "polygraphy.adapters.files.small.shard_hints:read_shard_hints",
+    "write_shard_hints": "polygraphy.adapters.files.small.shard_hints:write_shard_hints",
+    "infer_symbolic_shapes": "polygraphy.adapters.onnxruntime.shapes:infer_symbolic_shapes",
+    "open_spool": "polygraphy.adapters.files.small.spool:open_spool",
     "SweepEngine/local": "polygraphy.adapters.processes.pool:LocalPool",
     "SweepEngine/ray": "polygraphy.adapters.ray.engine:RayEngine",
     "SweepEnvironments": "polygraphy.adapters.machine.environments:ThisPackageElsewhere",
@@ -85,11 +109,22 @@ _ADAPTERS: dict[str, str] = {
     "SuspectedParty/trt": "polygraphy.adapters.tensorrt.party:TrtParty",
     "SuspectedParty/onnxrt": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
     "SuspectedParty/usual": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
-    "TensorObserver": "polygraphy.adapters.onnx.edit.observing:OnnxTensorObserver",
+    "input_metadata": "polygraphy.adapters.onnx.graph.value_infos:input_metadata",
+    "output_names": "polygraphy.adapters.onnx.edit.observing:output_names",
+    "observe_tensors": "polygraphy.adapters.onnx.edit.observing:observe_tensors",
     "Tensors/torch": "polygraphy.adapters.torch.arrays:TorchTensors",
-    "TensorFiles": "polygraphy.adapters.onnx.storage.model:OnnxTensorFiles",
-    "TextFiles": "polygraphy.adapters.files.small.work_files:DiskTextFiles",
-    "WorkFiles": "polygraphy.adapters.files.small.work_files:DiskWorkFiles",
+    "read_tensor": "polygraphy.adapters.onnx.storage.model:read_tensor",
+    "read_text": "polygraphy.adapters.files.small.work_files:read_text",
+    "write_text": "polygraphy.adapters.files.small.work_files:write_text",
+    "path_exists": "polygraphy.adapters.files.small.work_files:path_exists",
+    "check_writable": "polygraphy.adapters.os.paths:check_writable",
+    "remove_path": "polygraphy.adapters.files.small.work_files:remove_path",
+    "copy_file": "polygraphy.adapters.files.small.work_files:copy_file",
+    "sort_away": "polygraphy.adapters.files.small.work_files:sort_away",
+    "write_scratch": "polygraphy.adapters.files.small.work_files:write_scratch",
+    "temporary_path": "polygraphy.adapters.files.small.work_files:temporary_path",
+    "mirror_folder": "polygraphy.adapters.files.small.work_files:mirror_folder",
+    "start_label": "polygraphy.adapters.files.small.work_files:start_label",
 }
 
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {
@@ -101,8 +136,8 @@ _DATA_TYPES = "DataTypeConverter"
 """The port that other packages may have adapters of: for their own data types."""
 
 
-def resolve(port: type, key: str | None = None) -> Any:
-    """Make the adapter of a port; `key` chooses where a port has several.
+def resolve(port: Any, key: str | None = None) -> Any:
+    """Make the adapter of a port, or find the function; `key` chooses where a port has several.
 
     Raises:
         Unbound: no adapter is known.
@@ -113,7 +148,8 @@ def resolve(port: type, key: str | None = None) -> Any:
     if slot not in _ADAPTERS:
         raise Unbound(f"No adapter is bound to {slot}.")
     module, _, name = _ADAPTERS[slot].partition(":")
-    return getattr(import_module(module), name)(*_ARGUMENTS.get(slot, ()))
+    adapter = getattr(import_module(module), name)
+    return adapter(*_ARGUMENTS.get(slot, ())) if isinstance(port, type) else adapter
 
 
 def _of_a_package(slot: str, key: str | None) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from polygraphy.adapters.processes.forked import ForkedIsolation
+from polygraphy.adapters.processes.forked import call_isolated
 
 from .case import Case, Culprit
 from .converted import CONVERTED
@@ -96,7 +96,7 @@ def shows(healthy: onnx.ModelProto, faulty: onnx.ModelProto, data: dict[str, np.
         return list(zip(outputs(healthy, data), outputs(faulty, data)))
 
     try:
-        pairs = ForkedIsolation().call(both, what="ONNX Runtime", timeout=60, is_silent=True)
+        pairs = call_isolated(both, what="ONNX Runtime", timeout=60, is_silent=True)
     except Exception:
         return False
     if not all(np.isfinite(good).all() for good, _ in pairs if good.dtype.kind == "f"):

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any
 
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.asked import ResultStore, ResultWriter, Stored
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.results.runner_names import kind_of_runner
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Console
 
 _KINDS: dict[type, str] = {dict: "input data", RunResults: "inference results"}

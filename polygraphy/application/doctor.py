@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from polygraphy.binding import resolve
 from polygraphy.domain.environment import Environment
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.reporting import Reports
 
-_SOURCES = ("packages", "providers", "tensorrt", "machine")
+_SOURCES = ("packages", "providers", "openvino", "tensorrt", "machine")
 """Who is asked, in the order of the report."""
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, Detail, IterationReport, RunReport
 from polygraphy.domain.asked import ResultStore, Stored
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import RunResults
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Reports
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from attrs import define, evolve, frozen
 
 from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of, last_device_times
+from polygraphy.binding import resolve
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.data.feed import own_copy
@@ -26,15 +27,14 @@ from polygraphy.domain.search.plugin_search import (
     greedy_search,
 )
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Console, Findings
 from polygraphy.ports.running import ReportsMemory, Runner
-from polygraphy.ports.storage import MatchFiles
+from polygraphy.ports.storage import read_matches, write_matches
 
 
 def load_matches(path: str) -> list[PluginMatch]:
     """Return what a YAML file holds; FileError when it holds something else."""
-    return resolve(MatchFiles).read(path)
+    return read_matches(path)
 
 
 def save_matches(matches: Sequence[PluginMatch], path: str) -> None:
@@ -44,7 +44,7 @@ def save_matches(matches: Sequence[PluginMatch], path: str) -> None:
         FileError: the file cannot be written.
     """
     G_LOGGER.info(f"Saving what was found to: {Path(path).absolute()}")
-    resolve(MatchFiles).write(path, matches)
+    write_matches(path, matches)
 
 
 _MODES = ("greedy", "exhaustive")

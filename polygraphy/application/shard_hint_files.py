@@ -6,13 +6,12 @@ from pathlib import Path
 
 from polygraphy.domain.sharding import ShardHints
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import ShardHintFiles
+from polygraphy.ports.storage import read_shard_hints, write_shard_hints
 
 
 def load_shard_hints(path: str) -> ShardHints:
     """Return what a JSON file holds; FileError when it holds something else."""
-    return resolve(ShardHintFiles).read(path)
+    return read_shard_hints(path)
 
 
 def save_shard_hints(hints: ShardHints, path: str) -> None:
@@ -22,4 +21,4 @@ def save_shard_hints(hints: ShardHints, path: str) -> None:
         FileError: the file cannot be written.
     """
     G_LOGGER.info(f"Saving shard hints to: {Path(path).absolute()}")
-    resolve(ShardHintFiles).write(path, hints)
+    write_shard_hints(path, hints)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from posixpath import join
 
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.tactics.tactics import TacticReplay, suspicious_tactics
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import BuildReports
-from polygraphy.ports.storage import ReplayFolders
+from polygraphy.ports.storage import load_tactic_replays, path_exists
 
 
 def inspect_tactics(path: str) -> None:
@@ -72,15 +72,14 @@ def find_bad_tactics(
 
 def _replays(kind: str, folder: str | None, path: str | None) -> list[TacticReplay] | None:
     """Return the replays of one kind; None where there is no folder for them."""
-    folders = resolve(ReplayFolders)
     if path is not None:
-        return folders.load(path)
+        return load_tactic_replays(path)
     usual = join(folder or "", kind)
-    return folders.load(usual) if folders.exists(usual) else None
+    return load_tactic_replays(usual) if path_exists(usual) else None
 
 
 def _only(path: str) -> TacticReplay:
-    replays = resolve(ReplayFolders).load(path)
+    replays = load_tactic_replays(path)
     if len(replays) != 1:
         raise FileError(
             f"{path} holds {len(replays)} tactic replays.", path=path, hint="Name a single file."

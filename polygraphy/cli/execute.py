@@ -42,7 +42,6 @@ def save(source: str, path: str) -> None:
         sys.stdout.write(pretty)
         return
     refuse_to_overwrite_edits(path, pretty)
-    from polygraphy.ports.binding import resolve
-    from polygraphy.ports.storage import TextFiles
+    from polygraphy.ports.storage import write_text
 
-    resolve(TextFiles).write(path, pretty, executable=True)
+    write_text(path, pretty, executable=True)

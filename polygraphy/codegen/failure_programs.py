@@ -1,6 +1,4 @@
-"""Programs that show a fault and need nothing of this package; implements the port
-`FailurePrograms`.
-"""
+"""Programs that show a fault and need nothing of this package."""
 
 from __future__ import annotations
 
@@ -20,29 +18,24 @@ _SUMMARIES = {
 }
 
 
-class RenderedFailurePrograms:
-    """Renders a template."""
-
-    def program(self, failure: Failure) -> str:
-        """Return the program; see the port."""
-        backend = failure.settings.get("module")
-        if backend is None:
-            return ""
-        finite = any(
-            value is not None and math.isinf(value) for value in failure.tolerances.values()
-        )
-        source = render(
-            "failure.py.j2",
-            _summary(failure, backend),
-            ["python", "reproduce.py"],
-            backend=backend,
-            settings=dict(failure.settings),
-            without=list(failure.without) if backend == "onnxruntime" else [],
-            tolerances={} if finite else dict(failure.tolerances),
-            finite=finite,
-            refusal=failure.culprit.cause == "refusal",
-        )
-        return formatted(source)
+def failure_program(failure: Failure) -> str:
+    """Return the program; see the port."""
+    backend = failure.settings.get("module")
+    if backend is None:
+        return ""
+    finite = any(value is not None and math.isinf(value) for value in failure.tolerances.values())
+    source = render(
+        "failure.py.j2",
+        _summary(failure, backend),
+        ["python", "reproduce.py"],
+        backend=backend,
+        settings=dict(failure.settings),
+        without=list(failure.without) if backend == "onnxruntime" else [],
+        tolerances={} if finite else dict(failure.tolerances),
+        finite=finite,
+        refusal=failure.culprit.cause == "refusal",
+    )
+    return formatted(source)
 
 
 def _summary(failure: Failure, backend: str) -> str:

@@ -24,7 +24,7 @@ from jinja2 import (
 )
 from jinja2.bccache import Bucket
 
-from polygraphy.codegen.call import finalize_in
+from polygraphy.codegen.call import Expression, finalize_in
 from polygraphy.codegen.docstring import docstring
 from polygraphy.codegen.source import Source, literal
 
@@ -226,6 +226,20 @@ def render(
     return chosen.get_template(template).render(
         use=use, imports=imports, header=docstring(summary, command), **context
     )
+
+
+def made_of(steps: Iterable[Expression], name: str, items: Iterable[Expression]) -> str:
+    """Return statements that make a list of what expressions stand for, without a program around.
+
+    Args:
+        steps: statements before.
+        name: what the list is called.
+        items: what it holds.
+    """
+    imports = _Imports()
+    before = [step.written(imports.use) for step in steps]
+    listed = ", ".join(item.written(imports.use) for item in items)
+    return "\n".join([imports.lines(), *before, f"{name} = [{listed}]", ""])
 
 
 def formatted(source: str) -> str:

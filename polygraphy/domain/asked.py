@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
+from polygraphy.binding import port
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -98,26 +100,24 @@ class ResultStore(Protocol):
         """
 
 
-class BlobFiles(Protocol):
-    """Keeps the elements of arrays as they are in memory, without data type and shape.
+@port
+def holds_blobs(source: str | Path) -> bool:
+    """Return whether a path is of such a file or folder."""
 
-    A folder has one folder per iteration, named by ten digits, with one file per tensor. A folder
-    with files and no such folders is one iteration; so is a single file, of one tensor.
+
+@port
+def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
+    """Yield per iteration the bytes of each tensor; FileError when a file cannot be read."""
+
+
+@port
+def blob_writer(folder: str | Path) -> AbstractContextManager[ResultWriter[Mapping[str, Any]]]:
+    """Open a folder to write one feed dictionary per iteration. Files of earlier runs are
+    replaced, each whole or not at all.
+
+    Raises:
+        FileError: a file cannot be written, or the name of a tensor leads out of the folder.
     """
-
-    def holds_blobs(self, source: str | Path) -> bool:
-        """Return whether a path is of such a file or folder."""
-
-    def iterate(self, source: str | Path) -> Iterator[Mapping[str, bytes]]:
-        """Yield per iteration the bytes of each tensor; FileError when a file cannot be read."""
-
-    def writer(self, folder: str | Path) -> AbstractContextManager[ResultWriter[Mapping[str, Any]]]:
-        """Open a folder to write one feed dictionary per iteration. Files of earlier runs are
-        replaced, each whole or not at all.
-
-        Raises:
-            FileError: a file cannot be written, or the name of a tensor leads out of the folder.
-        """
 
 
 class Tensors(Protocol):
@@ -197,28 +197,30 @@ class Plots(Protocol):
         """
 
 
-class Notebooks(Protocol):
-    """Shows values in a notebook, as fragments of HTML."""
-
-    def results(self, results: RunResults) -> str:
-        """Return what runners gave, without elements."""
-
-    def verdicts(self, results: AccuracyResults) -> str:
-        """Return verdicts."""
-
-    def model(self, model: Model) -> str:
-        """Return what a model takes and gives, and how large it is."""
-
-    def diagnosis(self, result: DiagnosisResult) -> str:
-        """Return who is to blame, why, and what helps."""
+@port
+def results_html(results: RunResults) -> str:
+    """Return what runners gave, without elements."""
 
 
-class DataFrames(Protocol):
-    """Makes tables for people who compute with them."""
+@port
+def verdicts_html(results: AccuracyResults) -> str:
+    """Return verdicts."""
 
-    def frame(self, records: Sequence[Mapping[str, Any]]) -> Any:
-        """Return a table with a row per record.
 
-        Raises:
-            MissingDependencyError: the package that makes tables is not installed.
-        """
+@port
+def model_html(model: Model) -> str:
+    """Return what a model takes and gives, and how large it is."""
+
+
+@port
+def diagnosis_html(result: DiagnosisResult) -> str:
+    """Return who is to blame, why, and what helps."""
+
+
+@port
+def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a table with a row per record.
+
+    Raises:
+        MissingDependencyError: the package that makes tables is not installed.
+    """

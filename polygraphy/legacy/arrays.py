@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.binding import resolve
 from polygraphy.domain.asked import Tensors
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.ports.binding import resolve
 
 __all__ = [
     "abs",

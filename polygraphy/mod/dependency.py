@@ -27,6 +27,7 @@ _PACKAGES = {
     "matplotlib": ("matplotlib",),
     "onnx_graphsurgeon": ("onnx-graphsurgeon",),
     "onnxruntime": ("onnxruntime",),
+    "openvino": ("openvino",),
     "sympy": ("sympy",),
     "tensorflow": ("tensorflow",),
     "tensorrt": ("tensorrt", "cuda-python"),

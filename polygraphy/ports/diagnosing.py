@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from polygraphy.binding import port
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -25,30 +27,28 @@ fails."""
 
 
 class NarrowModel(Protocol):
-    """A float32 model, computed as hardware would that rounds at every operator.
+    """A float32 model that a party computes which rounds at every operator, as hardware would.
 
     Attributes:
         inputs: names, data types and shapes of its inputs.
-        nodes: the names of the nodes that can compute in the narrower type, in order; one without a
-            name goes by the first tensor that it computes.
+        passes: the names of the nodes that can compute in the narrower type, in order; one without
+            a name goes by the first tensor that it computes.
         users: the nodes that read what a node makes, by its name.
     """
 
     inputs: TensorMetadata
-    nodes: Sequence[str]
+    passes: Sequence[str]
     users: Mapping[str, Collection[str]]
 
     def facts(self) -> Facts:
         """Return what the model tells without being run."""
 
-    def run(
-        self, feed: Mapping[str, Any], keep: Collection[str] = ()
-    ) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the outputs as the model converted to the narrower type computes them.
+    def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
+        """Return what computes the outputs, as that of a `SuspectedParty` does.
 
         Args:
-            feed: one array per input.
-            keep: the names of nodes that stay in float32.
+            plain: whether all nodes stay in float32.
+            without: the names of nodes that do.
 
         Raises:
             BackendError: the model cannot be run.
@@ -113,17 +113,13 @@ class NarrowModels(Protocol):
             BackendError: the reference evaluator cannot run it.
         """
 
-    def widened(self, model: Any) -> Any:
-        """Return an ``onnx.ModelProto`` as it would be in float32, with the same names."""
-
-    def with_rounded_weights(self, model: Any, narrow: Any) -> tuple[Any, DataTypeEntry] | None:
-        """Return what rounding weights alone makes of a float32 model: a copy whose weights have
-        the digits, but not the range, of the narrow type in which `narrow` computes, and that type.
-        None where it computes in none.
+    def widened(self, model: Any, like: Any = None) -> Any:
+        """Return an ``onnx.ModelProto`` as it would be in float32, with the same names.
 
         Args:
             model: an ``onnx.ModelProto``.
-            narrow: one that was made of it; weights of nodes that are not narrow in it stay.
+            like: a narrow model that was made of it: weights get the digits, but not the range, of
+                its type; those of nodes that are not narrow in it stay.
         """
 
 
@@ -160,7 +156,7 @@ class SuspectedParty(Protocol):
             model: an ``onnx.ModelProto``, its path, or what returns one, which is then not held
                 beside what is made of it.
             plain: whether nothing is rewritten, as far as that can be switched off.
-            without: the names of rewrites that are switched off.
+            without: the names of rewrites that are switched off; see also `LoweringParty`.
 
         Raises:
             BackendError: it refuses the model.
@@ -182,31 +178,19 @@ class SuspectedParty(Protocol):
         """
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model so."""
+        """Return the command line that runs a model so, as it was loaded before."""
 
 
 class LoweringParty(SuspectedParty, Protocol):
-    """A backend that may compute in half precision, and is asked for float32 node by node.
+    """A backend that may compute in half precision. Its passes are the nodes of a model then: those
+    that it is loaded without compute in float32, and one without a name goes by the first tensor
+    that it computes.
 
     Attributes:
         lowers_to: ``fp16`` or ``bf16``; None where it computes in float32.
     """
 
     lowers_to: str | None
-
-    def load_keeping(self, model: Any, keep: Collection[str]) -> Compute:
-        """Load a model in half precision, with some nodes in float32.
-
-        Args:
-            model: an ``onnx.ModelProto``.
-            keep: the names of nodes; one without a name goes by the first tensor that it computes.
-
-        Raises:
-            BackendError: it refuses the model.
-        """
-
-    def remedy_keeping(self, path: str, model: Any, keep: Collection[str]) -> str:
-        """Return the command line that runs a model so."""
 
 
 class DiagnosisReports(Protocol):
@@ -248,50 +232,48 @@ class OtherEnvironment(Protocol):
         """
 
 
-class OtherEnvironments(Protocol):
-    """Opens environments, and installs nothing."""
+@port
+def open_environment(path: str) -> OtherEnvironment:
+    """Ask for the version in an interpreter, or a folder of a virtual environment.
 
-    def open(self, path: str) -> OtherEnvironment:
-        """Ask for the version in an interpreter, or a folder of a virtual environment.
-
-        Raises:
-            FileError: there is no interpreter.
-            BackendError: the backend cannot be imported there.
-        """
+    Raises:
+        FileError: there is no interpreter.
+        BackendError: the backend cannot be imported there.
+    """
 
 
-class FailureFolders(Protocol):
-    """Saves parts of models that show a fault."""
+@port
+def write_failure(folder: str, failure: Failure) -> None:
+    """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, as
+    onnx's backend tests have them.
 
-    def write(self, folder: str, failure: Failure) -> None:
-        """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, as
-        onnx's backend tests have them.
-
-        Raises:
-            FileError: a file cannot be written.
-        """
-
-    def text(self, failure: Failure) -> str:
-        """Return the part in the text format of ONNX, without the elements of large weights."""
+    Raises:
+        FileError: a file cannot be written.
+    """
 
 
-class FailurePrograms(Protocol):
-    """Writes programs that show a fault."""
-
-    def program(self, failure: Failure) -> str:
-        """Return a program that needs the backend and numpy, and ends with exit code 1 where the
-        fault shows; empty for a backend that none can be written for.
-        """
+@port
+def failure_text(failure: Failure) -> str:
+    """Return the part in the text format of ONNX, without the elements of large weights."""
 
 
-class ModelPairs(Protocol):
-    """Describes models to be compared, and changes nodes of them."""
+@port
+def failure_program(failure: Failure) -> str:
+    """Return a program that needs the backend and numpy, and ends with exit code 1 where the
+    fault shows; empty for a backend that none can be written for.
+    """
 
-    def graph(self, model: Any) -> Graph:
-        """Return what an ``onnx.ModelProto`` consists of, with the values of its weights."""
 
-    def mended(self, model: Any, reference: Any, plan: Mending) -> Any:
-        """Return a copy of a model with what a plan takes from the reference."""
+@port
+def graph_with_weights(model: Any) -> Graph:
+    """Return what an ``onnx.ModelProto`` consists of, with the values of its weights."""
 
-    def altered(self, model: Any, output: str, variant: Variant) -> Any:
-        """Return a copy of a model in which the node that makes a tensor is another."""
+
+@port
+def mended(model: Any, reference: Any, plan: Mending) -> Any:
+    """Return a copy of a model with what a plan takes from the reference."""
+
+
+@port
+def altered(model: Any, output: str, variant: Variant) -> Any:
+    """Return a copy of a model in which the node that makes a tensor is another."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from polygraphy.binding import port
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -173,22 +175,26 @@ class Device(DeviceMemory, Protocol):
         """
 
 
-class Machine(Protocol):
-    """Tells how much of the machine this process may use."""
+@port
+def cores() -> int:
+    """Return how many cores it may run on, at least one."""
 
-    def cores(self) -> int:
-        """Return how many cores it may run on, at least one."""
 
-    def free_memory(self) -> int:
-        """Return how many bytes of memory it could still take without swapping."""
+@port
+def free_memory() -> int:
+    """Return how many bytes of memory it could still take without swapping."""
 
-    def release_memory(self) -> None:
-        """Give memory that this process holds, but does not use, back to the system."""
 
-    def about(self) -> Mapping[str, Any]:
-        """Return what decides how long something takes: ``processor``, ``threads``, ``driver`` and
-        ``gpus``, in plain values.
-        """
+@port
+def release_memory() -> None:
+    """Give memory that this process holds, but does not use, back to the system."""
+
+
+@port
+def machine_facts() -> Mapping[str, Any]:
+    """Return what decides how long something takes: ``processor``, ``threads``, ``driver`` and
+    ``gpus``, in plain values.
+    """
 
 
 class Diagnosis(Protocol):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Union
+
+from polygraphy.binding import port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,15 +21,13 @@ if TYPE_CHECKING:
     from polygraphy.domain.tensors.datatype import DataTypeEntry
 
 
-class ModelOutlines(Protocol):
-    """Tells in brief what an ``onnx.ModelProto`` consists of."""
+@port
+def outline_of(model: Any) -> Outline:
+    """Return its parts; it stays as it is.
 
-    def outline(self, model: Any) -> Outline:
-        """Return its parts; it stays as it is.
-
-        Raises:
-            ModelError: a name in it is no text.
-        """
+    Raises:
+        ModelError: a name in it is no text.
+    """
 
 
 class ModelReader(Protocol):
@@ -88,15 +88,13 @@ class ModelReports(Protocol):
         """A page that shows a model can be opened at this address."""
 
 
-class ModelWriter(Protocol):
-    """Writes models to files."""
+@port
+def save_model(model: Any, path: str) -> None:
+    """Write an ``onnx.ModelProto`` of any size to `path`, and its weights beside it.
 
-    def write(self, model: Any, path: str) -> None:
-        """Write an ``onnx.ModelProto`` of any size to `path`, and its weights beside it.
-
-        Raises:
-            FileError: a file cannot be written.
-        """
+    Raises:
+        FileError: a file cannot be written.
+    """
 
 
 LayerSketch = tuple[str, str, dict[str, Any], list[str], list[str]]
@@ -105,52 +103,53 @@ LayerSketch = tuple[str, str, dict[str, Any], list[str], list[str]]
 """A node to draw: its name, operator type, attributes, and the names of its inputs and outputs."""
 
 
-class OnnxFiles(Protocol):
-    """Reads ONNX models into memory, and draws what is no ONNX model as if it were one."""
+@port
+def load_onnx(path: str) -> Any:
+    """Return the `onnx.ModelProto` in a file, with its weights.
 
-    def load(self, path: str) -> Any:
-        """Return the `onnx.ModelProto` in a file, with its weights.
-
-        Raises:
-            FileError: the file is missing.
-            ModelError: it is no ONNX model.
-        """
-
-    def weights(self, path: str) -> list[str]:
-        """Return the paths of the files beside a model that hold its weights; raises as `load`
-        does.
-        """
-
-    def parse(self, content: bytes) -> Any:
-        """Return the `onnx.ModelProto` that was serialised; ModelError when it is none."""
-
-    def sketch(
-        self,
-        name: str,
-        layers: list[LayerSketch],
-        inputs: dict[str, tuple[Any, tuple[int, ...]]],
-        outputs: dict[str, tuple[Any, tuple[int, ...]]],
-    ) -> Any:
-        """Return an `onnx.ModelProto` to look at, not to run.
-
-        Args:
-            name: the name of the graph.
-            layers: its nodes, in order.
-            inputs: data type (a `DataTypeEntry`) and shape of each input; -1 for a dynamic
-                dimension.
-            outputs: the same of each output.
-        """
+    Raises:
+        FileError: the file is missing.
+        ModelError: it is no ONNX model.
+    """
 
 
-class TensorFiles(Protocol):
-    """Reads single tensors."""
+@port
+def weight_files(path: str) -> list[str]:
+    """Return the paths of the files beside a model that hold its weights; raises as `load_onnx`
+    does.
+    """
 
-    def read(self, path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
-        """Return the name of a tensor, which may be empty, and its elements.
 
-        Raises:
-            FileError: the file is missing, damaged, or holds something else.
-        """
+@port
+def parse_onnx(content: bytes) -> Any:
+    """Return the `onnx.ModelProto` that was serialised; ModelError when it is none."""
+
+
+@port
+def sketch_onnx(
+    name: str,
+    layers: list[LayerSketch],
+    inputs: dict[str, tuple[Any, tuple[int, ...]]],
+    outputs: dict[str, tuple[Any, tuple[int, ...]]],
+) -> Any:
+    """Return an `onnx.ModelProto` to look at, not to run.
+
+    Args:
+        name: the name of the graph.
+        layers: its nodes, in order.
+        inputs: data type (a `DataTypeEntry`) and shape of each input; -1 for a dynamic
+            dimension.
+        outputs: the same of each output.
+    """
+
+
+@port
+def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
+    """Return the name of a tensor, which may be empty, and its elements.
+
+    Raises:
+        FileError: the file is missing, damaged, or holds something else.
+    """
 
 
 class TrialValue(Protocol):
@@ -195,31 +194,21 @@ class ModelTrial(Protocol):
         """
 
 
-class ModelLinter(Protocol):
-    """Checks models of one kind."""
-
-    def open(self, source: ModelSource) -> LintedModel:
-        """Read a model and look at its nodes.
-
-        Raises:
-            FileError: a file is missing or cannot be read.
-            ModelError: the file is no model of this kind.
-        """
+Lint = Callable[[Union[Mapping[str, Any], None], Union[ModelTrial, None]], "Findings"]
+"""Finds everything that is wrong with the nodes of a model in one go. It is given input data to try
+it with, None where there are none, and who tries the nodes, None to only look at them. FileError
+where a file cannot be read.
+"""
 
 
-class LintedModel(Protocol):
-    """A model that is checked."""
+@port
+def open_to_lint(source: ModelSource) -> Lint:
+    """Read a model and look at its nodes.
 
-    def lint(self, feed: Mapping[str, Any] | None, trial: ModelTrial | None) -> Findings:
-        """Find everything that is wrong with its nodes in one go.
-
-        Args:
-            feed: input data to try it with; None where there are none.
-            trial: tries the nodes; None to only look at them.
-
-        Raises:
-            FileError: a file cannot be read.
-        """
+    Raises:
+        FileError: a file is missing or cannot be read.
+        ModelError: the file is no model of this kind.
+    """
 
 
 class SupportChecker(Protocol):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from polygraphy.binding import port
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -197,47 +199,44 @@ class Progress(Protocol):
         """
 
 
-class ReportPages(Protocol):
-    """Makes pages of verdict documents."""
+@port
+def report_page(document: Document, model: Model | None) -> str:
+    """Return a page as HTML that needs nothing but itself.
 
-    def page(self, document: Document, model: Model | None) -> str:
-        """Return a page as HTML that needs nothing but itself.
-
-        Args:
-            document: what is shown.
-            model: the model that it is about, read with layers and attributes; None where there is
-                none.
-        """
+    Args:
+        document: what is shown.
+        model: the model that it is about, read with layers and attributes; None where there is
+            none.
+    """
 
 
-class ModelPages(Protocol):
-    """Makes pages, and shows them on this machine."""
+@port
+def model_page(
+    model: Model,
+    drawings: Sequence[GraphDrawing],
+    statistics: ModelStatistics,
+    errors: Mapping[str, OutputRow] | None = None,
+) -> str:
+    """Return a page as HTML that needs nothing but itself.
 
-    def page(
-        self,
-        model: Model,
-        drawings: Sequence[GraphDrawing],
-        statistics: ModelStatistics,
-        errors: Mapping[str, OutputRow] | None = None,
-    ) -> str:
-        """Return a page as HTML that needs nothing but itself.
+    Args:
+        model: what is shown.
+        drawings: its graphs, the main one first.
+        statistics: of its size.
+        errors: what was found about its tensors, by name, by which nodes are coloured; None to
+            colour them by their operators.
+    """
 
-        Args:
-            model: what is shown.
-            drawings: its graphs, the main one first.
-            statistics: of its size.
-            errors: what was found about its tensors, by name, by which nodes are coloured; None to
-                colour them by their operators.
-        """
 
-    def serve(self, page: str, port: int, announce: Callable[[str], Any]) -> None:
-        """Show a page to browsers on this machine, and to no other, until the user interrupts.
+@port
+def serve_page(page: str, port: int, announce: Callable[[str], Any]) -> None:
+    """Show a page to browsers on this machine, and to no other, until the user interrupts.
 
-        Args:
-            page: the page.
-            port: a TCP port; 0 for any that is free.
-            announce: called with the address as soon as it can be opened.
+    Args:
+        page: the page.
+        port: a TCP port; 0 for any that is free.
+        announce: called with the address as soon as it can be opened.
 
-        Raises:
-            UsageError: the port is taken.
-        """
+    Raises:
+        UsageError: the port is taken.
+    """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
+from polygraphy.binding import port
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -112,82 +114,83 @@ class Loader(Protocol[T_co]):
 T = TypeVar("T")
 
 
-class Isolation(Protocol):
-    """Calls a function where a crash, or memory that runs out, does no harm to the caller."""
+@port
+def call_isolated(
+    function: Callable[[], T],
+    *,
+    what: str,
+    timeout: float | None = None,
+    is_silent: bool = False,
+) -> T:
+    """Call a function and hand over what it returns, or raise what it raised.
 
-    def call(
-        self,
-        function: Callable[[], T],
-        *,
-        what: str,
-        timeout: float | None = None,
-        is_silent: bool = False,
-    ) -> T:
-        """Call a function and hand over what it returns, or raise what it raised.
+    Args:
+        function: what to call; changes that it makes to objects of the caller are lost.
+        what: what is being done, for messages: the name of a runner.
+        timeout: how long it may take, in seconds; None for as long as it takes.
+        is_silent: whether what it writes to standard error is of no interest.
 
-        Args:
-            function: what to call; changes that it makes to objects of the caller are lost.
-            what: what is being done, for messages: the name of a runner.
-            timeout: how long it may take, in seconds; None for as long as it takes.
-            is_silent: whether what it writes to standard error is of no interest.
-
-        Raises:
-            BackendError: it crashed, was killed, or took too long.
-        """
+    Raises:
+        BackendError: it crashed, was killed, or took too long.
+    """
 
 
-class FactFinder(Protocol):
-    """Looks into models."""
+@port
+def find_facts(model: Any) -> Facts:
+    """Return what is known of a model: an ``onnx.ModelProto``, its bytes, or its path.
 
-    def find(self, model: Any) -> Facts:
-        """Return what is known of a model: an ``onnx.ModelProto``, its bytes, or its path.
-
-        Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
-        nothing is known.
-        """
-
-    def node_inputs(
-        self, model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
-    ) -> str:
-        """Return what a node is given, for the message of a backend that fails at it: its opset,
-        and its inputs with data types and shapes; empty where that is not known.
-
-        Args:
-            model: an ``onnx.ModelProto``, its bytes, or its path.
-            op: the operator of the node.
-            name: its name; may be empty.
-            shapes: those of the data, by input of the model.
-        """
-
-    def ranked_inputs(self, model: Any) -> Collection[str]:
-        """Return the inputs of a model whose rank it tells: an ``onnx.ModelProto``, its bytes, or
-        its path; none of one that cannot be read.
-        """
-
-    def left_out(self, model: str | bytes) -> str:
-        """Return which node of a model, given by its path or its bytes, leaves out a numbered
-        result; empty where none does, or the model cannot be read.
-        """
+    Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
+    nothing is known.
+    """
 
 
-class TensorObserver(Protocol):
-    """Runs an ``onnx.ModelProto`` once and tells what its tensors hold."""
+@port
+def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]) -> str:
+    """Return what a node is given, for the message of a backend that fails at it: its opset,
+    and its inputs with data types and shapes; empty where that is not known.
 
-    def inputs(self, model: Any) -> TensorMetadata:
-        """Return what the model asks for."""
+    Args:
+        model: an ``onnx.ModelProto``, its bytes, or its path.
+        op: the operator of the node.
+        name: its name; may be empty.
+        shapes: those of the data, by input of the model.
+    """
 
-    def outputs(self, model: Any) -> list[str]:
-        """Return the names of what the model gives."""
 
-    def observe(
-        self, model: Any, feed_dict: Mapping[str, Any], names: Sequence[str]
-    ) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the values of some tensors, wherever in the graph they are.
+@port
+def ranked_inputs(model: Any) -> Collection[str]:
+    """Return the inputs of a model whose rank it tells: an ``onnx.ModelProto``, its bytes, or
+    its path; none of one that cannot be read.
+    """
 
-        Raises:
-            UnknownNameError: the model has no tensor of a name.
-            BackendError: the model cannot be run.
-        """
+
+@port
+def first_omission(model: str | bytes) -> str:
+    """Return which node of a model, given by its path or its bytes, leaves out a numbered
+    result; empty where none does, or the model cannot be read.
+    """
+
+
+@port
+def input_metadata(model: Any) -> TensorMetadata:
+    """Return what the model asks for."""
+
+
+@port
+def output_names(model: Any) -> list[str]:
+    """Return the names of what the model gives."""
+
+
+@port
+def observe_tensors(
+    model: Any, feed_dict: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the values of some tensors, wherever in the graph they are.
+
+    Raises:
+        UnknownNameError: the model has no tensor of a name.
+        BackendError: the model cannot be run.
+    """
 
 
 class RunningCommand(Protocol):
@@ -232,15 +235,15 @@ class Commands(Protocol):
         """Run a command to its end; see `start`."""
 
 
-class Questions(Protocol):
-    """Asks a person."""
+@port
+def can_ask() -> bool:
+    """Return whether a user is there."""
 
-    def can_ask(self) -> bool:
-        """Return whether a user is there."""
 
-    def ask(self, question: str) -> str:
-        """Return the line that answers a question.
+@port
+def ask(question: str) -> str:
+    """Return the line that answers a question.
 
-        Raises:
-            CheckFailedError: nothing more will be answered.
-        """
+    Raises:
+        CheckFailedError: nothing more will be answered.
+    """

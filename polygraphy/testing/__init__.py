@@ -14,7 +14,7 @@ imports hypothesis.
 
 from polygraphy.adapters import fake
 from polygraphy.adapters.fake import *  # noqa: F403
-from polygraphy.ports.binding import bind
+from polygraphy.binding import bind
 from polygraphy.testing.suites import (
     check_data_types,
     check_loader,

@@ -13,8 +13,8 @@ import pytest
 
 from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.binding import bind
 from polygraphy.comparator import AccuracyResults, Comparator, RunResults
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
 from tests.acceptance.test_layers import LAYERS, compared
 from tests.support import g1

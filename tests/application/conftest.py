@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore, RecordingConsole
+from polygraphy.binding import bind
 from polygraphy.domain.asked import ResultStore
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
 
 

@@ -18,6 +18,7 @@ from polygraphy.application.compare.accuracy import (
     iterations_of,
 )
 from polygraphy.application.run.inference import stream
+from polygraphy.binding import bind
 from polygraphy.domain.accuracy import answer_log
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare import (
@@ -29,8 +30,7 @@ from polygraphy.domain.compare import (
 )
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.ports.binding import bind
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import cores
 from polygraphy.ports.reporting import Console
 from tests.application.runs import counting_up, doubler, iteration, results
 
@@ -486,21 +486,10 @@ def test_iterations_come_side_by_side() -> None:
     ]
 
 
-class TwoCores:
-    def cores(self) -> int:
-        return 2
-
-    def free_memory(self) -> int:
-        return 0
-
-    def release_memory(self) -> None:
-        pass
-
-
 def test_all_cores_may_be_used_unless_a_number_is_asked_for() -> None:
     free, bound = SimpleCompareFunc(), SimpleCompareFunc()
     bound.threads = 1
-    with bind(Machine, TwoCores()):
+    with bind(cores, lambda: 2):
         compare_accuracy(results(a=[[1.0]], b=[[1.0]]), compare_func=[free, bound])
     assert (free.threads, bound.threads) == (2, 1)
 

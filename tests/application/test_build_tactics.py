@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.fake import MemoryTextFiles
 from polygraphy.application.models.capability import inspect_capability
 from polygraphy.application.tactics import compare_tactics, find_bad_tactics, inspect_tactics
+from polygraphy.binding import bind
 from polygraphy.domain.checks.capability import Problem, SupportReport
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
-from polygraphy.ports.binding import bind
 from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.models import SupportChecker
 from polygraphy.ports.reporting import BuildReports
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.storage import write_text
 from tests.support import replays
 
 
@@ -171,35 +170,39 @@ class OpenedChain:
 
 
 @pytest.fixture
-def chain(reports: Recorded) -> Iterator[tuple[Chain, MemoryTextFiles]]:
-    made, files = Chain(), MemoryTextFiles()
-    with bind(SupportChecker, made), bind(OpenModels, Opener(made)), bind(TextFiles, files):
+def chain(reports: Recorded) -> Iterator[tuple[Chain, dict[str, str]]]:
+    made, files = Chain(), dict[str, str]()
+    with (
+        bind(SupportChecker, made),
+        bind(OpenModels, Opener(made)),
+        bind(write_text, files.__setitem__),
+    ):
         yield made, files
 
 
 def test_of_a_supported_model_nothing_is_saved(
-    chain: tuple[Chain, MemoryTextFiles], reports: Recorded
+    chain: tuple[Chain, dict[str, str]], reports: Recorded
 ) -> None:
     assert inspect_capability(lambda: ["A", "B"], with_partitioning=True) is True
     assert inspect_capability(["A"]) is True
-    assert (chain[0].saved, dict(chain[1].files)) == ({}, {})
+    assert (chain[0].saved, chain[1]) == ({}, {})
     assert all(report.is_supported for _, report in reports.calls)
 
 
 def test_problems_are_saved(
-    chain: tuple[Chain, MemoryTextFiles], reports: Recorded, capsys: pytest.CaptureFixture[str]
+    chain: tuple[Chain, dict[str, str]], reports: Recorded, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert inspect_capability(["A", "b"]) is False
     saved = capsys.readouterr().out
     assert saved == "[I] Saved results.txt in the folder polygraphy_capability_dumps.\n"
-    assert list(chain[1].files) == ["polygraphy_capability_dumps/results.txt"]
+    assert list(chain[1]) == ["polygraphy_capability_dumps/results.txt"]
     assert chain[0].saved == {}
     [(_, report)] = reports.calls
     assert [problem.operator for problem in report.problems] == ["b"]
 
 
 def test_a_model_is_divided_and_its_parts_are_saved(
-    chain: tuple[Chain, MemoryTextFiles], reports: Recorded
+    chain: tuple[Chain, dict[str, str]], reports: Recorded
 ) -> None:
     model = ["A", "B", "x", "y", "C", "!", "z"]
     assert not inspect_capability(
@@ -227,4 +230,4 @@ def test_a_model_is_divided_and_its_parts_are_saved(
         "size_threshold": 5,
         "all_tensors_to_one_file": None,
     }
-    assert b"[[2, 4]]" in chain[1].files["out/results.txt"]
+    assert "[[2, 4]]" in chain[1]["out/results.txt"]

@@ -16,6 +16,7 @@ from polygraphy.adapters.fake import (
     RecordingConsole,
 )
 from polygraphy.application.compare.comparator import Comparator
+from polygraphy.binding import bind
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
@@ -28,9 +29,8 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.results.results import RunResults
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.running import Isolation
+from polygraphy.ports.running import call_isolated
 from tests.application.runs import counting_up, doubler, feed, results, values
 
 
@@ -111,7 +111,7 @@ def test_the_others_go_on_when_an_isolated_runner_fails(store: MemoryResultStore
     runners = [doubler("a"), doubler("b")]
     with (
         bind(Console, console),
-        bind(Isolation, isolation),
+        bind(call_isolated, isolation),
         pytest.raises(BackendError, match=r"1 of 2 runners failed: a\."),
     ):
         Comparator.run(
@@ -131,7 +131,7 @@ def test_a_defect_of_an_isolated_runner_is_its_own(store: MemoryResultStore) -> 
     isolation = InlineIsolation({"a": ZeroDivisionError("division by zero")})
     with (
         bind(Console, console),
-        bind(Isolation, isolation),
+        bind(call_isolated, isolation),
         pytest.raises(BackendError, match=r"1 of 2 runners failed: a\. The others"),
     ):
         Comparator.run(
@@ -147,7 +147,7 @@ def test_a_defect_of_an_isolated_runner_is_its_own(store: MemoryResultStore) -> 
 def test_where_all_isolated_runners_fail_nothing_is_saved(store: MemoryResultStore) -> None:
     crashes: dict[str, Exception] = {"a": BackendError("a crashed"), "b": BackendError("b, too")}
     with (
-        bind(Isolation, InlineIsolation(crashes)),
+        bind(call_isolated, InlineIsolation(crashes)),
         pytest.raises(BackendError, match=r"2 of 2 runners failed: a, b\.$"),
     ):
         Comparator.run(
@@ -164,7 +164,7 @@ def test_where_all_isolated_runners_fail_nothing_is_saved(store: MemoryResultSto
 
 def test_what_is_wrong_with_the_data_ends_the_run() -> None:
     isolation = InlineIsolation({"a": InputError("no such input")})
-    with bind(Isolation, isolation), pytest.raises(InputError, match="no such input"):
+    with bind(call_isolated, isolation), pytest.raises(InputError, match="no such input"):
         Comparator.run([doubler("a"), doubler("b")], counting_up(1), use_subprocess=True)
 
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.fake import FunctionCommands, ScriptedQuestions
+from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.adapters.fake.runner import FinishedCommand
 from polygraphy.application.debug.checks import AskUser, CheckCommand
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.precision import find_layers_to_raise
 from polygraphy.application.debug.repeating import repeat
+from polygraphy.binding import bind
 from polygraphy.domain.errors import (
     BackendError,
     CheckFailedError,
@@ -28,8 +29,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import Failure, Finished
-from polygraphy.ports.binding import bind
-from polygraphy.ports.running import Commands, Questions
+from polygraphy.ports.running import Commands, ask, can_ask
 from tests.support.examples import scaled
 
 GOOD, BAD, NEITHER = Outcome.GOOD, Outcome.BAD, Outcome.UNRESOLVED
@@ -271,9 +271,23 @@ def test_a_failure_with_another_exit_code_is_pointed_out_once(
     assert [code for code in (1, 3, 124) for line in reported if f"code {code}," in line] == said
 
 
+class Answers:
+    """Answers questions with lines that were known before."""
+
+    def __init__(self, *answers: str) -> None:
+        self.asked: list[str] = []
+        self._answers = iter(answers)
+
+    def __call__(self, question: str) -> str:
+        self.asked.append(question)
+        for answer in self._answers:
+            return answer
+        raise CheckFailedError("Nobody answers.")
+
+
 def test_a_person_is_asked_until_the_answer_is_understood() -> None:
-    questions = ScriptedQuestions(["what?", "", "F", "pass", "s"])
-    with bind(Questions, questions):
+    questions = Answers("what?", "", "F", "pass", "s")
+    with bind(ask, questions):
         assert [AskUser()() for _ in range(3)] == [BAD, GOOD, NEITHER]
         assert len(questions.asked) == 5
         with pytest.raises(CheckFailedError):
@@ -282,8 +296,8 @@ def test_a_person_is_asked_until_the_answer_is_understood() -> None:
 
 @pytest.mark.parametrize("artifact", ["polygraphy_debug.onnx", None])
 def test_a_person_learns_what_the_question_is_about(artifact: str | None) -> None:
-    questions = ScriptedQuestions(["p"])
-    with bind(Questions, questions):
+    questions = Answers("p")
+    with bind(ask, questions):
         repeat(Iterations(AskUser(), artifact), until=1)
     [asked] = questions.asked
     assert asked.startswith(f"Look at {artifact}. Did" if artifact else "Did")
@@ -292,9 +306,9 @@ def test_a_person_learns_what_the_question_is_about(artifact: str | None) -> Non
 def test_where_nobody_is_there_a_command_decides() -> None:
     check = AskUser(otherwise=CheckCommand(["a"]))
     with bind(Commands, FunctionCommands(lambda words: 1)):
-        with bind(Questions, ScriptedQuestions([], is_there=False)):
+        with bind(can_ask, lambda: False):
             assert check() is BAD
-        with bind(Questions, ScriptedQuestions(["p"])):
+        with bind(can_ask, lambda: True), bind(ask, lambda question: "p"):
             assert check() is GOOD
 
 

@@ -15,12 +15,12 @@ from polygraphy.adapters.fake import (
     RecordingProgress,
 )
 from polygraphy.application.run.inference import run_sequentially, stream
+from polygraphy.binding import bind
 from polygraphy.domain.data.loading import StreamingDataLoader
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, FileError, InputError, UsageError
 from polygraphy.domain.results.results import DeviceTimes, IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Runner
 from tests.application.runs import INPUTS, counting_up, doubler, feed, values

@@ -18,13 +18,13 @@ from polygraphy.adapters.fake import FakeRunner, MemoryResultStore
 from polygraphy.application.run.feeding import promises
 from polygraphy.application.run.inference import run_sequentially, stream
 from polygraphy.application.run.layerwise import stream_layerwise
+from polygraphy.binding import bind
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.binding import bind
 from polygraphy.ports.editing import OpenModels
 from tests.application.runs import INPUTS, feed, values
 

@@ -13,6 +13,7 @@ from attrs import frozen
 from polygraphy.adapters.fake import FakeRunner, MemoryResultStore, RecordingConsole
 from polygraphy.application.compare.comparator import Comparator
 from polygraphy.application.run.inference import stream
+from polygraphy.binding import bind
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.errors import CheckFailedError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.results.postprocess import TopKPostprocessFunc
@@ -20,9 +21,8 @@ from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.binding import bind
 from polygraphy.ports.editing import OpenModels
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import free_memory, release_memory
 from tests.application.runs import INPUTS, counting_up
 
 NAMES = ("t0", "t1", "t2", "t3")
@@ -91,9 +91,6 @@ class SmallMachine:
         self.free = free
         self.released = 0
 
-    def cores(self) -> int:
-        return 1
-
     def free_memory(self) -> int:
         return self.free
 
@@ -130,8 +127,9 @@ class Workshop:
 
 @pytest.fixture(autouse=True)
 def machine() -> Iterator[SmallMachine]:
-    with bind(Machine, SmallMachine()) as bound:
-        yield bound
+    made = SmallMachine()
+    with bind(free_memory, made.free_memory), bind(release_memory, made.release_memory):
+        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import pytest
 
 from polygraphy.adapters.onnx.describe.reading import OnnxModelReader
 from polygraphy.application.models.model_inspection import inspect_model
+from polygraphy.binding import bind
 from polygraphy.domain.model import Detail, Model, ModelSource
-from polygraphy.ports.binding import bind
 from polygraphy.ports.models import ModelReader, ModelReports
 from tests.support import g1
 

@@ -15,12 +15,12 @@ from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.application.compare.verification import verify
 from polygraphy.backend.onnx import OnnxReferenceRunner
+from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, SimpleCompareFunc
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.diagnosis.culprit import AGREE
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.rounding import allowance, deviation, rounding_between, seen_between
-from polygraphy.ports.binding import bind
 from polygraphy.ports.diagnosing import DiagnosisReports
 from tests.support.models import make, value
 

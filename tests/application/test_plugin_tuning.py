@@ -10,11 +10,11 @@ import pytest
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.plugin_tuning import autotune_plugins
+from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
 from polygraphy.domain.report.document import Recorder
 from polygraphy.domain.results.results import DeviceTimes
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console, Findings
 from tests.application.runs import INPUTS
 

@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from polygraphy.adapters.fake import ScriptedEngine
+from polygraphy.binding import bind
 from polygraphy.domain.errors import (
     BackendError,
     DamagedFileError,
@@ -21,8 +22,7 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.report.document import plain
 from polygraphy.domain.sweep.cells import Job
 from polygraphy.domain.sweep.outcome import SweepOutcome
-from polygraphy.ports.binding import bind, resolve
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import machine_facts
 from polygraphy.ports.reporting import Reports
 from polygraphy.ports.sweeping import SweepEngine
 from polygraphy.sweep import sweep
@@ -200,7 +200,7 @@ def test_a_slower_cell_is_run_again_before_it_is_reported(run: Sweeps, tmp_path:
         found = {"summary": "", "verdict": "passed", "inference": times[name].pop(0)}
         return {"essence": found, "machine": here}
 
-    here = resolve(Machine).about()
+    here = machine_facts()
     run.answer = answer
     baseline = document(run(), tmp_path / "old.json")
     for path in run.folder.glob("cells/*/*.json"):

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.compare.comparator import Comparator
 from polygraphy.application.run.unmarked import WithUnmarked
+from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.results.results import RunResults
-from polygraphy.ports.binding import bind
 from polygraphy.ports.editing import OpenModels
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import free_memory
 from tests.application.runs import counting_up
-from tests.application.test_layerwise import INPUTS, SIZE, Chain, Opened, SmallMachine, Workshop
+from tests.application.test_layerwise import INPUTS, SIZE, Chain, Opened, Workshop
 
 NAMES = ("t0", "t1", "t2", "t3")
 
@@ -47,7 +47,7 @@ class Rewriter(Workshop):
 
 @pytest.fixture(autouse=True)
 def _model() -> Iterator[None]:
-    with bind(OpenModels, Opened(Chain())), bind(Machine, SmallMachine()):
+    with bind(OpenModels, Opened(Chain())), bind(free_memory, lambda: 0):
         yield
 
 

@@ -18,10 +18,9 @@ from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.application.compare.verification import verify
 from polygraphy.application.diagnose.half import try_half_precision
 from polygraphy.backend.onnx import convert_to_bf16, convert_to_fp16
+from polygraphy.binding import bind
 from polygraphy.comparator import SimpleCompareFunc
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.ports.binding import bind
 from polygraphy.ports.diagnosing import SuspectedParty
 from tests.support.models import make, value
 
@@ -256,9 +255,8 @@ def test_weights_of_nodes_that_stay_in_float32_are_not_rounded() -> None:
     [before] = [each for each in model.graph.initializer if each.name == "w"]
     for keep_nodes, is_rounded in (([], True), (["product"], False)):
         narrow = convert_to_fp16(model, keep_nodes=keep_nodes)
-        found = OnnxNarrowModels().with_rounded_weights(model, narrow)
-        assert found is not None and found[1] == DataType.FLOAT16
-        [after] = [each for each in found[0].graph.initializer if each.name == "w"]
+        made = OnnxNarrowModels().widened(model, like=narrow)
+        [after] = [each for each in made.graph.initializer if each.name == "w"]
         changed = numpy_helper.to_array(after) - numpy_helper.to_array(before)
         assert (changed.any(), np.abs(changed).max() < 0.01) == (is_rounded, True)
-    assert OnnxNarrowModels().with_rounded_weights(model, model) is None
+    assert OnnxNarrowModels().widened(model, like=model) == model

@@ -91,7 +91,7 @@ def polygraphy_in(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tree, text=True, capture_output=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["onnxrt", "torch", "pluginref", "onnx", "tf", "trt"])
+@pytest.mark.parametrize("name", ["onnxrt", "torch", "openvino", "pluginref", "onnx", "tf", "trt"])
 def test_the_product_works_without_a_backend(without: Tree, name: str) -> None:
     tree, flag = without(name), f"--{name}"
     gone = {one for one, each in built_in().items() if one == name or each.flag == "--trt-engine"}

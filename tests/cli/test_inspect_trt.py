@@ -11,11 +11,11 @@ import pytest
 from polygraphy.adapters.report.reports_recorder import ReportsRecorder
 from polygraphy.adapters.tensorrt.network.network import layers_of
 from polygraphy.backend.trt import ModifyNetworkOutputs, NetworkFromOnnxPath
+from polygraphy.binding import bind
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.report.document import Recorder
 from polygraphy.inspect import inspect_model
-from polygraphy.ports.binding import bind
 from polygraphy.ports.models import ModelReports
 from tests.codegen.commands import rendered
 from tests.support import models

@@ -173,7 +173,10 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         (["data", "convert", "a", "./a"], "PATH and OUTPUT name the same path, ./a."),
         (["data", "merge", "b", "a", "-o", "a"], "PATH and --output name the same path, a."),
         (["check", "accuracy", "a", "--check-error-stat", "elemwise"], "'elemwise' is none of"),
-        (["run"], "nothing is selected to run. Choose at least one of --onnxrt, --onnx, --trt."),
+        (
+            ["run"],
+            "nothing is selected to run. Choose at least one of --onnxrt, --onnx, --openvino, --trt.",
+        ),
         (["run", "a.onnx"], "nothing is selected to run"),
         (["run", "--onnxrt"], "no model is given"),
         (["run", "a.engine", "--onnxrt"], "a.engine is a model of type engine"),

@@ -332,6 +332,11 @@ RENDERED: dict[str, str] = {
         "run model.pb --tf --tftrt --minimum-segment-size 2 --dynamic-op --fp16 --workspace 1G"
     ),
     "check_compatibility_tf": "check compatibility saved --model-type saved-model --tf --onnxrt",
+    "run_openvino": (
+        "run identity.onnx --openvino --onnxrt --openvino-precision f32 --openvino-threads 1"
+        " --openvino-properties PERFORMANCE_HINT=LATENCY --openvino-float32 y"
+        " --no-openvino-fusion"
+    ),
     "run_pluginref": "run model.onnx --pluginref --onnxrt",
     "run_pluginref_script": "run model.onnx --pluginref --plugin-references references.py",
     "run_torch": (

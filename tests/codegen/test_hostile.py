@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.cli.backends.onnxrt import OnnxrtModelOptions, OnnxrtOptions
+from polygraphy.cli.backends.openvino import OpenvinoOptions
 from polygraphy.cli.backends.pluginref import PluginRefOptions
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.backends.tf import TfRunnerOptions, TfSaveOptions
@@ -173,6 +174,7 @@ def program_with(texts: list[str]) -> str:
         OnnxCastOptions: OnnxCastOptions(),
         OnnxShapeOptions: OnnxShapeOptions(),
         **tensorrt_groups(name, load_inputs, provider, save_outputs),
+        OpenvinoOptions: OpenvinoOptions(),
         PluginRefOptions: PluginRefOptions(),
         TorchOptions: TorchOptions(),
         OnnxSaveOptions: OnnxSaveOptions(save_onnx=save_inputs, save_external_data=save_outputs),
@@ -328,9 +330,12 @@ def tensorflow_program(texts: list[str]) -> str:
     model, output, saved, tensorboard, timeline = texts
     groups: dict[Any, Any] = {
         RunnerOptions: RunnerOptions(
-            runners=("tf", "pluginref", f"torch:{model}", f"torch:{output}.py:load")
+            runners=("tf", "openvino", "pluginref", f"torch:{model}", f"torch:{output}.py:load")
         ),
         LayerwiseOptions: LayerwiseOptions(),
+        OpenvinoOptions: OpenvinoOptions(
+            openvino_device=tensorboard, openvino_properties={saved: output}
+        ),
         PluginRefOptions: PluginRefOptions(plugin_references=timeline),
         TorchOptions: TorchOptions(torch_device=tensorboard),
         ModelOptions: ModelOptions(model_file=model, model_type="ckpt"),

@@ -17,6 +17,8 @@ from polygraphy.adapters.fake import FakeRunner
 from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx
+from polygraphy.adapters.openvino.compiled import CompiledModelFromOnnx
+from polygraphy.adapters.openvino.runner import OpenvinoRunner
 from polygraphy.adapters.pluginref.runner import PluginRefRunner
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
@@ -201,6 +203,13 @@ def _pluginref(case: str, name: str | None = None) -> BaseRunner:
     return PluginRefRunner(CASES[case].model, name=name)
 
 
+def _openvino(case: str, name: str | None = None) -> BaseRunner:
+    pytest.importorskip("openvino")
+    if case in ("every_dtype", "strings"):
+        pytest.skip("arrays of texts are not handed to OpenVINO")
+    return OpenvinoRunner(CompiledModelFromOnnx(CASES[case].model, precision_hint="f32"), name=name)
+
+
 def _fake(case: str, name: str | None = None) -> BaseRunner:
     return FakeRunner(CASES[case].function, CASES[case].inputs, name=name)
 
@@ -236,7 +245,7 @@ def _profile(shape: Any) -> Any:
 
 def as_described(kind: str, shape: Any) -> list[Any]:
     """Return a shape as a kind of runner describes it: not all keep the names of dimensions."""
-    dynamic = {"trt": -1, "tf": None}.get(kind, "n")
+    dynamic = {"trt": -1, "tf": None, "openvino": None}.get(kind, "n")
     return [dynamic if dim == "n" else dim for dim in shape]
 
 
@@ -247,6 +256,7 @@ RUNNERS: dict[str, MakeRunner] = {
     "onnxrt": _onnxrt,
     "onnx": _reference,
     "pluginref": _pluginref,
+    "openvino": _openvino,
     "fake": _fake,
     "trt": _trt,
     **frameworks.runners(CASES),
@@ -255,6 +265,7 @@ RUNNERS: dict[str, MakeRunner] = {
 BROKEN: dict[str, Callable[[], BaseRunner]] = {
     "onnxrt": lambda: OnnxrtRunner(SessionFromOnnx(b"no model")),
     "onnx": lambda: OnnxReferenceRunner(models.custom_op()),
+    "openvino": lambda: OpenvinoRunner(CompiledModelFromOnnx(b"no model")),
     "fake": lambda: FakeRunner({}, fail_at=-1),
     "trt": lambda: TrtRunner(lambda: None),
     "pluginref": lambda: PluginRefRunner(models.custom_op()),

@@ -14,9 +14,9 @@ import pytest
 
 from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.adapters.processes.commands import ProcessCommands
+from polygraphy.binding import resolve
 from polygraphy.cli.backends.registry import modules_for
 from polygraphy.domain.errors import UsageError
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.running import Commands
 from tests.support.program_facts import VERSION
 

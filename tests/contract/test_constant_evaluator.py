@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.reference import ReferenceConstantEvaluator
 from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ConstantEvaluator
 from tests.support import models
 

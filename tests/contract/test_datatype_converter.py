@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes
 from polygraphy.adapters.onnxruntime.session import OnnxrtDataTypes
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter, DataTypeEntry
-from polygraphy.ports.binding import resolve
 from polygraphy.testing import check_data_types
 
 CONVERTERS: dict[str, DataTypeConverter] = {
@@ -42,7 +42,7 @@ def test_is_what_the_port_is_bound_to(library: str) -> None:
     assert type(resolve(DataTypeConverter, library)) is type(CONVERTERS[library])
 
 
-@pytest.mark.parametrize("library", [*CONVERTERS, "tensorflow", "tensorrt", "torch"])
+@pytest.mark.parametrize("library", [*CONVERTERS, "openvino", "tensorflow", "tensorrt", "torch"])
 def test_the_published_suite(library: str) -> None:
     """What `polygraphy.testing` asks of other packages holds of every converter of this one."""
     pytest.importorskip(library)

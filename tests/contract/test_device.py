@@ -11,8 +11,8 @@ import pytest
 from polygraphy.adapters.cuda import module as cuda_module
 from polygraphy.adapters.cuda.device import CudaDevice, Graph, Pinned
 from polygraphy.adapters.cuda.stream import Event, Stream
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import (
     Device,
     DeviceEvent,

@@ -10,12 +10,12 @@ from unittest.mock import Mock
 import pytest
 
 from polygraphy.application.doctor import doctor
+from polygraphy.binding import bind, resolve
 from polygraphy.domain.environment import Environment, Section
-from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.reporting import Reports
 
-KEYS = ("machine", "packages", "providers", "tensorrt")
+KEYS = ("machine", "openvino", "packages", "providers", "tensorrt")
 
 
 @pytest.fixture(params=KEYS)

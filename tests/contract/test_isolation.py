@@ -17,38 +17,36 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import InlineIsolation
-from polygraphy.adapters.processes.forked import ForkedIsolation
+from polygraphy.adapters.processes.forked import call_isolated
 from polygraphy.domain.errors import BackendError, InputError
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.ports.running import Isolation
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
 
-@pytest.fixture(params=[ForkedIsolation, InlineIsolation])
-def isolation(request: pytest.FixtureRequest) -> Isolation:
-    made: Isolation = request.param()
-    return made
+@pytest.fixture(params=[lambda: call_isolated, InlineIsolation])
+def isolation(request: pytest.FixtureRequest) -> Any:
+    return request.param()
 
 
-def test_what_the_function_returns_comes_back(isolation: Isolation) -> None:
+def test_what_the_function_returns_comes_back(isolation: Any) -> None:
     big = np.arange(3_000_000, dtype=np.float64)
-    outputs = isolation.call(lambda: IterationResult({"y": big}, 0.5, "a"), what="a")
+    outputs = isolation(lambda: IterationResult({"y": big}, 0.5, "a"), what="a")
     assert (outputs.runtime, outputs.runner_name) == (0.5, "a")
     np.testing.assert_array_equal(outputs["y"], big)
 
 
-def test_what_the_function_raises_is_raised(isolation: Isolation) -> None:
+def test_what_the_function_raises_is_raised(isolation: Any) -> None:
     def refuse() -> None:
         raise InputError("no such input", hint="Look again.")
 
     with pytest.raises(InputError, match="no such input Look again"):
-        isolation.call(refuse, what="a")
+        isolation(refuse, what="a")
 
 
-def test_time_that_is_not_needed_is_not_waited_for(isolation: Isolation) -> None:
+def test_time_that_is_not_needed_is_not_waited_for(isolation: Any) -> None:
     start = time.monotonic()
-    assert isolation.call(lambda: 7, what="a", timeout=60) == 7
+    assert isolation(lambda: 7, what="a", timeout=60) == 7
     assert time.monotonic() - start < 30
 
 
@@ -81,7 +79,7 @@ def test_a_crash_is_an_error_that_says_what_happened(
     function: Callable[[], Any], message: str
 ) -> None:
     with pytest.raises(BackendError, match=message):
-        ForkedIsolation().call(function, what="runner-a")
+        call_isolated(function, what="runner-a")
 
 
 def test_a_full_disk_is_an_error_that_names_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,27 +88,27 @@ def test_a_full_disk_is_an_error_that_names_the_folder(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(pickle, "dump", full)
     with pytest.raises(BackendError, match=f"no room for that in {tempfile.gettempdir()}"):
-        ForkedIsolation().call(lambda: 1, what="runner-a")
+        call_isolated(lambda: 1, what="runner-a")
 
 
 def test_too_much_time_is_an_error() -> None:
     start = time.monotonic()
     before = _children()
     with pytest.raises(BackendError, match=r"runner-a took longer than 0\.2 s"):
-        ForkedIsolation().call(lambda: time.sleep(60), what="runner-a", timeout=0.2)
+        call_isolated(lambda: time.sleep(60), what="runner-a", timeout=0.2)
     assert time.monotonic() - start < 30
     assert _children() == before  # Nobody is left behind.
 
 
 def test_changes_stay_in_the_process() -> None:
     seen: list[int] = []
-    ForkedIsolation().call(lambda: seen.append(1), what="a")
+    call_isolated(lambda: seen.append(1), what="a")
     assert seen == []
 
 
 def test_output_is_written_once(capfd: pytest.CaptureFixture[str]) -> None:
     sys.stdout.write("before ")
-    ForkedIsolation().call(lambda: sys.stdout.write("inside "), what="a")
+    call_isolated(lambda: sys.stdout.write("inside "), what="a")
     sys.stdout.flush()
     assert capfd.readouterr().out.split() == ["before", "inside"]
 

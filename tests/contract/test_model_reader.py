@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 import pytest
 
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import FileError, ModelError, PolygraphyException
 from polygraphy.domain.model import EVERYTHING, Detail, ModelSource
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelReader
 from tests.support import models
 

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.reference_trial import ReferenceTrial
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelTrial
 from tests.support import models
 

@@ -12,9 +12,9 @@ import pytest
 from polygraphy import mod
 from polygraphy.adapters.fake import MeanDistance
 from polygraphy.adapters.lpips.distance import LpipsDistance
+from polygraphy.binding import resolve
 from polygraphy.domain.compare.measures import PerceptualDistance
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.binding import resolve
 
 HAS_LPIPS = all(map(mod.has_mod, ("lpips", "torch", "torchvision")))
 

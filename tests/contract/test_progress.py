@@ -10,7 +10,7 @@ import pytest
 
 from polygraphy.adapters.console.progress import TerminalProgress
 from polygraphy.adapters.fake import RecordingProgress
-from polygraphy.ports.binding import resolve
+from polygraphy.binding import resolve
 from polygraphy.ports.reporting import Progress
 
 

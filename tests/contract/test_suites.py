@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pkgutil
 import re
@@ -18,6 +19,7 @@ from polygraphy.domain.compare.measures import PerceptualDistance
 from polygraphy.domain.tensors.datatype import DataTypeConverter
 
 FOLDER = Path(__file__).parent
+ROOT = Path(ports.__path__[0]).parent
 SUITES = {
     "Commands": "commands",
     "Console": "console",
@@ -25,27 +27,22 @@ SUITES = {
     "DataTypeConverter": "datatype_converter",
     "DeviceMemory": "memory",
     "Diagnosis": "diagnosis",
-    "Isolation": "isolation",
     "ModelReader": "model_reader",
     "ModelTrial": "model_trial",
     "NarrowModels": "narrow_models",
     "PerceptualDistance": "perceptual_distance",
     "Progress": "progress",
-    "Questions": "questions",
     "ResultStore": "result_store",
-    "ShapeInference": "shape_inference",
     "SuspectedParty": "suspected_party",
     "SweepEngine": "sweep_engine",
-    "TextFiles": "text_files",
 }
 """By port: the test module that is its suite."""
 ELSEWHERE = {
     "TrtParty": "gpu/test_diagnosing.py",
+    "RayEngine": "adapters/ray/test_engine.py",
     "PackageParty": "application/diagnose/test_voting.py",
 }
 """Adapters that run on a GPU only, or refuse most models by intention, and what tests them."""
-COINCIDENCES = {("TensorFiles", "MemoryTextFiles")}
-"""Fakes that have the methods of a port by chance."""
 
 
 def protocols() -> dict[str, type]:
@@ -81,11 +78,12 @@ def adapters() -> dict[str, set[tuple[str, str]]]:
     found: dict[str, set[tuple[str, str]]] = {name: set() for name in protocols()}
     for slot, place in vars(wiring)["_ADAPTERS"].items():
         name, _, key = slot.partition("/")
-        found.setdefault(name, set()).add((place.partition(":")[2], key))
+        if name in found:  # Else it is a function.
+            found[name].add((place.partition(":")[2], key))
     for made in fake.__all__:
         value: Any = getattr(fake, made)
         for name, port in protocols().items():
-            if implements(value, port) and (name, made) not in COINCIDENCES:
+            if implements(value, port):
                 found[name].add((made, ""))
     return found
 
@@ -101,11 +99,36 @@ def test_ports_with_one_adapter_have_a_reason() -> None:
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     bound = {slot.partition("/")[0] for slot in vars(wiring)["_ADAPTERS"]}
-    assert sorted(listed) == sorted(bound.difference(SEVERAL))
+    assert sorted(listed) == sorted((bound & protocols().keys()).difference(SEVERAL))
+
+
+def test_functions_that_are_ports_are_bound_and_take_what_the_port_says() -> None:
+    declared = _functions()
+    bound = {slot.partition("/")[0]: place for slot, place in vars(wiring)["_ADAPTERS"].items()}
+    assert declared.keys() == bound.keys() - protocols().keys()
+    for name, (signature, _) in declared.items():
+        module, _, adapter = bound[name].partition(":")
+        found = inspect.signature(getattr(import_module(module), adapter)).parameters
+        assert list(found)[: len(signature)] == signature, name
+        more = list(found.values())[len(signature) :]
+        assert all(each.default is not each.empty for each in more), name
+
+
+def _functions() -> dict[str, tuple[list[str], str]]:
+    """Return the functions that are ports by name: what they take, and where they are declared."""
+    found = {}
+    for file in [*(ROOT / "ports").glob("*.py"), ROOT / "domain" / "asked.py"]:
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and "port" in map(
+                ast.unparse, node.decorator_list
+            ):
+                taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                found[node.name] = ([each.arg for each in taken], file.name)
+    return found
 
 
 def test_ports_are_found() -> None:
-    assert {"Console", "ResultStore", "DataTypeConverter", "Questions"} <= set(SEVERAL)
+    assert {"Console", "ResultStore", "DataTypeConverter", "NarrowModels"} <= set(SEVERAL)
     assert ("RecordingConsole", "") in adapters()["Console"]
     assert not implements(fake.RecordingConsole, protocols()["ResultStore"])
 

@@ -17,10 +17,10 @@ import pytest
 from polygraphy.adapters.fake import ScriptedEngine
 from polygraphy.adapters.processes.launching import ProcessLauncher
 from polygraphy.adapters.processes.pool import LocalPool
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.domain.sweep.outcome import Row, row_of
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.sweeping import SweepEngine
 
 LIMITS = Limits(jobs=2, timeout=30)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore
+from polygraphy.binding import bind
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.ports.binding import bind
 
 AB, BC = ("a", "b"), ("b", "c")
 

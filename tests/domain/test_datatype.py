@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from polygraphy.binding import bind
 from polygraphy.domain.errors import DataTypeConversionException, MissingDependencyError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter, DataTypeEntry
-from polygraphy.ports.binding import bind
 
 MEMBERS = list(DataType)
 every_member = pytest.mark.parametrize("entry", MEMBERS, ids=str)

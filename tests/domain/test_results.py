@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import MemoryResultStore
+from polygraphy.binding import bind
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.ports.binding import bind
 from tests.domain.strategies import names
 
 

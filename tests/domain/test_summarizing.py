@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, IterationResult, RunResults, SimpleCompareFunc
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.asked import DataFrames
+from polygraphy.domain.asked import data_frame
 from polygraphy.domain.compare import L2CompareFunc
 from polygraphy.domain.errors import CheckFailedError
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
 
 
@@ -89,13 +89,8 @@ def test_loaded_results_have_the_same_rows() -> None:
     assert second.startswith("  'y1': max abs 1")
 
 
-class _Lists:
-    def frame(self, records: Any) -> Any:
-        return list(records)
-
-
 def test_a_table_has_a_row_per_output() -> None:
-    with bind(DataFrames, _Lists()):
+    with bind(data_frame, list):
         rows = compared(0.0, 1.0, iterations=2).to_dataframe()
     assert [(row["output"], row["passed"], row["passed_iterations"]) for row in rows] == [
         ("y0", True, 2),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.binding import bind
 from polygraphy.domain.asked import Tensors
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
@@ -19,7 +20,6 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import InputHint, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.binding import bind
 from tests.domain.strategies import shapes
 
 F32, F64, F16 = DataType.FLOAT32, DataType.FLOAT64, DataType.FLOAT16

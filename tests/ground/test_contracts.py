@@ -26,7 +26,7 @@ KEYS = {"onnx", "onnxrt", "tensorrt", "tensorflow"}
 """Keys under which adapters of one port are bound."""
 SAID = {
     "onnx_files": "the port that makes values of files in the native format",
-    "OnnxFiles": "the port that makes values of files in the native format",
+    "load_onnx": "a port that makes values of files in the native format",
     "allow_onnxruntime": "an argument of published names",
     "_onnx": "what only the native format has",
 }

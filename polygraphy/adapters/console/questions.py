@@ -7,22 +7,20 @@ import sys
 from polygraphy.domain.errors import CheckFailedError
 
 
-class TerminalQuestions:
-    """Asks on standard output, and reads standard input."""
+def can_ask() -> bool:
+    """Return whether standard input is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
-    def can_ask(self) -> bool:
-        """Return whether standard input is a terminal."""
-        return sys.stdin is not None and sys.stdin.isatty()
 
-    def ask(self, question: str) -> str:
-        """Return the next line of standard input, without blanks around it."""
-        sys.stdout.write(f"{question} ")
-        sys.stdout.flush()
-        line = sys.stdin.readline() if sys.stdin is not None else ""
-        if not line:
-            sys.stdout.write("\n")
-            raise CheckFailedError(
-                "Nobody answers: standard input has ended.",
-                hint="Add --check and a command that fails where the problem is.",
-            )
-        return line.strip()
+def ask(question: str) -> str:
+    """Return the next line of standard input, without blanks around it."""
+    sys.stdout.write(f"{question} ")
+    sys.stdout.flush()
+    line = sys.stdin.readline() if sys.stdin is not None else ""
+    if not line:
+        sys.stdout.write("\n")
+        raise CheckFailedError(
+            "Nobody answers: standard input has ended.",
+            hint="Add --check and a command that fails where the problem is.",
+        )
+    return line.strip()

@@ -259,10 +259,10 @@ def _graph_of(path: str) -> Graph | None:
     """Return the graph of an ONNX model with its nodes; None where it cannot be read."""
     from pathlib import Path
 
+    from polygraphy.binding import resolve
     from polygraphy.domain.catalog.formats import format_named
     from polygraphy.domain.errors import PolygraphyException
     from polygraphy.domain.model import Detail, ModelSource
-    from polygraphy.ports.binding import resolve
     from polygraphy.ports.models import ModelReader
 
     if format_named(path) != "onnx" or not Path(path).is_file():

@@ -26,7 +26,7 @@ class FakeNarrowModel:
     def __init__(self, nodes: Sequence[str], losing: Collection[str], dtype: DataTypeEntry) -> None:
         """Name the nodes, and those that lose everything."""
         self.inputs = TensorMetadata().add("x", np.float32, [None])
-        self.nodes = list(nodes)
+        self.passes = list(nodes)
         self.users = {one: [other] for one, other in pairwise(nodes)}
         self.kept: list[frozenset[str]] = []
         self._losing = frozenset(losing)
@@ -36,11 +36,18 @@ class FakeNarrowModel:
         """Return that nothing is known."""
         return ModelFacts()
 
-    def run(self, feed: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Any]:
-        """Return the input, or infinities where a node that loses everything is not kept."""
-        self.kept.append(frozenset(keep))
-        value = np.array(feed["x"], np.float32)
-        return {"y": value if self._losing <= set(keep) else np.full_like(value, np.inf)}
+    def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
+        """Return what hands on the input, or infinities where a node that loses everything is not
+        among those that stay in float32.
+        """
+        self.kept.append(frozenset(self.passes if plain else without))
+        holds = plain or self._losing <= set(without)
+
+        def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
+            value = np.array(feed["x"], np.float32)
+            return {"y": value if holds else np.full_like(value, np.inf)}
+
+        return compute
 
     def rounded(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the input."""
@@ -51,8 +58,8 @@ class FakeNarrowModel:
         value = np.array(feed["x"], np.float32)
         losses = []
         read = "x"
-        for name in self.nodes:
-            made = "y" if name == self.nodes[-1] else f"{name}_out"
+        for name in self.passes:
+            made = "y" if name == self.passes[-1] else f"{name}_out"
             narrow = np.full_like(value, np.inf) if name in self._losing else value
             pairs = {read: (value, value)}, {made: (value, narrow)}
             losses.append(loss_of(name, "Identity", *pairs, {}, self._range))
@@ -89,16 +96,12 @@ class FakeNarrowModels:
         """Return what hands on the input, as far as no node loses it; None where none is narrow."""
         if self._dtype is None:
             return None
-        return FakeNarrowModel(self._nodes, self._losing, self._dtype).run
+        return FakeNarrowModel(self._nodes, self._losing, self._dtype).load()
 
     def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
         """Return what hands on the input twice, moved."""
         return lambda feed: [{"y": moved(np.float32(feed["x"]), seed, GROWTH)} for seed in (1, 2)]
 
-    def widened(self, model: Any) -> Any:
-        """Return the model itself."""
-        return model
-
-    def with_rounded_weights(self, model: Any, narrow: Any) -> tuple[Any, DataTypeEntry] | None:
+    def widened(self, model: Any, like: Any = None) -> Any:
         """Return the model itself: it has no weights."""
-        return None if self._dtype is None else (model, self._dtype)
+        return model

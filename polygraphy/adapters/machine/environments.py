@@ -17,8 +17,8 @@ from filelock import FileLock
 import polygraphy
 from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Diagnosis
 
 _NAME = "polygraphy"
@@ -37,7 +37,7 @@ _OF_CELLS = {
 """What is said of a cell is read by the sweep, and is not shown: exit codes tell all they can."""
 _ASKED = """
 import json
-from polygraphy.ports.binding import resolve
+from polygraphy.binding import resolve
 from polygraphy.ports.machine import Diagnosis
 sections = resolve(Diagnosis, "packages").sections()
 print("versions", json.dumps({name: value for each in sections for name, value in each.facts}))

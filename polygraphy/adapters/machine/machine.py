@@ -165,6 +165,7 @@ class _Backend(NamedTuple):
 
 _BACKENDS = {
     "ONNX Runtime": _Backend(("onnxruntime", "onnxruntime-gpu"), ("onnxruntime",), "onnxruntime"),
+    "OpenVINO": _Backend(("openvino",), ("openvino",), "openvino"),
     "TensorRT": _Backend(
         ("tensorrt", "tensorrt-rtx"), ("tensorrt", "tensorrt_rtx"), "tensorrt cuda-python"
     ),
@@ -249,66 +250,59 @@ _UNKNOWN = 1 << 30
 """What is taken to be free where the system does not tell."""
 
 
-class ThisProcess:
-    """Implements the port `Machine` for the process that this is.
+_ROOT = Path("/")
+"""Where the file systems ``/proc`` and ``/sys`` are."""
 
-    Args:
-        root: where the file systems ``/proc`` and ``/sys`` are.
+
+def cores() -> int:
+    """Return the cores that the affinity of the process allows."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def free_memory(root: Path = _ROOT) -> int:
+    """Return the smaller one of what the machine has available, and of what the control group
+    of the process is still granted.
     """
+    limits = [_available(root), _granted(root)]
+    return min((limit for limit in limits if limit is not None), default=_UNKNOWN)
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._root = root
 
-    def cores(self) -> int:
-        """Return the cores that the affinity of the process allows."""
-        affinity = getattr(os, "sched_getaffinity", None)
-        return len(affinity(0)) if affinity else os.cpu_count() or 1
+def release_memory() -> None:
+    """Return freed memory to the system, where the C library would keep it for later."""
+    if _trim is not None:
+        _trim(0)
 
-    def free_memory(self) -> int:
-        """Return the smaller one of what the machine has available, and of what the control group
-        of the process is still granted.
-        """
-        limits = [self._available(), self._granted()]
-        return min((limit for limit in limits if limit is not None), default=_UNKNOWN)
 
-    def release_memory(self) -> None:
-        """Return freed memory to the system, where the C library would keep it for later."""
-        if _trim is not None:
-            _trim(0)
+def _available(root: Path) -> int | None:
+    for line in _read(root / "proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
 
-    def about(self) -> dict[str, Any]:
-        """Return the model of the processor as Linux tells it, and what NVIDIA's driver tells."""
-        lines = self._read("proc/cpuinfo").splitlines()
-        named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-        [devices, *_] = ThisMachine(self._root / "proc/driver/nvidia").sections()
-        facts = dict(devices.facts)
-        driver = facts.pop("driver", "")
-        return {
-            "processor": next(named, platform.machine()),
-            "threads": os.environ.get("OMP_NUM_THREADS") or self.cores(),
-            "driver": driver,
-            "gpus": list(facts.values()),
-        }
 
-    def _available(self) -> int | None:
-        for line in self._read("proc/meminfo").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-        return None
+def machine_facts(root: Path = _ROOT) -> dict[str, Any]:
+    """Return the model of the processor as Linux tells it, and what NVIDIA's driver tells."""
+    lines = _read(root / "proc/cpuinfo").splitlines()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    [devices, *_] = ThisMachine(root / "proc/driver/nvidia").sections()
+    facts = dict(devices.facts)
+    driver = facts.pop("driver", "")
+    return {
+        "processor": next(named, platform.machine()),
+        "threads": os.environ.get("OMP_NUM_THREADS") or cores(),
+        "driver": driver,
+        "gpus": list(facts.values()),
+    }
 
-    def _granted(self) -> int | None:
-        """Return what is left of the limit of a container; None without one."""
-        for limit, used in (
-            ("memory.max", "memory.current"),
-            ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-        ):
-            most, taken = (self._read(f"sys/fs/cgroup/{name}").strip() for name in (limit, used))
-            if most.isdigit() and taken.isdigit():
-                return max(int(most) - int(taken), 0)
-        return None
 
-    def _read(self, name: str) -> str:
-        try:
-            return (self._root / name).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
+def _granted(root: Path) -> int | None:
+    """Return what is left of the limit of a container; None without one."""
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        most, taken = (_read(root / f"sys/fs/cgroup/{name}").strip() for name in (limit, used))
+        if most.isdigit() and taken.isdigit():
+            return max(int(most) - int(taken), 0)
+    return None

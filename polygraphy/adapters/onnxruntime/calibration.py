@@ -20,8 +20,7 @@ from polygraphy.domain.errors import DataTypeConversionException, InputError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.running import FactFinder
+from polygraphy.ports.running import find_facts
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -63,7 +62,7 @@ def measure(
     """
     metadata = _input_metadata(model)
     if getattr(data, "input_metadata", metadata) is None:
-        describe_model(data, metadata, partial(resolve(FactFinder).find, model))
+        describe_model(data, metadata, partial(find_facts, model))
     collector = _MinMax() if method == "minmax" else _Histograms(method)
     count = 0
     session = _session(model, tensors) if tensors else None

@@ -1,6 +1,5 @@
-"""What ONNX Runtime offers here, for the port `Diagnosis`, and as other environments have it, for
-`OtherEnvironments`. They need ONNX Runtime and numpy, and nothing of this package; nothing is
-installed.
+"""What ONNX Runtime offers here, for the port `Diagnosis`, and as other environments have it.
+They need ONNX Runtime and numpy, and nothing of this package; nothing is installed.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value
 from polygraphy.domain.environment import Section
 from polygraphy.domain.errors import BackendError
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelWriter
+from polygraphy.ports.models import save_model
 
 _VERSION = "import onnxruntime; print('version', onnxruntime.__version__)"
 _RUN = """
@@ -45,17 +43,14 @@ print("names", json.dumps(names))
 """
 
 
-class OnnxrtEnvironments:
-    """Opens environments."""
-
-    def open(self, path: str) -> OnnxrtEnvironment:
-        """Ask an environment for its version; see the port."""
-        interpreter = interpreter_of(path)
-        output = output_of([interpreter, "-I", "-c", _VERSION], path)
-        version = value_behind(output, "version")
-        if version is None:
-            raise BackendError(f"{path} does not say which ONNX Runtime it has.")
-        return OnnxrtEnvironment(path, interpreter, version)
+def open_environment(path: str) -> OnnxrtEnvironment:
+    """Ask an environment for its version; see the port."""
+    interpreter = interpreter_of(path)
+    output = output_of([interpreter, "-I", "-c", _VERSION], path)
+    version = value_behind(output, "version")
+    if version is None:
+        raise BackendError(f"{path} does not say which ONNX Runtime it has.")
+    return OnnxrtEnvironment(path, interpreter, version)
 
 
 class OnnxrtEnvironment:
@@ -77,7 +72,7 @@ class OnnxrtEnvironment:
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path, given, made = (str(Path(folder) / n) for n in ("model.onnx", "in.npz", "out.npz"))
             with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Where it is written is of no interest.
-                resolve(ModelWriter).write(model, path)
+                save_model(model, path)
             np.savez(given, **{str(i): feed[name] for i, name in enumerate(asked)})
             how = json.dumps({key: value for key, value in settings.items() if key != "module"})
             command = [self._interpreter, "-I", "-c", _RUN, path, given, made, how]

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.rewrites import REWRITES, matched_rewrites
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import (
     Provider,
     load_session,
-    loadable,
     matched_providers,
     session_options,
 )

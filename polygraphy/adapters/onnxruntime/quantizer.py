@@ -298,50 +298,44 @@ def _name(cache: CalibrationCache) -> str:
 _MADE_UP = "polygraphy:node:"  # what names start with that nodes get while they are quantised
 
 
-class OnnxrtQuantizer:
-    """Implements the port `Quantizer`: static and symmetric; weights per channel to int8, per
-    tensor to float8.
+def quantize(
+    model: Any,
+    calibration: Iterable[Mapping[str, Any]] | None,
+    dtype: DataTypeEntry,
+    *,
+    method: str = "entropy",
+    cache: CalibrationCache = None,
+    keep_nodes: Collection[str] = (),
+) -> Any:
+    """Quantise the inputs and weights of convolutions and matrix products.
+
+    The range of a tensor that becomes float8 is everything that was seen unless `method` is
+    ``percentile``: ``entropy`` chooses where to cut off for the even steps of an integer.
     """
-
-    def quantize(
-        self,
-        model: Any,
-        calibration: Iterable[Mapping[str, Any]] | None,
-        dtype: DataTypeEntry,
-        *,
-        method: str = "entropy",
-        cache: CalibrationCache = None,
-        keep_nodes: Collection[str] = (),
-    ) -> Any:
-        """Quantise the inputs and weights of convolutions and matrix products.
-
-        The range of a tensor that becomes float8 is everything that was seen unless `method` is
-        ``percentile``: ``entropy`` chooses where to cut off for the even steps of an integer.
-        """
-        if dtype not in SCHEMES:
-            raise UsageError(
-                f"A model cannot be quantised to {dtype}.",
-                hint=f"Available: {', '.join(str(known) for known in SCHEMES)}.",
-            )
-        if method not in METHODS:
-            raise UnknownNameError("Calibration method", method, METHODS)
-        if dtype != DataType.INT8 and method == "entropy":
-            method = "minmax"
-        prepared, kept = _prepared(model, dtype, keep_nodes)
-        chosen = [node for node in prepared.graph.node if is_quantized(node, kept)]
-        wanted = _activations(prepared, chosen)
-        # A cache serves builds that keep other nodes, too: layers are tried one after the other.
-        everything = [node for node in prepared.graph.node if is_quantized(node, ())]
-        measured = wanted if cache is None else _activations(prepared, everything)
-        ranges = _ranges(prepared, wanted, measured, calibration, method, cache)
-        if not wanted:
-            but = " but those that keep their type" if kept else ""
-            G_LOGGER.warning(
-                f"Nothing is quantised: the model has no {', '.join(QUANTIZED_OPS)} nodes{but}."
-            )
-            return _unnamed(prepared)
-        made = with_qdq(prepared, {name: ranges[name] for name in wanted}, dtype, kept)
-        return _unnamed(made)
+    if dtype not in SCHEMES:
+        raise UsageError(
+            f"A model cannot be quantised to {dtype}.",
+            hint=f"Available: {', '.join(str(known) for known in SCHEMES)}.",
+        )
+    if method not in METHODS:
+        raise UnknownNameError("Calibration method", method, METHODS)
+    if dtype != DataType.INT8 and method == "entropy":
+        method = "minmax"
+    prepared, kept = _prepared(model, dtype, keep_nodes)
+    chosen = [node for node in prepared.graph.node if is_quantized(node, kept)]
+    wanted = _activations(prepared, chosen)
+    # A cache serves builds that keep other nodes, too: layers are tried one after the other.
+    everything = [node for node in prepared.graph.node if is_quantized(node, ())]
+    measured = wanted if cache is None else _activations(prepared, everything)
+    ranges = _ranges(prepared, wanted, measured, calibration, method, cache)
+    if not wanted:
+        but = " but those that keep their type" if kept else ""
+        G_LOGGER.warning(
+            f"Nothing is quantised: the model has no {', '.join(QUANTIZED_OPS)} nodes{but}."
+        )
+        return _unnamed(prepared)
+    made = with_qdq(prepared, {name: ranges[name] for name in wanted}, dtype, kept)
+    return _unnamed(made)
 
 
 def _data(calibration: Any) -> Any:

@@ -21,17 +21,17 @@ from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
     facts_of,
-    node_inputs,
+    inputs_of_node,
     scalars_of,
     terminable,
 )
+from polygraphy.binding import resolve
 from polygraphy.domain.data.loading import check_has_outputs, check_is_tensor
 from polygraphy.domain.errors import DataTypeConversionException, InputError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Device, DeviceStream
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ class OnnxrtRunner(BaseRunner):
 
     def _node_inputs(self, feed_dict: Mapping[str, Any], op: str, name: str) -> str:
         shapes = {key: np.shape(array) for key, array in feed_dict.items()}
-        return node_inputs(self.sess, op, name, shapes)
+        return inputs_of_node(self.sess, op, name, shapes)
 
     def _watched(self, run: Callable[[RunOptions], T]) -> T:
         """Run the session in a way that ctrl-C ends: the first time, and after each long one."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 from weakref import WeakKeyDictionary
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.rewrites import matched_rewrites
 from polygraphy.adapters.os.paths import readable_file
@@ -23,12 +20,15 @@ from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelWriter
-from polygraphy.ports.running import FactFinder
+from polygraphy.ports.running import (
+    find_facts,
+    first_omission,
+    node_inputs,
+    ranked_inputs,
+)
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import ModelProto
     from onnxruntime import InferenceSession, RunOptions, SessionOptions
 
 
@@ -173,7 +173,7 @@ def _warn_of_unused(wanted: Sequence[Provider], used: Sequence[str]) -> None:
 
 
 def _refuse_left_out_results(model: str | bytes) -> None:
-    if found := resolve(FactFinder).left_out(model):
+    if found := first_omission(model):
         raise BackendError(
             f"{found}, at which ONNX Runtime crashes.",
             backend="onnxruntime",
@@ -183,11 +183,11 @@ def _refuse_left_out_results(model: str | bytes) -> None:
 
 def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
     """Remember what the model of a session tells: of a file, when it is asked for."""
-    find = partial(resolve(FactFinder).find, model)
+    find = partial(find_facts, model)
     is_file = isinstance(model, (str, Path))
     _facts[session] = DeferredFacts(find) if is_file else find()
     if not all(tensor.shape for tensor in session.get_inputs()):
-        _scalars[session] = resolve(FactFinder).ranked_inputs(model)
+        _scalars[session] = ranked_inputs(model)
     return session
 
 
@@ -198,7 +198,7 @@ def scalars_of(session: InferenceSession) -> Collection[str]:
     """
     if session not in _scalars:
         source = getattr(session, "_model_path", None) or getattr(session, "_model_bytes", None)
-        _scalars[session] = resolve(FactFinder).ranked_inputs(source) if source else ()
+        _scalars[session] = ranked_inputs(source) if source else ()
     return _scalars[session]
 
 
@@ -209,67 +209,14 @@ def facts_of(session: InferenceSession) -> Facts:
     return _facts.get(session, ModelFacts())
 
 
-def node_inputs(
+def inputs_of_node(
     session: InferenceSession | None, op: str, name: str, shapes: Mapping[str, Sequence[int]]
 ) -> str:
     """Return what a node of the model of a session is given; empty where that is not known."""
     # A session keeps what it was made from, to make itself again with other providers.
     kept = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
     model = next((part for part in kept if part), None)
-    return "" if model is None else resolve(FactFinder).node_inputs(model, op, name, shapes)
-
-
-@contextmanager
-def loadable(model: Any, most: float = inf) -> Iterator[bytes | str]:
-    """Yield what a session can be made of: bytes, or a path; a model that is larger than the format
-    allows is in a temporary file, which ONNX Runtime has read or mapped before that is removed.
-
-    Args:
-        model: a model, a path, or what returns one, which is not held while the session is made.
-        most: of more bytes, they go through a file as well: ONNX Runtime holds them all along.
-    """
-    model = evaluate(model)
-    if not hasattr(model, "SerializeToString"):
-        yield model
-    elif (serialized := _serialized(model)) is not None:
-        del model
-        if len(serialized) <= most:
-            yield serialized
-            return
-        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
-            held = Path(folder, "model.onnx")
-            held.write_bytes(serialized)
-            del serialized
-            yield str(held)
-    else:
-        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
-            path = f"{folder}/model.onnx"
-            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Where it is written is of no interest.
-                resolve(ModelWriter).write(model, path)
-            yield path
-
-
-_EXTERNAL = 1
-"""`TensorProto.EXTERNAL`."""
-
-
-def _leaves_weights(graph: GraphProto) -> bool:
-    """Return whether weights of a graph, or of one inside its nodes, stay in a file."""
-    if any(tensor.data_location == _EXTERNAL for tensor in graph.initializer):
-        return True
-    return any(_leaves_weights(inner) for node in graph.node for inner in graphs_of(node))
-
-
-def _serialized(model: ModelProto) -> bytes | None:
-    """Return the bytes of a model; None where it is larger than the format allows, or weights of it
-    stay in a file.
-    """
-    try:
-        made: bytes = model.SerializeToString()
-    except Exception as error:  # protobuf's implementations differ in the class that they raise
-        G_LOGGER.verbose(f"The model goes to ONNX Runtime through a file: {error}")
-        return None
-    return None if _leaves_weights(model.graph) else made
+    return "" if model is None else node_inputs(model, op, name, shapes)
 
 
 def session_options(graph_optimization_level: str | None) -> SessionOptions:

@@ -13,42 +13,39 @@ onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 sympy = mod.lazy_import("sympy")
 
 
-class OnnxrtShapeInference:
-    """Infers shapes with the tool that comes with ONNX Runtime; takes `sympy`."""
-
-    def infer(self, model: Any) -> Any:
-        """Return a model with more shapes; MissingDependencyError without `sympy` or ONNX Runtime,
-        BackendError when the tool gives up.
-        """
-        for module, name in ((onnxrt, "onnxruntime"), (sympy, "sympy")):
-            if not module.is_installed():
-                install = sympy.install_command()  # The other, too.
-                raise MissingDependencyError(
-                    f"{name} is not installed; symbolic shape inference takes it. Install it with:"
-                    f" {install}",
-                    module=name,
-                    install=install,
-                )
-        from onnxruntime.tools import symbolic_shape_infer as tool
-
-        if not isinstance(tool.onnx, _WithoutFiles):
-            tool.onnx = _WithoutFiles(tool.onnx)
-        try:
-            made = tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
-        except PolygraphyException:
-            raise
-        except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
-            text = " ".join(str(error).split())
-            raise BackendError(
-                f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}.",
-                backend="onnxruntime",
-            ) from error
-        if made is None:  # It has said why in a log that is not shown.
-            raise BackendError(
-                "ONNX Runtime's symbolic shape inference takes models of opset 7 and above.",
-                backend="onnxruntime",
+def infer_symbolic_shapes(model: Any) -> Any:
+    """Return a model with more shapes; MissingDependencyError without `sympy` or ONNX Runtime,
+    BackendError when the tool gives up.
+    """
+    for module, name in ((onnxrt, "onnxruntime"), (sympy, "sympy")):
+        if not module.is_installed():
+            install = sympy.install_command()  # The other, too.
+            raise MissingDependencyError(
+                f"{name} is not installed; symbolic shape inference takes it. Install it with:"
+                f" {install}",
+                module=name,
+                install=install,
             )
-        return made
+    from onnxruntime.tools import symbolic_shape_infer as tool
+
+    if not isinstance(tool.onnx, _WithoutFiles):
+        tool.onnx = _WithoutFiles(tool.onnx)
+    try:
+        made = tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
+    except PolygraphyException:
+        raise
+    except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
+        text = " ".join(str(error).split())
+        raise BackendError(
+            f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}.",
+            backend="onnxruntime",
+        ) from error
+    if made is None:  # It has said why in a log that is not shown.
+        raise BackendError(
+            "ONNX Runtime's symbolic shape inference takes models of opset 7 and above.",
+            backend="onnxruntime",
+        )
+    return made
 
 
 class _WithoutFiles:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, FileError
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.running import Commands
 
 _SECONDS = 300.0

@@ -11,16 +11,13 @@ from polygraphy.domain.errors import MissingDependencyError
 pandas = mod.lazy_import("pandas")
 
 
-class PandasFrames:
-    """Implements the port `DataFrames`."""
-
-    def frame(self, records: Sequence[Mapping[str, Any]]) -> Any:
-        """Return a ``pandas.DataFrame`` with a row per record."""
-        if not pandas.is_installed():
-            install = pandas.install_command()
-            raise MissingDependencyError(
-                f"Tables are made by pandas, which is not installed. Install it with: {install}",
-                module="pandas",
-                install=install,
-            )
-        return pandas.DataFrame.from_records([dict(record) for record in records])
+def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a ``pandas.DataFrame`` with a row per record."""
+    if not pandas.is_installed():
+        install = pandas.install_command()
+        raise MissingDependencyError(
+            f"Tables are made by pandas, which is not installed. Install it with: {install}",
+            module="pandas",
+            install=install,
+        )
+    return pandas.DataFrame.from_records([dict(record) for record in records])

@@ -30,44 +30,38 @@ _NO_ROOM = 74
 """With what a process ends whose result cannot be written."""
 
 
-class ForkedIsolation:
-    """Calls each function in a process of its own; what it returns comes back through a temporary
-    file, whatever its size.
-    """
-
-    def call(
-        self,
-        function: Callable[[], T],
-        *,
-        what: str,
-        timeout: float | None = None,
-        is_silent: bool = False,
-    ) -> T:
-        """Call a function in a new process; see `polygraphy.ports.running.Isolation`."""
-        if not hasattr(os, "fork"):
-            raise UsageError(
-                "Processes of their own for runners need an operating system that can fork."
+def call_isolated(
+    function: Callable[[], T],
+    *,
+    what: str,
+    timeout: float | None = None,
+    is_silent: bool = False,
+) -> T:
+    """Call a function in a new process; see the port."""
+    if not hasattr(os, "fork"):
+        raise UsageError(
+            "Processes of their own for runners need an operating system that can fork."
+        )
+    sys.stdout.flush()  # What is buffered now would be written by both processes.
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as exchange:
+        pid = _fork()
+        if pid == 0:
+            if is_silent:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            _answer_and_exit(function, exchange)
+        try:
+            status = _wait(pid, timeout)
+        except BaseException:
+            _kill(pid)
+            raise
+        if status is None:
+            _kill(pid)
+            raise BackendError(
+                f"{what} took longer than {timeout:g} s and was stopped.",
+                hint="Allow more time, or find out where it hangs with -vv.",
             )
-        sys.stdout.flush()  # What is buffered now would be written by both processes.
-        sys.stderr.flush()
-        with tempfile.TemporaryFile() as exchange:
-            pid = _fork()
-            if pid == 0:
-                if is_silent:
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-                _answer_and_exit(function, exchange)
-            try:
-                status = _wait(pid, timeout)
-            except BaseException:
-                _kill(pid)
-                raise
-            if status is None:
-                _kill(pid)
-                raise BackendError(
-                    f"{what} took longer than {timeout:g} s and was stopped.",
-                    hint="Allow more time, or find out where it hangs with -vv.",
-                )
-            return cast("T", _received(exchange, status, what))
+        return cast("T", _received(exchange, status, what))
 
 
 def _fork() -> int:

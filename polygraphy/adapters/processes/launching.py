@@ -26,8 +26,7 @@ from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_
 from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.domain.sweep.outcome import HUNG, MEMORY, essence
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import machine_facts
 
 _LIBRARY = ctypes.CDLL(None)
 _DEATH_SIGNAL = 1
@@ -62,7 +61,7 @@ class ProcessLauncher:
 
     @cached_property
     def _machine(self) -> Mapping[str, Any]:
-        return resolve(Machine).about()
+        return machine_facts()
 
 
 class LaunchedProcess:

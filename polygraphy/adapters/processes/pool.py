@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from attrs import evolve
 
+from polygraphy.binding import resolve
 from polygraphy.domain.sweep.cells import Job, Limits
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import cores, free_memory, machine_facts
 from polygraphy.ports.sweeping import Launched, Launcher
 
 _PATIENCE = 0.02
@@ -36,10 +36,9 @@ class LocalPool:
         limits: Limits,
         ended: Callable[[Job, Mapping[str, Any]], object],
     ) -> None:
-        machine, launcher = resolve(Machine), resolve(Launcher)
-        devices = _devices(machine)
-        count = limits.jobs or (len(devices) if len(devices) > 1 else machine.cores())
-        memory = limits.memory or machine.free_memory() // 2 // count
+        launcher, devices = resolve(Launcher), _devices()
+        count = limits.jobs or (len(devices) if len(devices) > 1 else cores())
+        memory = limits.memory or free_memory() // 2 // count
         limits = evolve(limits, jobs=count, memory=memory)
         waiting = deque(sorted(jobs, key=lambda job: job.exclusive))
         running: list[_Running] = []
@@ -74,12 +73,12 @@ def _has_room(job: Job, running: Sequence[_Running], count: int) -> bool:
     return len(running) < count
 
 
-def _devices(machine: Machine) -> list[str]:
+def _devices() -> list[str]:
     """Return the GPUs that there are, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [each.strip() for each in named.split(",") if each.strip()]
-    return [str(number) for number in range(len(machine.about()["gpus"]))]
+    return [str(number) for number in range(len(machine_facts()["gpus"]))]
 
 
 def _device_for(job: Job, devices: Sequence[str], running: Sequence[_Running]) -> str | None:

@@ -20,10 +20,10 @@ from attrs import evolve
 
 import polygraphy
 from polygraphy import mod
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.sweep.cells import Job, Limits
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import cores, free_memory
 from polygraphy.ports.sweeping import Launcher
 
 ray = mod.lazy_import("ray>=2.9")
@@ -95,9 +95,9 @@ def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
 def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> Mapping[str, Any]:
     """Run a job on this host to its end, in a task of Ray."""
     made, given = Job(**{**job, "command": tuple(job["command"])}), Limits(**limits)
-    machine, launcher = resolve(Machine), resolve(Launcher)
+    launcher = resolve(Launcher)
     if given.memory is None:
-        given = evolve(given, memory=machine.free_memory() // 2 // machine.cores())
+        given = evolve(given, memory=free_memory() // 2 // cores())
     device = "" if not made.gpu else os.environ.get("CUDA_VISIBLE_DEVICES") if has_gpus else None
     while True:
         launched = launcher.start(made, given, device, shared=not made.exclusive)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.adapters.report.everyone import Everyone
+from polygraphy.binding import bind, resolve
 from polygraphy.domain.accuracy.accuracy import PairResult
 from polygraphy.domain.results.validation import OutputValidity
 from polygraphy.domain.search.check_rules import GUESSED
 from polygraphy.domain.tensors.pairing import find_by_name
-from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.reporting import Console
 
 

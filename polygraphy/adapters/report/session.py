@@ -21,15 +21,15 @@ from polygraphy.adapters.report.junit import junit_of
 from polygraphy.adapters.report.markdown import markdown_of
 from polygraphy.adapters.report.reports_recorder import ReportsRecorder
 from polygraphy.adapters.report.surroundings import environment, file_facts, first_model
+from polygraphy.binding import bind, resolve
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Model
 from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder, with_nodes
 from polygraphy.domain.report.summary import summary_of
-from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.models import ModelReports
-from polygraphy.ports.reporting import BuildReports, ReportPages, Reports
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.reporting import BuildReports, Reports, report_page
+from polygraphy.ports.storage import write_text
 
 
 class Session:
@@ -96,7 +96,7 @@ class Session:
             _print(self._stdout, json_of(document))
         annotate(document)
         for path in self._paths:
-            resolve(TextFiles).write(path, _written(document, model, format_of_report(path)))
+            write_text(path, _written(document, model, format_of_report(path)))
 
     def _document(self, code: int, model: Model | None) -> Document:
         recorder = self._recorder
@@ -152,7 +152,7 @@ def json_of(document: Document) -> str:
 def _written(document: Document, model: Model | None, format: str | None) -> str:
     """Return the text of a report."""
     if format == "html":
-        return resolve(ReportPages).page(document, model)
+        return report_page(document, model)
     writers = {"json": json_of, "markdown": markdown_of, "junit": junit_of}
     return writers[format or ""](document)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from attrs import evolve
 
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.report.document import FileFacts
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.models import ModelReader
 

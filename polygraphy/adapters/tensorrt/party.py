@@ -57,46 +57,39 @@ class TrtParty:
             "builder_optimization_level": builder_optimization_level,
         }
         self._timings = io.BytesIO()
+        self._unnamed: set[str] = set()
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Return what builds an engine when it is given data first; see the port."""
-        return self._loaded(model, {} if plain else self._lowered())
-
-    def load_keeping(self, model: Any, keep: Collection[str]) -> Any:
-        """Return what builds an engine in which some nodes compute in float32."""
-        return self._loaded(model, self._lowered(), _layer_names(model, keep))
+        made = evaluate(model)
+        if without and not isinstance(made, str):
+            self._unnamed = {n.output[0] for n in made.graph.node if not n.name and n.output}
+        lowered = {} if plain or self.lowers_to is None else {self.lowers_to: True}
+        settings = {**self._settings, **lowered}
+        return _Built(made, settings, self._layer_names(without), self._timings)
 
     def executed(self, model: Any, *, without: Collection[str] = ()) -> None:
         """Return None: engines do not show their graph."""
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model in float32."""
-        return shlex.join(["polygraphy", "run", path, "--trt"])
-
-    def remedy_keeping(self, path: str, model: Any, keep: Collection[str]) -> str:
-        """Return the command line that runs a model with some nodes in float32."""
-        layers = [f"{name}:float32" for name in _layer_names(model, keep)]
-        words = ["polygraphy", "run", path, "--trt", f"--{self.lowers_to}", "--layer-precisions"]
+        """Return the command line that runs a model in float32, or some of its nodes."""
+        words = ["polygraphy", "run", path, "--trt"]
+        if plain or not without:
+            return shlex.join(words)
+        layers = [f"{name}:float32" for name in self._layer_names(without)]
         obey = ["--precision-constraints", "obey"] if _obeys() else []
-        return shlex.join([*words, *layers, *obey, "--onnxrt"])
+        words += [f"--{self.lowers_to}", "--layer-precisions", *layers, *obey, "--onnxrt"]
+        return shlex.join(words)
 
-    def _lowered(self) -> dict[str, Any]:
-        return {} if self.lowers_to is None else {self.lowers_to: True}
-
-    def _loaded(self, model: Any, lowered: Mapping[str, Any], keep: Collection[str] = ()) -> _Built:
-        return _Built(evaluate(model), {**self._settings, **lowered}, keep, self._timings)
+    def _layer_names(self, nodes: Collection[str]) -> list[str]:
+        """Return what TensorRT calls nodes: one without a name goes by what it computes."""
+        prefix = "node_of_" if _obeys() else ""
+        return [f"{prefix}{name}" if name in self._unnamed else name for name in nodes]
 
 
 def _obeys() -> bool:
     """Return whether layers are asked for a precision, rather than networks typed."""
     return capabilities().has("layer_precisions")
-
-
-def _layer_names(model: Any, nodes: Collection[str]) -> list[str]:
-    """Return what TensorRT calls nodes: one without a name goes by what it computes."""
-    unnamed = {node.output[0] for node in model.graph.node if not node.name and node.output}
-    prefix = "node_of_" if _obeys() else ""
-    return [f"{prefix}{name}" if name in unnamed else name for name in nodes]
 
 
 class _Built:

@@ -27,71 +27,71 @@ _LARGEST = 1 << 22
 """Elements of an array whose range is shown: a notebook asks for it whenever a cell ends."""
 
 
-class HtmlNotebooks:
-    """Implements the port `Notebooks`."""
+def results_html(results: RunResults) -> str:
+    """Return the tensors of each runner, in its first iteration."""
+    names = short_names(results.keys())
+    rows = [
+        (name, len(iterations), output, *_facts(array))
+        for name, (_, iterations) in zip(names, results.items())
+        if iterations
+        for output, array in iterations[0].items()
+    ]
+    title = ("runner", "iterations", "output", "type", "shape", "min", "max", "mean", "NaN")
+    caption = f"Results of {len(names)} runner{'s' * (len(names) != 1)}, first iteration"
+    return _table(caption, title, rows)
 
-    def results(self, results: RunResults) -> str:
-        """Return the tensors of each runner, in its first iteration."""
-        names = short_names(results.keys())
-        rows = [
-            (name, len(iterations), output, *_facts(array))
-            for name, (_, iterations) in zip(names, results.items())
-            if iterations
-            for output, array in iterations[0].items()
-        ]
-        title = ("runner", "iterations", "output", "type", "shape", "min", "max", "mean", "NaN")
-        caption = f"Results of {len(names)} runner{'s' * (len(names) != 1)}, first iteration"
-        return _table(caption, title, rows)
 
-    def verdicts(self, results: AccuracyResults) -> str:
-        """Return a row for each output."""
-        rows = [
-            (
-                f"{each['value_of']} vs. {each['reference']}",
-                each["output"],
-                each["dtype"] or "",
-                _shape(each["shape"]),
-                _number(each["max_absdiff"]),
-                _number(each["max_reldiff"]),
-                _number(each["metric"]),
-                each["tolerance"] or "",
-                f"{each['passed_iterations']}/{each['iterations']}",
-                "passed" if each["passed"] else "\N{BALLOT X} failed",
-            )
-            for each in sorted(records_of(results), key=lambda record: record["passed"])
-        ]
-        title = ("runs", "output", "type", "shape", "max abs", "max rel", "metric", "tolerance",
-                 "iterations", "verdict")  # fmt: skip
-        return _table(accuracy_in_words(results).partition("\n")[0], title, rows)
+def verdicts_html(results: AccuracyResults) -> str:
+    """Return a row for each output."""
+    rows = [
+        (
+            f"{each['value_of']} vs. {each['reference']}",
+            each["output"],
+            each["dtype"] or "",
+            _shape(each["shape"]),
+            _number(each["max_absdiff"]),
+            _number(each["max_reldiff"]),
+            _number(each["metric"]),
+            each["tolerance"] or "",
+            f"{each['passed_iterations']}/{each['iterations']}",
+            "passed" if each["passed"] else "\N{BALLOT X} failed",
+        )
+        for each in sorted(records_of(results), key=lambda record: record["passed"])
+    ]
+    title = ("runs", "output", "type", "shape", "max abs", "max rel", "metric", "tolerance",
+             "iterations", "verdict")  # fmt: skip
+    return _table(accuracy_in_words(results).partition("\n")[0], title, rows)
 
-    def model(self, model: Model) -> str:
-        """Return inputs, outputs and how large it is."""
-        statistics = statistics_of(model)
-        rows = [
-            (kind, tensor.name, tensor.dtype or "", _shape(tensor.shape))
-            for kind, tensors in (("input", model.graph.inputs), ("output", model.graph.outputs))
-            for tensor in tensors
-        ]
-        caption = f"{model.path}: {statistics.nodes:,} nodes, {statistics.parameters:,} parameters"
-        return _table(caption, ("", "name", "type", "shape"), rows)
 
-    def diagnosis(self, result: DiagnosisResult) -> str:
-        """Return a row for each culprit."""
-        rows = [
-            (
-                ", ".join(one.nodes) or "the model as a whole",
-                one.op,
-                one.cause,
-                one.rewrite or one.party,
-                one.evidence[0] if one.evidence else "",
-                one.remedy.command or one.remedy.note,
-            )
-            for one in result.culprits
-        ]
-        steps = f"{len(result.attempts)} step{'s' * (len(result.attempts) != 1)}"
-        caption = f"{result.verdict.upper()} after {steps}. {result.reason}".rstrip()
-        title = ("nodes", "operator", "cause", "who", "evidence", "what helps")
-        return _table(caption, title, rows, longest=300)
+def model_html(model: Model) -> str:
+    """Return inputs, outputs and how large it is."""
+    statistics = statistics_of(model)
+    rows = [
+        (kind, tensor.name, tensor.dtype or "", _shape(tensor.shape))
+        for kind, tensors in (("input", model.graph.inputs), ("output", model.graph.outputs))
+        for tensor in tensors
+    ]
+    caption = f"{model.path}: {statistics.nodes:,} nodes, {statistics.parameters:,} parameters"
+    return _table(caption, ("", "name", "type", "shape"), rows)
+
+
+def diagnosis_html(result: DiagnosisResult) -> str:
+    """Return a row for each culprit."""
+    rows = [
+        (
+            ", ".join(one.nodes) or "the model as a whole",
+            one.op,
+            one.cause,
+            one.rewrite or one.party,
+            one.evidence[0] if one.evidence else "",
+            one.remedy.command or one.remedy.note,
+        )
+        for one in result.culprits
+    ]
+    steps = f"{len(result.attempts)} step{'s' * (len(result.attempts) != 1)}"
+    caption = f"{result.verdict.upper()} after {steps}. {result.reason}".rstrip()
+    title = ("nodes", "operator", "cause", "who", "evidence", "what helps")
+    return _table(caption, title, rows, longest=300)
 
 
 def _facts(array: Any) -> tuple[str, ...]:

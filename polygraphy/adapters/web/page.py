@@ -325,33 +325,27 @@ _SCRIPTS = ("placement.js", "painting.js", "drawing.js", "panel.js", "viewer.js"
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 
 
-class HtmlModelPages:
-    """Makes pages with a viewer in JavaScript, and serves them on the loopback address."""
-
-    def page(
-        self,
-        model: Model,
-        drawings: Sequence[GraphDrawing],
-        statistics: ModelStatistics,
-        errors: Mapping[str, OutputRow] | None = None,
-    ) -> str:
-        shown = document(model, drawings, statistics, errors)
-        script = "\n".join(_asset(name) for name in _SCRIPTS)
-        script = f'(() => {{\n"use strict";\n{script}}})();\n'
-        style = _asset("viewer.css")
-        environment = Environment(
-            loader=FileSystemLoader(VIEWER), autoescape=True, undefined=StrictUndefined
-        )
-        return environment.get_template("page.html.j2").render(
-            title=displayable(shown["title"]),
-            policy=policy_of(script, style),
-            style=style,
-            script=script,
-            document=embedded(shown),
-        )
-
-    def serve(self, page: str, port: int, announce: Callable[[str], Any]) -> None:
-        serve(page, port, announce)
+def model_page(
+    model: Model,
+    drawings: Sequence[GraphDrawing],
+    statistics: ModelStatistics,
+    errors: Mapping[str, OutputRow] | None = None,
+) -> str:
+    """Return a page with a viewer in JavaScript; see the port."""
+    shown = document(model, drawings, statistics, errors)
+    script = "\n".join(_asset(name) for name in _SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{script}}})();\n'
+    style = _asset("viewer.css")
+    environment = Environment(
+        loader=FileSystemLoader(VIEWER), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.j2").render(
+        title=displayable(shown["title"]),
+        policy=policy_of(script, style),
+        style=style,
+        script=script,
+        document=embedded(shown),
+    )
 
 
 def embedded(value: Any) -> str:

@@ -223,57 +223,55 @@ class _Table:
         return chosen or list(names)
 
 
-class HtmlReportPages:
-    """Implements the port `ReportPages`."""
-
-    def page(self, document: Document, model: Model | None) -> str:
-        sweeps = [_matrix(each) for each in document.results if each["kind"] == _SWEEP]
-        tables = [_table(each, number) for number, each in enumerate(document.comparisons)]
-        script = (_FOLDER / "report.js").read_text(encoding="utf-8")
-        style = (_FOLDER / "report.css").read_text(encoding="utf-8")
-        environment = Environment(
-            loader=FileSystemLoader(_FOLDER),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        environment.filters.update(
-            brief=_brief,
-            shape=_shape,
-            words=_words,
-            short=partial(shortened, most=60),
-            breakable=_breakable,
-        )
-        page = environment.get_template("report.html.j2").render(
-            document=document,
-            title=f"{document.verdict.upper()}: {document.command}",
-            policy=policy_of(script, style),
-            style=style,
-            script=script,
-            embedded=Markup(_embedded(document)),
-            advice=advice_for(document),
-            tables=tables,
-            region=None if model is None else _region(document, model, tables),
-            details=list(_details(tables)),
-            checks=[] if sweeps else _other_checks(document),
-            sweeps=sweeps,
-            most_cells=_MOST_CELLS,
-            curves=list(_curves(document)),
-            curve_words=_CURVES,
-            attempts=[
-                attempt
-                for each in document.results
-                if each["kind"] == _ATTEMPTS
-                for attempt in each["attempts"]
-            ],
-            results=[
-                (_heading(each), _text(each))
-                for each in document.results
-                if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP)
-            ],
-        )
-        return displayable(page)
+def report_page(document: Document, model: Model | None) -> str:
+    """Return a page that shows a document; see the port."""
+    sweeps = [_matrix(each) for each in document.results if each["kind"] == _SWEEP]
+    tables = [_table(each, number) for number, each in enumerate(document.comparisons)]
+    script = (_FOLDER / "report.js").read_text(encoding="utf-8")
+    style = (_FOLDER / "report.css").read_text(encoding="utf-8")
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        brief=_brief,
+        shape=_shape,
+        words=_words,
+        short=partial(shortened, most=60),
+        breakable=_breakable,
+    )
+    page = environment.get_template("report.html.j2").render(
+        document=document,
+        title=f"{document.verdict.upper()}: {document.command}",
+        policy=policy_of(script, style),
+        style=style,
+        script=script,
+        embedded=Markup(_embedded(document)),
+        advice=advice_for(document),
+        tables=tables,
+        region=None if model is None else _region(document, model, tables),
+        details=list(_details(tables)),
+        checks=[] if sweeps else _other_checks(document),
+        sweeps=sweeps,
+        most_cells=_MOST_CELLS,
+        curves=list(_curves(document)),
+        curve_words=_CURVES,
+        attempts=[
+            attempt
+            for each in document.results
+            if each["kind"] == _ATTEMPTS
+            for attempt in each["attempts"]
+        ],
+        results=[
+            (_heading(each), _text(each))
+            for each in document.results
+            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP)
+        ],
+    )
+    return displayable(page)
 
 
 def _matrix(sweep: Mapping[str, Any]) -> Mapping[str, Any]:

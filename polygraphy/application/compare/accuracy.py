@@ -8,6 +8,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from polygraphy.application.run.steps import Run, Runs, Step, iterations_of
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import (
     AccuracyResult,
     AccuracyResults,
@@ -32,10 +33,9 @@ from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageE
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import label_of_runner
 from polygraphy.domain.tensors.naming import Note
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import cores
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.storage import Spools
+from polygraphy.ports.storage import open_spool
 
 __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
 
@@ -436,10 +436,9 @@ class _Comparison:
         self.pairs = _checked_pairs(self._comparisons, names)
         pairs = [(names[i], names[j]) for i, j in self.pairs]
         # Answers that hold on to their arrays would come back without them.
-        spools = None if self._keep_arrays else resolve(Spools)
         for verdict in self.verdicts:
             self._logs.append(
-                [verdict.start(pair, spools.open() if spools else None) for pair in pairs]
+                [verdict.start(pair, None if self._keep_arrays else open_spool()) for pair in pairs]
             )
 
     def _compare(
@@ -546,7 +545,7 @@ def _functions(compare_func: Any) -> list[Any]:
         )
         threaded = supporting(function, UsesThreads)
         if threaded is not None:
-            threaded.grant_threads(resolve(Machine).cores())
+            threaded.grant_threads(cores())
     return made
 
 

@@ -6,12 +6,12 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from polygraphy.application.compare.accuracy import compare_accuracy
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.asked import ResultStore, Stored
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import kind_of_runner
-from polygraphy.ports.binding import resolve
 
 
 def compare_saved(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.catalog.metrics import GROUPS
 from polygraphy.domain.compare.average import check_metrics
@@ -13,7 +14,6 @@ from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.limits.tolerance import Tolerance, joint_reason
 from polygraphy.domain.tensors.per_output import PerOutput, value_for
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Console, Reports
 
 

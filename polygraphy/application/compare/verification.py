@@ -15,12 +15,12 @@ from polygraphy.application.compare.validation import validate
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import REFUSALS
 from polygraphy.application.diagnose.data import feeds_of_half
-from polygraphy.application.diagnose.half import Tolerance, Trial, tolerance_for
+from polygraphy.application.diagnose.half import Tolerance, Trial
 from polygraphy.application.run.feeding import Feeds
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.compare import CompareResult, PairwiseCompareFunc, SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
-from polygraphy.domain.diagnosis.headroom import Range
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.rounding import deviation, in_order
@@ -29,10 +29,9 @@ from polygraphy.domain.tensors.facts import is_ordered
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import USUAL, Compute, NarrowModels, SuspectedParty
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.running import FactFinder, TensorObserver
+from polygraphy.ports.running import find_facts, input_metadata, observe_tensors, output_names
 
 _ORIGINAL, _EDITED = "original", "edited"
 
@@ -67,8 +66,7 @@ def verify(
         UsageError: there are no data.
         BackendError: a model cannot be run.
     """
-    observer = resolve(TensorObserver)
-    asked, then = observer.inputs(original), observer.inputs(edited)
+    asked, then = input_metadata(original), input_metadata(edited)
     for name, meta in then.items():  # The edited model may have fixed some dimensions.
         if name in asked:
             asked.add(name, asked[name].dtype, meta.shape)
@@ -144,15 +142,14 @@ class _Pair:
         """Yield, iteration by iteration, what both models compute, the original one as the
         second.
         """
-        observer = resolve(TensorObserver)
-        outputs = observer.outputs(self.edited)
-        facts = [resolve(FactFinder).find(model) for model in (self.edited, self.original)]
+        outputs = output_names(self.edited)
+        facts = [find_facts(model) for model in (self.edited, self.original)]
         for feed_dict in feeds:
             inside = [name for name in self.then if name not in feed_dict]
-            before = observer.observe(self.original, feed_dict, [*outputs, *inside])
+            before = observe_tensors(self.original, feed_dict, [*outputs, *inside])
             fed = self.last = self.fed(feed_dict, {name: before[name] for name in inside})
             if self.compute is None:
-                after: Mapping[str, Any] = observer.observe(self.edited, fed, outputs)
+                after: Mapping[str, Any] = observe_tensors(self.edited, fed, outputs)
             else:
                 after = self.compute(fed)
             runs = RunResults()
@@ -169,29 +166,29 @@ def _of_half(pair: _Pair, data_loader: Any) -> _OfHalf | None:
     """Return what judges a model that was cast to half precision as a diagnosis does; None where
     it is not the same model, but for that.
     """
-    models, observer = resolve(NarrowModels), resolve(TensorObserver)
+    models = resolve(NarrowModels)
     narrow = models.narrow_nodes(pair.edited)
     if narrow is None or models.narrow_nodes(pair.original) is not None:
         return None
-    if set(observer.outputs(pair.edited)) != set(observer.outputs(pair.original)):
+    if set(output_names(pair.edited)) != set(output_names(pair.original)):
         return None
-    if not set(pair.then) <= set(observer.inputs(pair.original)):
+    if not set(pair.then) <= set(input_metadata(pair.original)):
         return None
     dtype, nodes = narrow
     try:
         opened = models.open(pair.original, dtype)
-        if kept := set(opened.nodes) - set(nodes):
-            opened = models.open(pair.original, dtype, set(opened.nodes) - kept)
+        if kept := set(opened.passes) - set(nodes):
+            opened = models.open(pair.original, dtype, set(opened.passes) - kept)
     except PolygraphyException as error:
         G_LOGGER.verbose(f"What rounding adds up to is not known: {error}")
         return None
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     data = data_loader if is_made_up or iter(data_loader) is not data_loader else [*data_loader]
     chosen = feeds_of_half(opened, data)
-    trial = Trial(opened, tolerance_for(dtype, opened.facts()), chosen)
+    trial = Trial(opened, Tolerance(dtype, opened.facts()), chosen)
     compute = pair.compute
     assert compute is not None
-    before, verdict = trial.judged(Range.of(dtype), dtype, lambda feed: compute(pair.fed(feed, {})))
+    before, verdict = trial.judged(lambda feed: compute(pair.fed(feed, {})))
     if verdict == "ill-conditioned":
         G_LOGGER.warning(
             f"Rounding nothing but the inputs to {dtype} changes outputs as much: {before}."
@@ -313,11 +310,10 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
         UsageError: there are no data.
         BackendError: the model cannot be run.
     """
-    observer = resolve(TensorObserver)
-    names = observer.outputs(model)
+    names = output_names(model)
     passed = True
-    for feed_dict in _feeds(model, observer.inputs(model), data_loader):
-        values = observer.observe(model, feed_dict, names)
+    for feed_dict in _feeds(model, input_metadata(model), data_loader):
+        values = observe_tensors(model, feed_dict, names)
         runs = RunResults()
         runs.add([IterationResult(values, runner_name=_EDITED)], runner_name=_EDITED)
         passed &= validate(runs, check_inf=True)
@@ -329,7 +325,7 @@ def _feeds(model: Any, asked: TensorMetadata, data_loader: Any) -> Iterator[Mapp
     are legal for the model.
     """
     feeds = Feeds(DataLoader() if data_loader is None else data_loader, resolve(Console))
-    feeds.describe_model(asked, partial(resolve(FactFinder).find, model))
+    feeds.describe_model(asked, partial(find_facts, model))
     yield feeds.current
     while feeds.advance():
         yield feeds.current

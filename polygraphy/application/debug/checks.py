@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.reports import FAULTS_VARIABLE
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.search import Outcome
@@ -22,9 +23,8 @@ from polygraphy.domain.search.check_rules import (
     reason_of,
 )
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.running import Commands, Questions, RunningCommand
-from polygraphy.ports.storage import TextFiles, WorkFiles
+from polygraphy.ports.running import Commands, RunningCommand, ask, can_ask
+from polygraphy.ports.storage import read_text, remove_path, temporary_path
 
 _OURS = "polygraphy"
 _ANSWERS = {
@@ -254,23 +254,23 @@ class RunningCheck:
     def stop(self) -> None:
         """End it: its answer is not needed any more."""
         self._running.stop()
-        resolve(WorkFiles).remove(self._faults)
+        remove_path(self._faults)
 
     def _begin(self) -> tuple[RunningCommand, str]:
-        path = resolve(WorkFiles).temporary()
+        path = temporary_path()
         try:
             running = self._check.begin(self._words, self._folder, path, afresh=self._afresh)
         except BaseException:
-            resolve(WorkFiles).remove(path)
+            remove_path(path)
             raise
         return running, path
 
     def _ended(self) -> Checked:
         try:
             finished = self._running.wait()
-            outputs = _outputs_of(resolve(TextFiles).read(self._faults))
+            outputs = _outputs_of(read_text(self._faults))
         finally:
-            resolve(WorkFiles).remove(self._faults)
+            remove_path(self._faults)
         return self._check.judge(finished, outputs)
 
 
@@ -310,7 +310,7 @@ class AskUser:
 
     def check(self) -> Checked:
         """Ask, or run what takes the person's place; see `__call__`."""
-        if self._otherwise is not None and not resolve(Questions).can_ask():
+        if self._otherwise is not None and not can_ask():
             return self._otherwise.start().wait()
         return Checked(self())
 
@@ -320,14 +320,13 @@ class AskUser:
         Raises:
             CheckFailedError: no user answers.
         """
-        questions = resolve(Questions)
-        if self._otherwise is not None and not questions.can_ask():
+        if self._otherwise is not None and not can_ask():
             return self._otherwise()
         question = "Did this iteration [p]ass or [f]ail? ([s]kip if you do not know)"
         if self.artifact is not None:
             question = f"Look at {self.artifact}. {question}"
         while True:
-            answer = questions.ask(question)
+            answer = ask(question)
             if answer.lower() in _ANSWERS:
                 return _ANSWERS[answer.lower()]
             G_LOGGER.warning(f"{answer!r} is no answer: type p, f or s.")

@@ -12,15 +12,26 @@ from polygraphy.application.debug.checks import AskUser
 from polygraphy.application.debug.places import Place
 from polygraphy.application.debug.rows import Rows
 from polygraphy.application.debug.side_by_side import Candidate, Jobs, Started, StartsChecks
+from polygraphy.binding import resolve
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.errors import InconclusiveError, PolygraphyException, UsageError
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import Checked
 from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Findings
-from polygraphy.ports.storage import DebugReplays, TextFiles, WorkFiles
+from polygraphy.ports.storage import (
+    check_writable,
+    copy_file,
+    load_debug_replay,
+    path_exists,
+    remove_path,
+    save_debug_replay,
+    sort_away,
+    start_label,
+    write_scratch,
+    write_text,
+)
 
 _BESIDE = (".data", ".build.json")
 """What models and engines may have beside them, after their names."""
@@ -176,7 +187,7 @@ class Iterations:
                 self._note(DebugReplay({**self._replay, replay_key: record}), self._skipping)
                 if self._info is not None:
                     text = json.dumps({"iteration": number})
-                    resolve(TextFiles).write(self._info, f"{text}\n")
+                    write_text(self._info, f"{text}\n")
                 started = self._jobs.started(Candidate(key, make), ahead)
                 found = self._ended(started, unmade)
                 self._sort(started.place, found.outcome, number, suffix)
@@ -284,16 +295,15 @@ class Iterations:
     def _begin(self) -> None:
         if self._known is not None:
             return
-        known = DebugReplay() if self._load is None else resolve(DebugReplays).load(self._load)
-        files = resolve(WorkFiles)
+        known = DebugReplay() if self._load is None else load_debug_replay(self._load)
         for path in (self._artifact, self._info):
-            if path is not None and files.exists(path):
+            if path is not None and path_exists(path):
                 raise UsageError(
                     f"{path} exists, and would be overwritten and removed by each iteration.",
                     hint="Move it away, or name another path with --iter-artifact or --iter-info.",
                 )
         for path in self._results:
-            files.check_writable(path)
+            check_writable(path)
         self._known = known
 
     def _remembered(self, key: str, state: Mapping[str, Any]) -> Checked | None:
@@ -340,28 +350,27 @@ class Iterations:
         if found.output is not None:
             if not self._written:
                 self._remove_old_logs()
-            resolve(WorkFiles).write(path, found.output)
+            write_scratch(path, found.output)
             self._written.append(path)
         return path
 
     def _remove_old_logs(self) -> None:
         """Remove the logs of an earlier search, which would be taken for those of this one."""
-        files, number = resolve(WorkFiles), 0
-        while files.exists(path := str(PurePath(self._logs) / f"{number:02}.log")):
-            files.remove(path)
+        number = 0
+        while path_exists(path := str(PurePath(self._logs) / f"{number:02}.log")):
+            remove_path(path)
             number += 1
 
     def _sort(self, place: Place, outcome: Outcome, number: int, suffix: str) -> None:
-        files = resolve(WorkFiles)
         for path in self._numbered:
-            files.copy(
+            copy_file(
                 place.path(path),
                 str(PurePath(path).with_suffix(f".{number}{PurePath(path).suffix}")),
             )
-        label = f"{files.started()}_N{number}" + (f"_{suffix}" if suffix else "")
+        label = f"{start_label()}_N{number}" + (f"_{suffix}" if suffix else "")
         folder = str(PurePath(self._folder) / outcome.value)
         for path in self._artifacts:
-            moved = files.sort(place.path(path), folder, label)
+            moved = sort_away(place.path(path), folder, label)
             if moved is None:
                 G_LOGGER.warning(f"There is no {path} to sort.")
             else:
@@ -383,10 +392,10 @@ class Iterations:
 
     def _note(self, replay: DebugReplay, path: str | None) -> None:
         if path is not None:
-            resolve(DebugReplays).save(replay, path)
+            save_debug_replay(replay, path)
 
     def _clean_up(self) -> None:
         made = [] if self._keeps else self._made
         for path in (self._info, self._skipping, *made):
             if path is not None:
-                resolve(WorkFiles).remove(path)
+                remove_path(path)

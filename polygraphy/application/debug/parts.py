@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.side_by_side import Candidate
+from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.search import (
     GraphFound,
@@ -21,7 +22,6 @@ from polygraphy.domain.search import (
 )
 from polygraphy.domain.search.graph import members, reaches
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import OpenModels, ReducibleModel
 
 Found = TypeVar("Found")

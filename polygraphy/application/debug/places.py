@@ -8,8 +8,7 @@ from pathlib import Path, PurePath
 
 from attrs import define, field
 
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import WorkFiles
+from polygraphy.ports.storage import mirror_folder, remove_path
 
 
 @define
@@ -66,8 +65,8 @@ class Places:
         if not self._numbers:
             return None
         folder = posixpath.join(self._folder, str(self._numbers.pop()))
-        resolve(WorkFiles).remove(folder)
-        resolve(WorkFiles).mirror(folder, [self._folder, *self._files])
+        remove_path(folder)
+        mirror_folder(folder, [self._folder, *self._files])
         files = {path: posixpath.join(folder, _name(path)) for path in self._files}
         return Place(folder, files)
 
@@ -78,7 +77,7 @@ class Places:
     def close(self) -> None:
         """Remove all of them."""
         self._free.clear()
-        resolve(WorkFiles).remove(self._folder)
+        remove_path(self._folder)
 
 
 def _is_inside(path: str) -> bool:

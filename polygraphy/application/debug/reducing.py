@@ -17,6 +17,7 @@ from polygraphy.application.debug.parts import (
     without_what_follows,
     without_what_is_between,
 )
+from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import (
     InconclusiveError,
@@ -33,7 +34,6 @@ from polygraphy.domain.search import (
 from polygraphy.domain.search.graph import members, reaches
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.reporting import Findings
 

@@ -16,8 +16,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.search.check_rules import Checked
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import WorkFiles
+from polygraphy.ports.storage import remove_path
 
 
 class StartsChecks(Protocol):
@@ -143,7 +142,7 @@ class Jobs:
         """
         if self._places is not None and started.place.folder is not None:
             for path in made:
-                resolve(WorkFiles).remove(started.place.path(path))
+                remove_path(started.place.path(path))
             self._places.give_back(started.place)
 
     def close(self) -> None:

@@ -8,9 +8,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
-from polygraphy.ports.running import Isolation
+from polygraphy.ports.running import call_isolated
 
 T = TypeVar("T")
 
@@ -59,8 +58,7 @@ def alone(
         BackendError: it crashed, or took longer than so many seconds.
     """
     try:
-        isolation = resolve(Isolation)
-        return isolation.call(function, what=who, timeout=timeout, is_silent=is_silent)
+        return call_isolated(function, what=who, timeout=timeout, is_silent=is_silent)
     except UsageError:
         return function()
 

@@ -13,6 +13,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.careful import alone
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     Attempt,
@@ -37,10 +38,9 @@ from polygraphy.domain.rounding import (
 )
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, DiagnosisReports, SuspectedParty
 from polygraphy.ports.editing import OpenModel
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import free_memory, release_memory
 from polygraphy.ports.reporting import Findings
 
 REFUSALS = (BackendError, ModelError, InputError)
@@ -128,7 +128,7 @@ class Case:
     def memory(self) -> int:
         """How many bytes all tensors may take at a time."""
         if self._memory is None:
-            self._memory = resolve(Machine).free_memory() // _SHARE
+            self._memory = free_memory() // _SHARE
         return self._memory
 
     @contextmanager
@@ -164,7 +164,7 @@ class Case:
     def unload(self) -> None:
         """Let go of what parties have loaded, which is as large as the model."""
         self._loaded.clear()
-        resolve(Machine).release_memory()
+        release_memory()
 
     def command(
         self,

@@ -10,12 +10,12 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
-from polygraphy.application.diagnose.half_model import in_float, in_float32
-from polygraphy.application.diagnose.half_verdict import of_narrowing
+from polygraphy.application.diagnose.half_verdict import in_float, in_float32, of_narrowing
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.rewritten.culprits import parted
 from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import breaks
 from polygraphy.domain.diagnosis.culprit import (
@@ -40,10 +40,9 @@ from polygraphy.domain.rounding import LARGE, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import precision_of
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
 from polygraphy.ports.editing import OpenModel, OpenModels
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import release_memory
 
 _MANY = 8
 """From so many differences on, the reference may be a graph that a backend optimised."""
@@ -92,9 +91,8 @@ class _Comparison:
         self._feeds = feeds
         self._third = third
         self._party: SuspectedParty = case.parties[0]
-        self._pairs = resolve(ModelPairs)
         self._pairing = paired(
-            self._pairs.graph(case.model.proto), self._pairs.graph(reference.proto)
+            graph_with_weights(case.model.proto), graph_with_weights(reference.proto)
         )
 
     def result(self) -> DiagnosisResult | None:
@@ -163,7 +161,7 @@ class _Comparison:
             right = self._third.load(model)
         expected: list[Values] = [self._named(right(self._fed(feed))) for feed in self._feeds]
         del right  # A session takes as much memory as the model.
-        resolve(Machine).release_memory()
+        release_memory()
         return Oracle("the reference", expected, [*self._left_out(expected)])
 
     def _left_out(self, expected: Sequence[Values]) -> Iterator[str]:
@@ -336,7 +334,7 @@ class _Comparison:
         return smallest_good_set(list(found), test)
 
     def _mended(self, model: Any, pairing: Pairing, chosen: Sequence[Suspect]) -> Any:
-        return self._pairs.mended(model, self._reference.proto, mending(pairing, chosen))
+        return mended(model, self._reference.proto, mending(pairing, chosen))
 
     def _matches(
         self, model: Any, pairing: Pairing, chosen: Sequence[Suspect], feed: Feed, goal: Values
@@ -349,7 +347,7 @@ class _Comparison:
         except (PolygraphyException, KeyError):
             return False
         del compute
-        resolve(Machine).release_memory()
+        release_memory()
         found = self._case.differing(values, goal, noise)
         return all(each.relative <= _CLOSE for each in found.values())
 
@@ -358,7 +356,7 @@ class _Comparison:
         the reference, if it differs less than the model itself does.
         """
         best: tuple[Any, Pairing, list[Suspect]] | None = None
-        reference = self._pairs.graph(self._reference.proto)
+        reference = graph_with_weights(self._reference.proto)
         for level in self._party.levels:
             try:
                 made = self._party.executed(self._case.model.proto, level=level)
@@ -366,7 +364,7 @@ class _Comparison:
                 continue
             if made is None:
                 continue
-            pairing = paired(self._pairs.graph(made), reference)
+            pairing = paired(graph_with_weights(made), reference)
             found = suspects(pairing)
             if len(found) < most:
                 best, most = (made, pairing, found), len(found)

@@ -151,7 +151,7 @@ def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
 
     def runs(feed: dict[str, Any]) -> bool:
         try:
-            return not _is_of_nothing(feed, model.run(feed, model.nodes).values())
+            return not _is_of_nothing(feed, model.load(plain=True)(feed).values())
         except PolygraphyException:
             return False
 

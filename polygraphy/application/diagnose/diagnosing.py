@@ -22,11 +22,13 @@ from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.golden.results import against_results
 from polygraphy.application.diagnose.golden.saved import saved_results
-from polygraphy.application.diagnose.half_model import (
+from polygraphy.application.diagnose.half_verdict import (
     HalfModel,
     half_model,
     is_wrong_in_float32,
+    lowering_party,
     of_half_model,
+    of_lowering,
 )
 from polygraphy.application.diagnose.handing_over import hand_over, with_report
 from polygraphy.application.diagnose.locating import (
@@ -37,13 +39,13 @@ from polygraphy.application.diagnose.locating import (
     wrong_nodes,
     wrong_regions,
 )
-from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.rounding import adds_up, of_rounding, relative, unsteady
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -59,7 +61,6 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import REFERENCE, DiagnosisReports, SuspectedParty
 from polygraphy.ports.editing import OpenModels
 

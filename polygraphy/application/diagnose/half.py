@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any
@@ -13,18 +13,25 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.data import feeds_of_half
+from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import Attempt
-from polygraphy.domain.diagnosis.half import HalfCulprit, culprits_among, first_invalid, ranked
-from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, worst_of
+from polygraphy.domain.diagnosis.headroom import (
+    HalfCulprit,
+    NodeLoss,
+    Range,
+    culprits_among,
+    first_invalid,
+    ranked,
+    worst_of,
+)
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.rounding import BESIDE, GROWTH, MOST, OutputError, Rounding, deviation
-from polygraphy.domain.search import Outcome, smallest_good_set
+from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, NarrowModel, NarrowModels
 
 _TYPES = {"fp16": DataType.FLOAT16, "bf16": DataType.BFLOAT16}
@@ -113,14 +120,14 @@ def try_half_precision(
     """
     entry = casting(dtype)
     opened = resolve(NarrowModels).open(model, entry)
-    tolerance = tolerance_for(entry, opened.facts(), rtol, atol)
-    if not opened.nodes:
+    tolerance = Tolerance(entry, opened.facts(), rtol, atol)
+    if not opened.passes:
         raise UsageError(
             f"No node of the model can be cast to {dtype}.",
             hint="Give a model that computes in float32.",
         )
     feeds = feeds_of_half(opened, data_loader)
-    return Trial(opened, tolerance, feeds, report).result(Range.of(entry), entry)
+    return Trial(opened, tolerance, feeds, report).result()
 
 
 def casting(dtype: str) -> DataTypeEntry:
@@ -156,7 +163,7 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
     opened = resolve(NarrowModels).open(model, entry)
     feeds = feeds_of_half(opened, data_loader)
     losses = worst_of(opened.measure(feed)[1] for feed in feeds)
-    return ranked(losses, opened.nodes, opened.users, Range.of(entry))
+    return ranked(losses, opened.passes, opened.users, Range.of(entry))
 
 
 @frozen
@@ -217,20 +224,55 @@ class Tolerance:
                 worst = OutputError(name, found.excess, found.largest, found.broken)
         return worst
 
+    def worst(
+        self, exact: Sequence[Mapping[str, Any]], made: Iterable[Mapping[str, Any]]
+    ) -> OutputError:
+        """Return how far outputs are off on those data where they are most."""
+        errors = (self.error(*pair) for pair in zip(exact, made))
+        return max(errors, key=lambda error: error.excess)
+
     def allowing(self, share: float) -> Tolerance:
         """Return a tolerance of so many times as much."""
         return evolve(self, share=share)
 
 
-def tolerance_for(
-    dtype: DataTypeEntry, facts: Facts, rtol: float | None = None, atol: float | None = None
-) -> Tolerance:
-    """Return what is tolerated of outputs of a type; see `try_half_precision`."""
-    return Tolerance(dtype, facts, rtol, atol)
+class Lowered:
+    """A model that a party computes in half precision, where its passes are the nodes: without one,
+    that computes in float32. What was loaded last is kept.
+
+    Args:
+        passes: the names of all nodes that can compute in half precision.
+        load: `load` of a party, for the model.
+    """
+
+    def __init__(self, passes: Sequence[str], load: Callable[..., Compute]) -> None:
+        self.passes = passes
+        self.loads = 0
+        self._load = load
+        self._loaded: tuple[tuple[str, ...], Compute] | None = None
+
+    def run(self, feed: Feed, without: Collection[str] = ()) -> Mapping[str, Any]:
+        """Return the outputs with some nodes in float32."""
+        kept = set(without)
+        key = tuple(name for name in self.passes if name in kept)
+        if self._loaded is None or self._loaded[0] != key:
+            self._loaded = None  # Its memory is free before the next one is loaded.
+            is_plain = len(key) == len(self.passes)
+            self._loaded = key, self._load(plain=True) if is_plain else self._load(without=key)
+            self.loads += 1
+        return self._loaded[1](feed)
 
 
 class Trial:
-    """Runs a model in half precision on all data, with some of its nodes in float32."""
+    """Runs a model in half precision on all data, without some of its passes.
+
+    Args:
+        model: says what each node loses, where every operator rounds.
+        tolerance: what is tolerated.
+        feeds: the data.
+        report: called with each step.
+        lowered: what is tried (default: the model where every operator rounds).
+    """
 
     def __init__(
         self,
@@ -238,8 +280,11 @@ class Trial:
         tolerance: Tolerance,
         feeds: Sequence[Feed],
         report: Report | None = None,
+        lowered: Lowered | None = None,
     ) -> None:
         self._model = model
+        self._lowered = lowered or Lowered(model.passes, model.load)
+        self._limits = Range.of(tolerance.dtype)
         self._tolerance = self._usual = tolerance
         self._feeds = feeds
         self._report = report
@@ -254,14 +299,14 @@ class Trial:
             self._losses = worst_of(losses for _, losses in measured)
             said.append(f"{len(self._losses)} nodes on {len(feeds)} sets of data")
 
-    def result(self, limits: Range, dtype: DataTypeEntry) -> HalfPrecision:
+    def result(self) -> HalfPrecision:
         """Return what half precision does."""
         facts: dict[str, Any] = {"losses": self._losses, "feeds": len(self._feeds)}
         if any(_is_invalid(outputs) for outputs in self._exact):
             invalid = first_invalid(self._losses)
             if invalid is not None:
                 return HalfPrecision("fault", OutputError(), culprits=[invalid], **facts)
-        before, verdict = self.judged(limits, dtype)
+        before, verdict = self.judged()
         facts["allowance"] = min(MOST, self._allowance)
         if verdict == "agree":
             return HalfPrecision("agree", before, before, checks=1, **facts)
@@ -271,56 +316,52 @@ class Trial:
             facts["allowance"] = 1.0
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
         with self._step("fewest nodes in float32") as said:
-            order = ranked(self._losses, self._model.nodes, self._model.users, limits)
+            order = ranked(self._losses, self._model.passes, self._model.users, self._limits)
             self._started = time.perf_counter()
-            kept = smallest_good_set(order, self._test, is_ranked=True)
+            kept = healing_passes(order, self._heals, is_ranked=True)
             said.append(f"{len(kept or ())} of {len(order)} nodes, {self._checks} sets tried")
             if self._is_cut_short:
                 said.append("in the time there is; fewer may do")
         facts["is_fewest"] = not self._is_cut_short
         if kept is None:
             return HalfPrecision("inconclusive", before, before, checks=self._checks, **facts)
-        kept = self._needed(kept, limits)
+        kept = self._needed(kept)
         self._tolerance = self._usual.allowing(facts["allowance"])
         with self._step("counter-check") as said:
-            remaining = [self._error(index, kept) for index in range(len(self._feeds))]
-            after = max(remaining, key=lambda error: error.excess)
+            made = (self._lowered.run(feed, kept) for feed in self._feeds)
+            after = self._tolerance.worst(self._exact, made)
             said.append(f"with these {after}")
-        in_order = [name for name in self._model.nodes if name in set(kept)]
-        found = culprits_among(in_order, self._losses, self._model.users, limits)
+        in_order = [name for name in self._model.passes if name in set(kept)]
+        found = culprits_among(in_order, self._losses, self._model.users, self._limits)
         is_enough = after.is_tolerable or self._allowance > MOST
         verdict = "fault" if is_enough else "inconclusive"
         is_rounding = not before.broken and all(one.fault.cause == "rounding" for one in found)
         gains = after.excess * facts["allowance"] <= _GAINS * before.excess
-        if is_rounding and not gains and not self._amplify(in_order, limits):
+        if is_rounding and not gains and not self._amplify(in_order):
             verdict, found = "inconclusive", []
         facts |= {"culprits": found, "checks": self._checks, "adds_up": not found}
         return HalfPrecision(verdict, before, after, in_order, **facts)
 
-    def judged(
-        self, limits: Range, dtype: DataTypeEntry, compute: Compute | None = None
-    ) -> tuple[OutputError, str]:
+    def judged(self, compute: Compute | None = None) -> tuple[OutputError, str]:
         """Return how far outputs are off with every node narrow, and the verdict, if that says it:
         ``agree``, ``ill-conditioned``, or ``inconclusive`` where rounding adds up to too much.
 
         Args:
-            limits: the range of the type.
-            dtype: the type.
             compute: computes the narrow model, where that is made already.
         """
-        with self._step(f"all nodes in {limits.name}") as said:
-            made = [(compute or self._model.run)(feed) for feed in self._feeds]
+        with self._step(f"all nodes in {self._limits.name}") as said:
+            made = [(compute or self._lowered.run)(feed) for feed in self._feeds]
             errors = [self._tolerance.error(*pair) for pair in zip(self._exact, made)]
             before = max(errors, key=lambda error: error.excess)
             said.append(str(before))
         self._order.sort(key=lambda index: -errors[index].excess)
-        if not before.is_tolerable and not before.broken and self._is_ill_conditioned(dtype):
+        if not before.is_tolerable and not before.broken and self._is_ill_conditioned():
             return before, "ill-conditioned"
-        if not before.is_tolerable and not self._has_own_tolerance(limits):
+        if not before.is_tolerable and not self._has_own_tolerance():
             alone = self._by_rounding().excess
             share = BESIDE * alone
             explains = not before.broken and before.excess <= share
-            is_alike = not any(loss.cancels(limits) for loss in self._losses)
+            is_alike = not any(loss.cancels(self._limits) for loss in self._losses)
             if is_alike and explains and before.excess > MOST:
                 return before, "inconclusive"
             # Where it is too much by itself, what else is wrong is seen beside it.
@@ -344,44 +385,44 @@ class Trial:
         if self._report is not None:
             self._report(Attempt(title, f"{' '.join(said)}.", time.perf_counter() - start))
 
-    def _test(self, keep: Sequence[str]) -> Outcome:
-        """Return whether the outputs are close enough, asking first the data that fail most;
-        unresolved, so that the nodes in question stay, when there is no more time.
+    def _heals(self, without: Sequence[str]) -> bool:
+        """Return whether the outputs are close enough, asking first the data that fail most; not,
+        so that the nodes in question stay, when there is no more time.
         """
         seconds = time.perf_counter() - self._started
         is_enough = self._checks >= _ENOUGH_CHECKS and seconds > _ENOUGH_SECONDS
         if self._has_worked and is_enough:
             self._is_cut_short = True
-            return Outcome.UNRESOLVED
+            return False
         self._checks += 1
-        for index in self._order:
-            if not self._error(index, keep).is_tolerable:
-                return Outcome.BAD
-        self._has_worked = True
-        return Outcome.GOOD
+        heals = all(self._error(index, without).is_tolerable for index in self._order)
+        self._has_worked |= heals
+        return heals
 
-    def _needed(self, kept: list[str], limits: Range) -> list[str]:
+    def _needed(self, kept: list[str]) -> list[str]:
         """Return a set without culprits that are not needed, where the search was cut short."""
         if not self._is_cut_short:
             return kept
-        found = culprits_among(kept, self._losses, self._model.users, limits)
+        found = culprits_among(kept, self._losses, self._model.users, self._limits)
         for one in found[:_MOST_ASKED]:
             fewer = [name for name in kept if name not in one.nodes]
             if all(self._error(index, fewer).is_tolerable for index in self._order):
                 kept = fewer
         return kept
 
-    def _error(self, index: int, keep: Collection[str]) -> OutputError:
-        made = self._model.run(self._feeds[index], keep)
+    def _error(self, index: int, without: Collection[str]) -> OutputError:
+        made = self._lowered.run(self._feeds[index], without)
         return self._tolerance.error(self._exact[index], made)
 
-    def _has_own_tolerance(self, limits: Range) -> bool:
+    def _has_own_tolerance(self) -> bool:
         """Return whether a tolerance is given, or a node makes more of rounding than others."""
-        return not self._tolerance.is_usual or any(loss.rounds(limits) for loss in self._losses)
+        return not self._tolerance.is_usual or any(
+            loss.rounds(self._limits) for loss in self._losses
+        )
 
-    def _amplify(self, names: Collection[str], limits: Range) -> bool:
+    def _amplify(self, names: Collection[str]) -> bool:
         """Return whether one of these nodes makes more of rounding than others."""
-        return any(loss.amplifies(limits) for loss in self._losses if loss.name in names)
+        return any(loss.amplifies(self._limits) for loss in self._losses if loss.name in names)
 
     def _by_rounding(self) -> OutputError:
         """Return what rounding alone makes of the outputs, on the data where they are worst."""
@@ -394,12 +435,12 @@ class Trial:
             self._allowance = share
             self._tolerance = self._usual.allowing(share)
 
-    def _is_ill_conditioned(self, dtype: DataTypeEntry) -> bool:
+    def _is_ill_conditioned(self) -> bool:
         """Return whether float32 itself does not keep the outputs when the inputs are rounded."""
-        index = self._order[0]
+        index, dtype = self._order[0], self._tolerance.dtype
         rounded = {name: _rounded(value, dtype) for name, value in self._feeds[index].items()}
         if all(np.isfinite(value).all() for value in rounded.values() if is_float(value)):
-            made = self._model.run(rounded, self._model.nodes)
+            made = self._lowered.run(rounded, self._lowered.passes)
             return not self._tolerance.error(self._exact[index], made).is_tolerable
         return False
 

@@ -1,30 +1,49 @@
-"""Diagnoses a model in half precision: which nodes have to stay in float32, why, and the command
-that casts it so.
+"""Diagnoses half precision in all its forms: which nodes have to stay in float32, why, and
+the command that makes them.
+
+A float32 model is computed with rounding at every operator. So is one that computes in half
+precision as it is, once as it would be in float32: ONNX Runtime computes it in float32 on the CPU,
+the evaluator rounds at every operator, and hardware does something between; where they differ, this
+separates what half precision loses from what a backend does wrong. Of a backend that computes in
+half precision, what each node loses alone is measured where every operator rounds, and whether it
+helps to keep nodes in float32 is tried on what the backend builds of the whole model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
-from attrs import evolve
+import numpy as np
+from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.case import Case, Feed, concluded, with_origins
-from polygraphy.application.diagnose.data import feeds_of
+from polygraphy.application.diagnose.case import (
+    REFUSALS,
+    Case,
+    Feed,
+    Values,
+    concluded,
+    with_origins,
+)
+from polygraphy.application.diagnose.data import feeds_of, feeds_of_half
 from polygraphy.application.diagnose.half import (
     FEWER_MAY_DO,
     HalfPrecision,
+    Lowered,
     Tolerance,
     Trial,
     casting,
     convert_command,
-    tolerance_for,
+    named,
     try_half_precision,
 )
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
+    FAULT,
     ILL_CONDITIONED,
     INCONCLUSIVE,
     MODEL,
@@ -35,16 +54,34 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
     TensorError,
 )
-from polygraphy.domain.diagnosis.half import HalfCulprit
-from polygraphy.domain.diagnosis.headroom import Range
-from polygraphy.domain.diagnosis.pairing import Pairing
+from polygraphy.domain.diagnosis.headroom import ADDING, HalfCulprit, Range
+from polygraphy.domain.diagnosis.pairing import Pairing, Side
+from polygraphy.domain.diagnosis.regions import GraphNode, around
+from polygraphy.domain.diagnosis.two_models import is_guard
+from polygraphy.domain.diagnosis.variants import epsilon_of
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.rounding import LARGE, OutputError
+from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DiagnosisReports, NarrowModels
+from polygraphy.ports.diagnosing import (
+    DiagnosisReports,
+    LoweringParty,
+    NarrowModels,
+    SuspectedParty,
+    graph_with_weights,
+)
 from polygraphy.ports.editing import OpenModel, OpenModels
 
 _NAMED = 4
 """How many nodes are named that stay in float32 beside a culprit."""
+_MOST = 0.5
+"""From this share of nodes on a model computes in half precision; below, only a part of it does."""
+_OBSERVED = 0.1
+"""The share of what half precision loses by which backends differ at least, if that is why."""
+_GONE = 4
+"""Of so few times the smallest number, what is left of an epsilon has no digits any more."""
+_MOST_HOPS = 2
+"""How far from a node those are that a backend may join with it."""
 
 
 def diagnose_half(
@@ -87,39 +124,53 @@ def diagnose_half(
         proto, dtype, data_loader=data_loader, rtol=rtol, atol=atol, report=report
     )
     path = model if isinstance(model, str) else "MODEL"
-    culprits = list(culprits_of(found, path, dtype))
+    culprits = _cast(found, path, dtype)
     curves = [isolated_loss(found, dtype)] if found.losses else []
     result = DiagnosisResult(found.verdict, culprits, attempts, _reason(found, dtype), curves)
     return concluded(with_origins(result, opened.nodes))
 
 
-def culprits_of(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit]:
-    """Yield who is to blame, with the command that casts the float32 model of a path so that it
-    works.
+def culprits_of(
+    found: HalfPrecision,
+    remedy: Remedy,
+    proof: Sequence[str],
+    party: str = MODEL,
+    names: Mapping[str, str] | None = None,
+    *,
+    is_cast: bool = False,
+) -> Iterator[Culprit]:
+    """Yield who is to blame.
+
+    Args:
+        found: what half precision does.
+        remedy: what helps.
+        proof: what shows that, in sentences.
+        party: who computes in half precision.
+        names: what nodes are called where they have other names than those found.
+        is_cast: whether it is cast by a command, which says what stays in float32 with them.
     """
-    remedy = Remedy()
-    proof = f"With all nodes in {dtype} {found.before}."
-    if found.kept:
-        remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
-        proof += f" With {counted(len(found.kept), 'node')} in fp32 {found.after}"
-        proof += f"{_beside_rounding(found)}."
-        if not found.is_fewest:
-            proof += f" {FEWER_MAY_DO}"
     for each in found.culprits:
-        said = [f"{each.fault.evidence[:1].upper()}{each.fault.evidence[1:]}."]
-        if each.beside:
-            said.append(_beside(each))
-        if found.kept:
-            said.append(proof)
-        yield Culprit(
-            each.nodes,
-            each.fault.tensor,
-            MODEL,
-            each.fault.cause,
-            evidence=said,
-            remedy=remedy,
-            op=each.op,
-        )
+        fault = each.fault
+        evidence = [f"{fault.evidence[:1].upper()}{fault.evidence[1:]}.", *proof]
+        if is_cast and each.beside:
+            evidence.insert(1, _beside(each))
+        nodes = [(names or {}).get(node, node) for node in each.nodes]
+        yield Culprit(nodes, fault.tensor, party, fault.cause, None, evidence, remedy, each.op)
+
+
+def _cast(
+    found: HalfPrecision, path: str, dtype: str, names: Mapping[str, str] | None = None
+) -> list[Culprit]:
+    """Return who is to blame in a float32 model, with the command that casts it so it works."""
+    if not found.kept:
+        return [*culprits_of(found, Remedy(), [], names=names, is_cast=True)]
+    remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
+    proof = (
+        f"With all nodes in {dtype} {found.before}. With {counted(len(found.kept), 'node')} in fp32"
+        f" {found.after}{_beside_rounding(found)}."
+    )
+    proof += "" if found.is_fewest else f" {FEWER_MAY_DO}"
+    return [*culprits_of(found, remedy, [proof], names=names, is_cast=True)]
 
 
 def of_narrowing(
@@ -136,19 +187,15 @@ def of_narrowing(
     """
     narrow = str(pairing.model.narrow)
     dtype = HALF[narrow]
-    limits = Range.of(casting(dtype))
     with case.attempt(f"every node in {narrow}") as notes:
         opened = resolve(NarrowModels).open(reference.proto, casting(dtype))
-        tolerance = tolerance_for(casting(dtype), opened.facts())
+        tolerance = Tolerance(casting(dtype), opened.facts())
         feeds = feeds_of(opened, [feed])
-        found = Trial(opened, tolerance, feeds).result(limits, casting(dtype))
+        found = Trial(opened, tolerance, feeds).result()
         notes.append(f"{found.verdict}: {found.before}.")
     mine, theirs = pairing.model, pairing.reference
     nodes = {theirs.identity(other): mine.identity(index) for index, other in pairing.nodes.items()}
-    culprits = [
-        evolve(one, nodes=[nodes.get(node, node) for node in one.nodes])
-        for one in culprits_of(found, path, dtype)
-    ]
+    culprits = _cast(found, path, dtype, nodes)
     curve = isolated_loss(found, dtype)
     tensors = {other: name for name, other in pairing.tensors.items()}
     renamed = [evolve(one, name=tensors.get(one.name, one.name)) for one in curve.tensors]
@@ -175,6 +222,311 @@ def isolated_loss(found: HalfPrecision, dtype: str) -> Curve:
         for one in loss.results
     ]
     return Curve(dtype, "isolated", tensors)
+
+
+@frozen
+class HalfModel:
+    """A model that computes in half precision, and the same in float32.
+
+    Attributes:
+        wide: the model in float32, an ``onnx.ModelProto``.
+        dtype: the type in which it computes.
+        nodes: the names of the nodes that do.
+        feeds: input data in float32.
+        is_whole: whether most of its nodes do.
+    """
+
+    wide: Any
+    dtype: DataTypeEntry
+    nodes: Sequence[str]
+    feeds: Sequence[Feed]
+    is_whole: bool
+
+
+def half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
+    """Return the model in float32, if it computes in half precision; else None."""
+    models = resolve(NarrowModels)
+    found = models.narrow_nodes(case.model.proto)
+    if found is None:
+        return None
+    dtype, nodes = found
+    wide = [{name: in_float(array) for name, array in feed.items()} for feed in feeds]
+    share = len(nodes) / max(1, len(case.model.nodes))
+    return HalfModel(models.widened(case.model.proto), dtype, nodes, wide, share >= _MOST)
+
+
+def in_float32(model: Any, reference: Any) -> tuple[Any, Any] | None:
+    """Return two models as they are in float32, where one of them computes in half precision: it in
+    that type, the other with weights that are rounded alike. None where neither does.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+        reference: another.
+    """
+    models = resolve(NarrowModels)
+    if models.narrow_nodes(model) is not None:
+        return models.widened(model), models.widened(reference, like=model)
+    if models.narrow_nodes(reference) is not None:
+        return models.widened(model, like=reference), models.widened(reference)
+    return None
+
+
+def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> bool:
+    """Return whether parties differ in float32 as well: then it is not the precision."""
+    with case.attempt("in float32") as said:
+        try:
+            runs = [_runs(party, half) for party in dict.fromkeys((*case.parties, third))]
+        except REFUSALS as error:
+            said.append(f"Cannot be run: {error}")
+            return False
+        most = max(
+            (
+                each.relative
+                for one in runs[1:]
+                for values, expected in zip(one, runs[0])
+                for each in case.differing(values, expected).values()
+            ),
+            default=0.0,
+        )
+        is_wrong = most > LARGE
+        said.append("The backends differ." if is_wrong else "The backends agree.")
+    return is_wrong
+
+
+def of_half_model(
+    case: Case, half: HalfModel, outputs: Sequence[Sequence[Values]], third: SuspectedParty
+) -> DiagnosisResult | None:
+    """Find out what half precision loses of a model that is right in float32.
+
+    Args:
+        case: the model as it is.
+        half: the same in float32.
+        outputs: of each backend, what it makes of each set of data.
+        third: who computes what is right.
+
+    Returns:
+        What was found; None where precision does not explain the outputs.
+    """
+    name = named(half.dtype)
+    with case.attempt(f"every node in {name}") as said:
+        try:
+            measured = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
+            tolerance = Tolerance(half.dtype, measured.facts())
+            found = Trial(measured, tolerance, half.feeds).result()
+            exact = _runs(third, half)
+        except PolygraphyException as error:
+            said.append(f"Cannot be computed: {error}")
+            return None
+        said.append(f"{found.verdict}: {found.before}.")
+        if found.verdict != "agree" and not _is_observed(outputs, found.before):
+            said.append("The backends are not so far apart, so it is not why they differ.")
+            return None
+    if found.verdict == "ill-conditioned":
+        reason = f"Rounding the inputs to {name} alone changes the outputs as much."
+        return DiagnosisResult(ILL_CONDITIONED, reason=reason)
+    if found.verdict == "agree":
+        return _of_agreement(exact, outputs, tolerance, found, name)
+    if found.verdict != "fault":
+        return None
+    remedy, proof = Remedy(), []
+    if found.kept:
+        command = convert_command("FLOAT32_MODEL.onnx", name, found.kept)
+        remedy = Remedy(command, found.after.is_tolerable)
+        kept = ", ".join(map(repr, found.kept))
+        proof.append(f"With all of its nodes in {name} {found.before}.")
+        proof.append(f"With {kept} in float32 {found.after}.")
+    culprits = [*culprits_of(found, remedy, proof)]
+    if all(one.cause in ("nan", "rounding") for one in culprits):
+        # What the weights have lost already is lost in float32 as well.
+        culprits = _lost_epsilons(case, Range.of(half.dtype)) or culprits
+    return DiagnosisResult(FAULT, culprits)
+
+
+def of_saved_outputs(
+    case: Case, half: HalfModel, saved: Values, values: Values, third: SuspectedParty
+) -> DiagnosisResult | None:
+    """Find out whether half precision explains outputs that are not those that were saved.
+
+    Args:
+        case: the model as it is.
+        half: the same in float32, and one set of data.
+        saved: what is right.
+        values: what the first party makes of the data.
+        third: who computes what is right.
+
+    Returns:
+        What was found; None where the model does not give them in float32 either.
+    """
+    name = named(half.dtype)
+    goal = {output: in_float(array) for output, array in saved.items() if output in values}
+    with case.attempt("in float32") as said:
+        try:
+            opened = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
+            [wide] = _runs(case.parties[0], half)
+        except REFUSALS as error:
+            said.append(f"Cannot be run: {error}")
+            return None
+        tolerance = Tolerance(half.dtype, opened.facts())
+        is_right = tolerance.error(goal, wide).is_tolerable
+        said.append(f"It {'gives' if is_right else 'does not give'} what was saved.")
+    if not is_right:
+        return None
+    off = tolerance.error(goal, {output: in_float(array) for output, array in values.items()})
+    if off.is_tolerable:
+        return DiagnosisResult(
+            AGREE, reason=f"What differs is what rounding to {name} does: {off}."
+        )
+    return of_half_model(case, half, [[values]], third)
+
+
+def _is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
+    """Return whether what half precision loses shows: backends that lose the same differ by
+    something else.
+    """
+    apart = 0.0
+    for made in zip(*outputs):
+        arrays = [
+            np.asarray(values[loss.name], np.float64) for values in made if loss.name in values
+        ]
+        if not all(np.isfinite(array).all() for array in arrays):
+            return True
+        shapes = {array.shape for array in arrays}
+        if len(shapes) > 1:
+            return True
+        apart = max([apart, *(float(np.max(abs(one - arrays[0]), initial=0)) for one in arrays)])
+    return not loss.broken and apart >= _OBSERVED * loss.error
+
+
+def _of_agreement(
+    exact: Sequence[Values],
+    outputs: Sequence[Sequence[Values]],
+    tolerance: Tolerance,
+    found: HalfPrecision,
+    name: str,
+) -> DiagnosisResult | None:
+    """Half precision is good enough, so each backend has to be."""
+    allowed = tolerance.allowing(found.allowance)
+    for made in outputs:
+        for right, values in zip(exact, made):
+            wide = {output: in_float(array) for output, array in values.items()}
+            if not allowed.error(right, wide).is_tolerable:
+                return None
+    reason = f"What differs is what rounding to {name} does: {found.before}."
+    return DiagnosisResult(AGREE, reason=reason)
+
+
+def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
+    """Return the nodes that add a number to keep another away from zero which half precision made
+    zero, or nearly.
+    """
+    side = Side(graph_with_weights(case.model.proto))
+    found = []
+    for index, node in enumerate(side.nodes):
+        held = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
+        lost = [(name, value) for name, value in held if value is not None]
+        if not lost or not is_guard(side, index) or lost[0][1] > _GONE * limits.smallest:
+            continue
+        name, value = lost[0]
+        evidence = [
+            f"{node.op} {side.identity(index)!r} keeps what it reads away from zero with {name!r},"
+            f" which is {value:.3g}; {limits.name} begins at {limits.smallest:.2g}.",
+        ]
+        command = f"Make {name!r} at least {limits.normal:.1g}, or keep the node in float32."
+        nodes, remedy = [side.identity(index)], Remedy(command)
+        made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, evidence, remedy, node.op)
+        found.append(made)
+    return found
+
+
+def _runs(party: SuspectedParty, half: HalfModel) -> list[Mapping[str, Any]]:
+    compute = party.load(half.wide, plain=True) if party.name == "onnx" else party.load(half.wide)
+    return [compute(feed) for feed in half.feeds]
+
+
+def in_float(array: Any) -> Any:
+    """Return an array of half precision in float32, and any other as it is."""
+    narrow = isinstance(array, np.ndarray) and array.dtype.name in HALF
+    return array.astype(np.float32) if narrow else array
+
+
+def _with_neighbours(
+    nodes: Sequence[GraphNode], kept: Collection[str], castable: Collection[str], hops: int
+) -> list[str]:
+    """Return nodes with those that are so many steps away, of those that can be cast."""
+    near = set(kept)
+    places = [index for index, node in enumerate(nodes) if node.name in near]
+    near |= {nodes[index].name for index in around(nodes, places, hops)}
+    return [name for name in castable if name in near]
+
+
+def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
+    """Return the party that computes in half precision, if one does."""
+    for party in parties:
+        if getattr(party, "lowers_to", None):
+            return party  # type: ignore[return-value]
+    return None
+
+
+def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> DiagnosisResult:
+    """Find out whether a backend may compute a model in half precision."""
+    entry = casting(party.lowers_to or "")
+    proto = case.model.proto
+    measured = resolve(NarrowModels).open(proto, entry)
+    tolerance = Tolerance(entry, measured.facts())
+    feeds = feeds_of_half(measured, data_loader)
+    others = [each for each in case.parties if each is not party]
+    reference = others[0] if others else resolve(SuspectedParty, "onnxrt")
+    built = Lowered(measured.passes, partial(party.load, proto))
+    with case.attempt(f"{party.lowers_to}, {party.name}") as said:
+        compute = reference.load(proto)
+        exact = [compute(feed) for feed in feeds]
+        worst = tolerance.worst(exact, map(built.run, feeds))
+        said.append(f"{'Good enough' if worst.is_tolerable else 'Off'}: {worst}.")
+    if worst.is_tolerable:
+        return DiagnosisResult(AGREE)
+    with case.attempt(f"float32, {party.name}") as said:
+        plain = party.load(proto, plain=True)
+        is_lowering = tolerance.worst(exact, map(plain, feeds)).is_tolerable
+        said.append("Matches." if is_lowering else "Is off as well: it is not the precision.")
+        del plain
+    if not is_lowering:
+        return DiagnosisResult(
+            INCONCLUSIVE, reason=f"{party.name} is wrong in float32 as well: diagnose it so first."
+        )
+    with case.attempt("nodes that stay in float32") as said:
+        try:
+            # Why nodes lose too much is seen where every operator rounds, so those that do there
+            # are asked first; a backend that joins nodes may need their neighbours as well.
+            found = Trial(measured, tolerance, feeds).result()
+            after = worst
+            for hops in range(_MOST_HOPS + 1) if found.verdict == FAULT else ():
+                kept = _with_neighbours(case.model.nodes, found.kept, built.passes, hops)
+                after = tolerance.worst(exact, (built.run(feed, kept) for feed in feeds))
+                if after.is_tolerable:
+                    found = evolve(found, before=worst, after=after, kept=kept)
+                    break
+            if not after.is_tolerable:
+                found = Trial(measured, tolerance, feeds, lowered=built).result()
+        except REFUSALS as error:
+            return DiagnosisResult(INCONCLUSIVE, reason=str(error))
+        said.append(f"{len(found.kept)} of {len(built.passes)}, after {built.loads} builds.")
+    if found.verdict == ILL_CONDITIONED:
+        reason = "Rounding the inputs alone changes the outputs as much."
+        return DiagnosisResult(ILL_CONDITIONED, reason=reason)
+    if found.verdict == AGREE:
+        return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+    if found.verdict != FAULT:
+        reason = "No set of nodes in float32 makes the outputs good enough."
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+    remedy = Remedy()
+    if found.kept:
+        command = party.remedy(case.path, plain=False, without=found.kept)
+        remedy = Remedy(command, found.after.is_tolerable)
+    proof = (
+        f"With {', '.join(map(repr, found.kept))} in float32, all outputs match: {found.after},"
+        f" before {found.before}.{'' if found.is_fewest else f' {FEWER_MAY_DO}'}"
+    )
+    return DiagnosisResult(FAULT, [*culprits_of(found, remedy, [proof], party.name)])
 
 
 def _beside(culprit: HalfCulprit) -> str:

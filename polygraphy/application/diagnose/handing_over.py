@@ -15,6 +15,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.tracing import trace
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing, usual_tolerances
 from polygraphy.domain.diagnosis.issue import issue_of
@@ -22,18 +23,18 @@ from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.diagnosis.remedies import reporting
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     DiagnosisReports,
-    FailureFolders,
-    FailurePrograms,
     SuspectedParty,
+    failure_program,
+    failure_text,
+    write_failure,
 )
 from polygraphy.ports.editing import OpenModel, OpenModels
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.running import Commands
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.storage import write_text
 
 _HOPS = (0, 1, 2, 4, 8)
 """How many nodes around a culprit are taken with it: what is rewritten depends on them."""
@@ -66,7 +67,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
     failure, program = None, ""
     with case.attempt("culprit alone") as said:
         for failure in _failures(case, culprit):
-            program = resolve(FailurePrograms).program(failure)
+            program = failure_program(failure)
             if folder is None or _is_shown(failure, folder, program):
                 break
         else:
@@ -76,7 +77,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
     if folder is not None and failure is not None:
         reports.handed_over(folder, f"{failure.culprit.party}: {failure.said}")
     if issue is not None:
-        graph = "" if failure is None else resolve(FailureFolders).text(failure)
+        graph = "" if failure is None else failure_text(failure)
         sections = [section for key in _SOURCES for section in resolve(Diagnosis, key).sections()]
         named = next((one for one in case.parties if one.name == culprit.party), None)
         called = "" if named is None else str(named.settings.get("module", named.name))
@@ -86,7 +87,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
         if issue == "-":
             reports.written_up(text)
         else:
-            resolve(TextFiles).write(issue, text)
+            write_text(issue, text)
 
 
 def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
@@ -117,11 +118,11 @@ def _said(case: Case, failure: Failure | None, program: str) -> str:
 
 def _is_shown(failure: Failure, folder: str, program: str) -> bool:
     """Save a failure, and return whether its program shows it."""
-    resolve(FailureFolders).write(folder, failure)
+    write_failure(folder, failure)
     if not program:
         return True
     path = str(Path(folder) / PROGRAM_FILE)
-    resolve(TextFiles).write(path, program, executable=True)
+    write_text(path, program, executable=True)
     done = resolve(Commands).start([sys.executable, path], timeout=_SECONDS).wait()
     return done.code < 0 or (done.code == 1 and "FAILED" in done.output)
 

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy, TensorError
@@ -28,8 +29,7 @@ from polygraphy.domain.diagnosis.regions import (
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights
 from polygraphy.ports.editing import OpenModel, OpenModels
 
 _ONE_STEP = 0.03
@@ -365,7 +365,7 @@ def _masks(case: Case, node: GraphNode) -> bool:
     read = set(node.reads) & set(case.model.constants)
     if not read:
         return False
-    weights = Side(resolve(ModelPairs).graph(case.model.proto)).weights
+    weights = Side(graph_with_weights(case.model.proto)).weights
     return any(is_broken(weights[name].values) for name in read & weights.keys())
 
 

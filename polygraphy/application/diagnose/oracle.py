@@ -1,4 +1,4 @@
-"""What is right, by an oracle - another backend, a model that is right, saved results - and how
+"""What is right by another backend, by a model that is right, or by saved results, and how
 what a party makes differs from it.
 """
 

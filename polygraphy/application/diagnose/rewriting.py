@@ -10,12 +10,12 @@ from attrs import frozen
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.locating import Place
 from polygraphy.application.diagnose.tracing import Trace
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search.subsets import healing_alone, healing_passes
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModels
 
@@ -62,7 +62,7 @@ def guilty_passes(case: Case, party: SuspectedParty, place: Place, known: Trace)
     if experiment.nodes <= _SMALL and (alone := healing_alone(party.passes, experiment.heals)):
         whole = _executed(case, party, [])
         return [min(alone, key=lambda name: len(whole ^ _executed(case, party, [name])))]
-    return healing_passes(party.passes, experiment.heals)
+    return healing_passes(party.passes, experiment.heals) or []
 
 
 def refusal_passes(party: SuspectedParty, part: Any, feed: Values) -> list[str]:
@@ -75,7 +75,7 @@ def refusal_passes(party: SuspectedParty, part: Any, feed: Values) -> list[str]:
             return False
         return True
 
-    return healing_passes(party.passes, heals)
+    return healing_passes(party.passes, heals) or []
 
 
 def _executed(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.tracing import Trace, repeated, trace
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -33,7 +34,6 @@ from polygraphy.domain.rounding import (
     seen_between,
 )
 from polygraphy.domain.tensors.facts import compute_dtype
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
 
 _GAIN = 30.0

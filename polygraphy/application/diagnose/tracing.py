@@ -17,14 +17,14 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.search.layers import Layer, plan_windows
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, OpenModels
-from polygraphy.ports.machine import Machine
-from polygraphy.ports.storage import Spools
+from polygraphy.ports.machine import release_memory
+from polygraphy.ports.storage import open_spool
 
 _TRACED = 2
 """How many times what a window reads and makes is held where it is traced: a backend hands out
@@ -110,7 +110,7 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     windows = _traced_windows(case, feed)
     if len(windows) < 2:
         values = _tensors(party.load(case.model.marked(), plain=True)(feed))
-        resolve(Machine).release_memory()
+        release_memory()
         return Trace(values, feed, party)
     opened = resolve(OpenModels).open(case.model.marked())
     known = Trace(kept(case), feed, party)
@@ -190,7 +190,7 @@ def isolated(
         )
         if part is not cut:
             del compute, feed, values, noise
-            resolve(Machine).release_memory()
+            release_memory()
 
 
 def kept(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
@@ -202,7 +202,7 @@ def kept(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
         nbytes: None where it is known that there is no room.
     """
     fits = nbytes is not None and 2 * _ISOLATED * nbytes <= case.memory
-    return {} if fits else _Spooled(resolve(Spools).open())
+    return {} if fits else _Spooled(open_spool())
 
 
 def _traced_windows(case: Case, feed: Feed) -> list[range]:
@@ -220,7 +220,7 @@ def _run(
     made: Mapping[str, Any] = party.load(part, plain=True)(
         {value.name: held[value.name] for value in part.graph.input}
     )
-    resolve(Machine).release_memory()
+    release_memory()
     return made
 
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.binding import Unbound, keyed, resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.versions import wrong_span
 from polygraphy.domain.errors import FileError, PolygraphyException
 from polygraphy.domain.rounding import LARGE
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     OtherEnvironment,
-    OtherEnvironments,
     SuspectedParty,
+    open_environment,
 )
 
 
@@ -42,8 +42,8 @@ class Elsewhere:
         errors: list[PolygraphyException] = []
         for party in case.parties:
             with suppress(Unbound):
-                environments = resolve(OtherEnvironments, party.name)
-                opened = [_opened(case, environments, path, errors) for path in paths]
+                open_ = keyed(open_environment, party.name)
+                opened = [_opened(case, open_, path, errors) for path in paths]
                 known = {one.version: one for one in reversed(opened) if one is not None}
                 self._known[party.name] = known
         if errors and not any(self._known.values()):
@@ -102,11 +102,14 @@ class Elsewhere:
 
 
 def _opened(
-    case: Case, environments: OtherEnvironments, path: str, errors: list[PolygraphyException]
+    case: Case,
+    open_: Callable[[str], OtherEnvironment],
+    path: str,
+    errors: list[PolygraphyException],
 ) -> OtherEnvironment | None:
     """Return an environment; None, which is said and kept, where it is broken."""
     try:
-        return environments.open(path)
+        return open_(path)
     except (*REFUSALS, FileError) as error:
         errors.append(error)
         with case.attempt("environment left out") as said:
@@ -115,7 +118,7 @@ def _opened(
 
 
 def _version_here(party: SuspectedParty) -> str:
-    return resolve(OtherEnvironments, party.name).open(sys.executable).version
+    return keyed(open_environment, party.name)(sys.executable).version
 
 
 def _tried(

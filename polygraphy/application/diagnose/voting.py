@@ -14,10 +14,10 @@ from attrs import frozen
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.locating import SMALL, Place
 from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 
 _FORMULAS = "formulas"

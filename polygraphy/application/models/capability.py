@@ -10,6 +10,7 @@ from attrs import evolve
 
 from polygraphy.application.models.linting import lint
 from polygraphy.application.run.feeding import Feeds, InputAdapter
+from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.checks.capability import (
     Compatibility,
     ModelNode,
@@ -32,12 +33,11 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.model import ModelSource
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.editing import OpenModels
-from polygraphy.ports.models import ModelReports, ModelTrial, OnnxFiles, SupportChecker
+from polygraphy.ports.models import ModelReports, ModelTrial, SupportChecker, load_onnx
 from polygraphy.ports.reporting import BuildReports, Console
 from polygraphy.ports.running import Runner
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.storage import write_text
 
 _OUTPUT = "polygraphy_capability_dumps"
 _EXTERNAL_SUFFIX = "_ext_data"
@@ -101,7 +101,7 @@ def inspect_capability(
 def _save(report: SupportReport, folder: str, save: Callable[[ModelPart], None]) -> None:
     for part in report.parts:
         save(part)
-    resolve(TextFiles).write(join(folder, "results.txt"), report.table())
+    write_text(join(folder, "results.txt"), report.table())
 
 
 def _external(name: str, suffix: str | None) -> str | None:
@@ -226,7 +226,7 @@ def _unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
     except Unbound:
         return _not_run(model, backend)
     try:
-        problems = checker.problems(resolve(OnnxFiles).load(model))
+        problems = checker.problems(load_onnx(model))
     except PolygraphyException:  # Why the model does not run is known already.
         return ()
     return tuple(

@@ -11,6 +11,7 @@ from attrs import evolve
 
 from polygraphy import config
 from polygraphy.application.diagnose.careful import alone
+from polygraphy.binding import resolve
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
     INFO,
@@ -34,18 +35,17 @@ from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import (
-    LintedModel,
-    ModelLinter,
+    Lint,
     ModelReader,
     ModelReports,
     ModelTrial,
     TrialValue,
+    open_to_lint,
 )
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.running import FactFinder
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.running import find_facts
+from polygraphy.ports.storage import write_text
 
 
 def check_lint(
@@ -84,7 +84,7 @@ def check_lint(
     report = lint(source, trial, data_loader)
     reports.lint(report)
     if output is not None:
-        resolve(TextFiles).write(output, json.dumps(report.document(), indent=4) + "\n")
+        write_text(output, json.dumps(report.document(), indent=4) + "\n")
     return report.passed
 
 
@@ -101,18 +101,18 @@ def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> Lin
     except ModelError as error:
         return LintReport.of(Findings(()), [LintEntry(EXCEPTION, Source.LOADER, str(error))])
     more = list(graph_findings(model))
-    linted = resolve(ModelLinter, "onnx").open(source)
-    facts = resolve(FactFinder).find(source.path)
+    checked = open_to_lint(source)
+    facts = find_facts(source.path)
     feed = None
     if not source.ignore_external_data:
         feed = _feed(facts, _inputs(model.graph), data_loader, more)
     try:
-        findings = _contained(linted, feed, trial)
+        findings = _contained(checked, feed, trial)
         if data_loader is None and feed is not None:
-            findings = _with_other_lengths(linted, facts, model.graph, trial, findings)
+            findings = _with_other_lengths(checked, facts, model.graph, trial, findings)
     except MissingDependencyError as error:
         more.append(LintEntry(INFO, Source.RUNTIME, str(error)))
-        findings = linted.lint(None, None)
+        findings = checked(None, None)
     return LintReport.of(findings, more)
 
 
@@ -136,25 +136,25 @@ class _CarefulTrial:
         return {name: value for name, value in made.items() if value.raw is not None}
 
 
-def _contained(linted: LintedModel, feed: Mapping[str, Any] | None, trial: ModelTrial) -> Findings:
+def _contained(checked: Lint, feed: Mapping[str, Any] | None, trial: ModelTrial) -> Findings:
     """Return what is wrong with a model which may crash the backend that tries it: then each node
     is tried in a process of its own, to find out which.
     """
     if feed is None:
-        return linted.lint(None, None)
+        return checked(None, None)
     try:
-        return alone(lambda: linted.lint(feed, trial), "The backend", is_silent=True)
+        return alone(lambda: checked(feed, trial), "The backend", is_silent=True)
     except MissingDependencyError:
         raise
     except BackendError:
-        return linted.lint(feed, _CarefulTrial(trial))
+        return checked(feed, _CarefulTrial(trial))
 
 
 _DRAWN = 8  # Bytes of a number that is drawn.
 
 
 def _with_other_lengths(
-    linted: LintedModel, facts: Facts, graph: Graph, trial: ModelTrial, findings: Findings
+    checked: Lint, facts: Facts, graph: Graph, trial: ModelTrial, findings: Findings
 ) -> Findings:
     """Return findings about a model that failed with data whose dynamic dimensions are 1, which it
     may not be made for: those with the lengths with which the fewest nodes fail.
@@ -166,7 +166,7 @@ def _with_other_lengths(
         feed = _feed(facts, inputs, None, [], notes=False)
         if feed is None:
             continue
-        found = _contained(linted, feed, trial)
+        found = _contained(checked, feed, trial)
         if _failures(found) < failures:
             shapes = ", ".join(
                 f"{name}:{format_shape(meta.shape)}"

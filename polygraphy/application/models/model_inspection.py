@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
@@ -18,10 +19,9 @@ from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.report.document import rows_in
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.models import ModelReader, ModelReports
-from polygraphy.ports.reporting import ModelPages
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.reporting import model_page, serve_page
+from polygraphy.ports.storage import read_text, write_text
 
 _SHOWN = ("layers", "attrs", "weights")
 _LOADED = "What was loaded"
@@ -303,18 +303,18 @@ def draw_model(
     model = drawn_model(read_model(source, detail, model_type, display_as))
     if model is None:
         raise UsageError(f"{path}: models of this type cannot be drawn.")
-    page = resolve(ModelPages).page(model, draw(model), statistics_of(model), errors)
+    page = model_page(model, draw(model), statistics_of(model), errors)
     if output is None:
-        resolve(ModelPages).serve(page, port, reports.page_served)
+        serve_page(page, port, reports.page_served)
     else:
-        resolve(TextFiles).write(output, page)
+        write_text(output, page)
         reports.page_saved(output)
 
 
 def _errors(path: str) -> dict[str, OutputRow]:
     """Return what a report says about outputs, by name."""
     try:
-        return rows_in(json.loads(resolve(TextFiles).read(path)))
+        return rows_in(json.loads(read_text(path)))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON: {error}.") from error
     except UsageError as error:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from polygraphy.binding import resolve
 from polygraphy.domain.model import EVERYTHING, Detail, ModelSource
 from polygraphy.domain.model.description import select_tensors, tensor_uses
 from polygraphy.domain.model.difference import Outline, differences, edit_between
 from polygraphy.domain.model.sparsity import GROUP, WeightSparsity, dense_groups, prunable_weights
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelOutlines, ModelReader, ModelReports
+from polygraphy.ports.models import ModelReader, ModelReports, outline_of
 
 
 def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
@@ -102,7 +102,7 @@ def show_original(model: Any) -> Outline:
     Returns:
         What `show_edited` compares the edited model with: edits change a model in place.
     """
-    outline: Outline = resolve(ModelOutlines).outline(model)
+    outline: Outline = outline_of(model)
     resolve(ModelReports).outline("Original Model", outline)
     return outline
 
@@ -114,7 +114,7 @@ def show_edited(original: Outline, model: Any) -> None:
         original: what `show_original` returned.
         model: the model as it is.
     """
-    outline: Outline = resolve(ModelOutlines).outline(model)
+    outline: Outline = outline_of(model)
     reports = resolve(ModelReports)
     reports.outline("New Model", outline)
     reports.edit(edit_between(original, outline))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.asked import Tensors
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.data.feed import fit_feed, own_copy
@@ -29,7 +30,6 @@ from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line
-from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import KnowsModel, Promise, Runner, TimesDevice
 

@@ -18,17 +18,17 @@ from polygraphy.application.run.feeding import (
     promises,
 )
 from polygraphy.application.run.steps import was_interrupted
-from polygraphy.domain.asked import BlobFiles, ResultStore, ResultWriter
+from polygraphy.binding import resolve
+from polygraphy.domain.asked import ResultStore, ResultWriter, blob_writer
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.results.results import DeviceTimes, IterationResult, RunResults
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
-from polygraphy.ports.running import Isolation, Runner
+from polygraphy.ports.running import Runner, call_isolated
 
 Feed = Mapping[str, Any]
 
@@ -275,7 +275,7 @@ def _isolated(
     turn: Callable[[], tuple[_Turn, _Events]], runner: str, timeout: float | None
 ) -> tuple[_Turn, _Events]:
     try:
-        return resolve(Isolation).call(turn, what=runner, timeout=timeout)
+        return call_isolated(turn, what=runner, timeout=timeout)
     except PolygraphyException:
         raise
     except Exception as error:  # A defect of the runner is a crash of it alone, too.
@@ -354,7 +354,7 @@ def feed_writer(
     save_whole = _writer(saving, path, dict)
     if blob_path is None:
         return save_whole
-    blobs = saving.enter_context(resolve(BlobFiles).writer(blob_path))
+    blobs = saving.enter_context(blob_writer(blob_path))
 
     def save(feed: Feed) -> None:
         save_whole(feed)

@@ -12,15 +12,15 @@ from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of, pr
 from polygraphy.application.run.inference import feed_writer, kept_as
 from polygraphy.application.run.steps import was_interrupted
 from polygraphy.application.run.unmarked import MarkingEffect
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.results.results import IterationResult, Lineage, Part, RunResults
 from polygraphy.domain.search.layers import Budget, Layer, Segment, plan_segments
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.precision import coarsest
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import LayeredModel, OpenModels
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import free_memory, release_memory
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Runner
 
@@ -157,7 +157,6 @@ class _Run:
         self._states = [_RunnerState(make) for make in make_runners]
         self._memory = memory_budget
         self._console = console
-        self._machine = resolve(Machine)
         self._compared = set(layered.outputs)
         self._fit = InputAdapter(_Inputs(layered.inputs), console)
         self._layers: list[Layer] = []
@@ -211,7 +210,7 @@ class _Run:
         total = sum(weights.values())
         nbytes = self._memory
         if nbytes is None:
-            nbytes = self._machine.free_memory() // _SHARE
+            nbytes = free_memory() // _SHARE
         budget = Budget(
             nbytes,
             runners=len(self._states),
@@ -245,7 +244,7 @@ class _Run:
                 if active is None:
                     del state.loaded[position]
             if active is None:
-                self._machine.release_memory()
+                release_memory()
             results.append((state.name, [outputs]))
         return results
 
@@ -267,7 +266,7 @@ class _Run:
                 if active is None:
                     del state.loaded[_UNMARKED]
             if active is None:
-                self._machine.release_memory()
+                release_memory()
 
     def _model(self, segment: Segment) -> Any:
         is_all = len(self._segments) == 1

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from polygraphy.application.run.feeding import facts_of, last_device_times, promises
+from polygraphy.binding import resolve
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.compare.result import UncomparedResult
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import matching_any
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Runner
 

@@ -10,10 +10,10 @@ from pathlib import PurePath
 
 from attrs import frozen
 
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, FileError, UsageError
 from polygraphy.domain.sweep.cells import Asked, Cell, Job, cells_of, key_of
 from polygraphy.domain.sweep.plan import EnvironmentRow, Plan, Words
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.sweeping import SweepEnvironments, SweepFiles
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.sweep.planned import Planned, PlannedCell
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, DamagedFileError, InconclusiveError, UsageError
 from polygraphy.domain.sweep.cells import Job, Limits, is_meant, partition, shard_of
 from polygraphy.domain.sweep.outcome import (
@@ -29,10 +30,9 @@ from polygraphy.domain.sweep.outcome import (
 )
 from polygraphy.domain.sweep.plan import known_of, plan_of
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import machine_facts
 from polygraphy.ports.reporting import Console, Findings, Progress, Reports
-from polygraphy.ports.storage import TextFiles
+from polygraphy.ports.storage import read_text
 from polygraphy.ports.sweeping import SweepEngine, SweepFiles
 
 _CONFIRMATIONS = 2
@@ -108,7 +108,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         rows = [_Sweep(planned, {}, planned.plan.same_machine).row(cell) for cell in chosen]
         return _told(SweepOutcome(rows, merged=planned.merged, folder=folder), is_dry=True)
     limits = Limits(jobs, timeout, memory)
-    running = _Sweep(planned, resolve(Machine).about(), planned.plan.same_machine)
+    running = _Sweep(planned, machine_facts(), planned.plan.same_machine)
     run = _Runner(resolve(SweepEngine, engine), limits)
     running.read(chosen)
     running.run(run, chosen)
@@ -153,7 +153,7 @@ def _told(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:
 def _rows_in(path: str) -> dict[str, Mapping[str, Any]]:
     """Return the rows in the document of an earlier sweep, by name."""
     try:
-        document = json.loads(resolve(TextFiles).read(path))
+        document = json.loads(read_text(path))
         found = [each for each in document["results"] if each["kind"] == "sweep"]
         rows = found[0]["rows"]
         made = {row["name"]: row for row in rows}

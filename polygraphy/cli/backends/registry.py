@@ -8,7 +8,7 @@ from importlib import import_module
 
 from polygraphy.cli.backends.built_in import BuiltIn
 
-_MODULES = ("onnxrt", "onnx", "trt.backend", "tf", "pluginref", "torch")
+_MODULES = ("onnxrt", "onnx", "openvino", "trt.backend", "tf", "pluginref", "torch")
 """The modules beside this one that declare backends; one whose file is not there is left out."""
 
 _NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy.comparator")

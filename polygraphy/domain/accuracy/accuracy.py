@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, SupportsIndex, Union
 
 from attrs import frozen
 
-from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers, Reading, Spool, count_matched
-from polygraphy.domain.asked import DataFrames, Notebooks
+from polygraphy.domain.asked import data_frame, verdicts_html
 from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import CheckFailedError, UsageError
@@ -530,11 +529,11 @@ class AccuracyResults(list[AccuracyResult], Storable):
         """
         from polygraphy.domain.accuracy.summarizing import records_of
 
-        return resolve(DataFrames).frame(records_of(self))
+        return data_frame(records_of(self))
 
     def _repr_html_(self) -> str:
         """Return the verdicts as notebooks show them."""
-        return resolve(Notebooks).verdicts(self)
+        return verdicts_html(self)
 
     def __repr__(self) -> str:
         verdict = "PASSED" if self else "FAILED"

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import BlobFiles, ResultStore
+from polygraphy.domain.asked import ResultStore, holds_blobs, iterate_blobs
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.errors import InputError, ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
@@ -139,20 +139,20 @@ class StreamingDataLoader:
         damaged.
         """
         later = (self._opened_later(path) for path in self.paths[1:])
-        if resolve(BlobFiles).holds_blobs(self.paths[0]):
+        if holds_blobs(self.paths[0]):
             return chain(self._blobs(self.paths[0]), *later)
         opened = resolve(ResultStore).iterate(self.paths[0], dict)
         first = list(islice(opened, 1))  # Read now, so that a damaged file fails now.
         return chain(first, opened, *later)
 
     def _opened_later(self, path: str | Path) -> Iterator[dict[str, Any]]:
-        if resolve(BlobFiles).holds_blobs(path):
+        if holds_blobs(path):
             yield from self._blobs(path)
         else:
             yield from resolve(ResultStore).iterate(path, dict)
 
     def _blobs(self, path: str | Path) -> Iterator[dict[str, Any]]:
-        for blobs in resolve(BlobFiles).iterate(path):
+        for blobs in iterate_blobs(path):
             if self.input_metadata is None:
                 raise UsageError(
                     f"{path} holds bare bytes, whose data types and shapes only a model tells.",

@@ -7,8 +7,7 @@ from typing import Any
 
 from attrs import Factory, evolve, frozen
 
-from polygraphy.binding import resolve
-from polygraphy.domain.asked import Notebooks
+from polygraphy.domain.asked import diagnosis_html
 
 AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
@@ -130,7 +129,7 @@ class DiagnosisResult:
 
     def _repr_html_(self) -> str:
         """Return who is to blame as notebooks show it."""
-        return resolve(Notebooks).diagnosis(self)
+        return diagnosis_html(self)
 
     def facts(self) -> list[dict[str, Any]]:
         """Return the culprits as documents have them."""

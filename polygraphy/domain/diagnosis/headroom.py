@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.narrowing import NarrowingLoss, limits_of
@@ -19,6 +19,9 @@ Pair = tuple[Array, Array]
 
 _MANY_STEPS = 64
 """An error of so many times the spacing of a type is more than rounding the operands explains."""
+
+_FEW = 3
+"""So many nodes that lose digits together are all named; of more, the one that loses most."""
 
 ADDING = frozenset({"Add", "Clip", "Max", "Sub", "Sum"})
 """Operators that keep a number away from zero with a small constant."""
@@ -41,6 +44,16 @@ class Range:
     normal: float
     smallest: float
     spacing: float
+
+    @property
+    def ends(self) -> str:
+        """Where it ends, in words."""
+        return f"{self.name} ends at {self.largest:.5g}"
+
+    @property
+    def begins(self) -> str:
+        """Where it begins, in words."""
+        return f"{self.name} begins at {self.smallest:.2g}"
 
     @classmethod
     def of(cls, dtype: DataTypeEntry) -> Range:
@@ -79,20 +92,17 @@ class TensorLoss:
     invalid: int = 0
     error: float = 0.0
 
+    def too_large(self, limits: Range, whose: str = "") -> str:
+        """Say which elements are too large for the type."""
+        many = f"{self.above} of {self.elements} elements of {self.name!r}{whose}"
+        return f"{many} are too large, up to {self.peak:.3g}; {limits.ends}"
+
     def worse(self, other: TensorLoss) -> TensorLoss:
         """Return what becomes of it at worst, with other data."""
-        return TensorLoss(
-            self.name,
-            max(self.elements, other.elements),
-            max(self.peak, other.peak),
-            min(self.least, other.least),
-            max(self.above, other.above),
-            max(self.broken, other.broken),
-            max(self.zeroed, other.zeroed),
-            max(self.subnormal, other.subnormal),
-            max(self.invalid, other.invalid),
-            max(self.error, other.error),
-        )
+        mine, theirs = asdict(self), asdict(other)
+        del mine["name"]
+        worst = {key: (min if key == "least" else max)(mine[key], theirs[key]) for key in mine}
+        return TensorLoss(self.name, **worst)
 
 
 @frozen
@@ -156,48 +166,28 @@ class NodeLoss:
         """
         for name, weight in self.weights.items():
             if weight.clamped:
-                return Fault(
-                    "overflow",
-                    name,
-                    f"{weight.clamped} of {weight.elements} elements of weight {name!r} are too"
-                    f" large, up to {weight.largest:.3g}; {limits.name} ends at"
-                    f" {limits.largest:.5g}",
-                )
+                many = f"{weight.clamped} of {weight.elements} elements of weight {name!r}"
+                said = f"{many} are too large, up to {weight.largest:.3g}; {limits.ends}"
+                return Fault("overflow", name, said)
         if any(each.above and each.name not in made for each in self.operands):
             return self.residual_fault(limits)
         own = () if self.inherits(made) else self.results
         for each in own:
             if each.above:
-                return Fault(
-                    "overflow",
-                    each.name,
-                    f"{each.above} of {each.elements} elements of {each.name!r} are too large, up"
-                    f" to {each.peak:.3g}; {limits.name} ends at {limits.largest:.5g}",
-                )
+                return Fault("overflow", each.name, each.too_large(limits))
             if each.broken:
-                return Fault(
-                    "overflow",
-                    each.name,
-                    f"what {self.op} adds up for {each.name!r} is too large on the way;"
-                    f" {limits.name} ends at {limits.largest:.5g}",
-                )
+                what = f"what {self.op} adds up for {each.name!r} is too large on the way"
+                return Fault("overflow", each.name, f"{what}; {limits.ends}")
         for name, weight in self.weights.items():
             if weight.flushed and weight.flushed == weight.elements:
                 is_epsilon = self.op in ADDING or weight.elements == 1
-                return Fault(
-                    "epsilon" if is_epsilon else "underflow",
-                    name,
-                    f"{name!r} is {weight.largest:.3g} and becomes 0; {limits.name} begins at"
-                    f" {limits.smallest:.2g}",
-                )
+                said = f"{name!r} is {weight.largest:.3g} and becomes 0; {limits.begins}"
+                return Fault("epsilon" if is_epsilon else "underflow", name, said)
         for each in own:
             if each.zeroed and each.peak < limits.normal:
-                return Fault(
-                    "underflow",
-                    each.name,
-                    f"{each.zeroed} of {each.elements} elements of {each.name!r} become 0, and the"
-                    f" largest is {each.peak:.3g}; {limits.name} begins at {limits.smallest:.2g}",
-                )
+                many = f"{each.zeroed} of {each.elements} elements of {each.name!r} become 0"
+                said = f"{many}, and the largest is {each.peak:.3g}; {limits.begins}"
+                return Fault("underflow", each.name, said)
         if own and self.amplifies(limits):
             return self.residual_fault(limits)
         return None
@@ -226,13 +216,7 @@ class NodeLoss:
         """
         for each in self.operands:
             if each.above:
-                return Fault(
-                    "overflow",
-                    each.name,
-                    f"{each.above} of {each.elements} elements of {each.name!r}, which it reads,"
-                    f" are too large, up to {each.peak:.3g}; {limits.name} ends at"
-                    f" {limits.largest:.5g}",
-                )
+                return Fault("overflow", each.name, each.too_large(limits, ", which it reads,"))
         worst = max(self.results, key=lambda each: each.error, default=TensorLoss(""))
         said = f"{self.op} alone, on rounded operands, is off by {worst.error:.2g} of the size of"
         explained = f"rounding the result explains {limits.spacing / 2:.1g}"
@@ -347,3 +331,116 @@ def worst_of(runs: Iterable[Sequence[NodeLoss]]) -> list[NodeLoss]:
             known = worst.get(loss.name)
             worst[loss.name] = loss if known is None else known.worse(loss)
     return list(worst.values())
+
+
+@frozen
+class HalfCulprit:
+    """A node that has to stay in float32, or a few that lose digits together.
+
+    Attributes:
+        nodes: their names.
+        op: the operator of the one that loses most.
+        fault: why.
+        beside: nodes that stay with it, because they read or hand on what it computes.
+    """
+
+    nodes: Sequence[str]
+    op: str
+    fault: Fault
+    beside: Sequence[str] = ()
+
+
+def ranked(
+    losses: Sequence[NodeLoss],
+    nodes: Sequence[str],
+    users: Mapping[str, Collection[str]],
+    limits: Range,
+) -> list[str]:
+    """Return nodes, those first that are most likely to have to stay in float32: those that lose
+    most, and then those whose results they lose it on.
+
+    Args:
+        losses: what each loses alone.
+        nodes: all nodes; those that nothing is known of come last.
+        users: the nodes that read what a node makes.
+        limits: the range of the type.
+    """
+    own = {loss.name: loss.sensitivity for loss in losses}
+    amplifying = {loss.name for loss in losses if loss.amplifies(limits)}
+    handed_on = {
+        name: max((own[user] for user in users.get(name, ()) if user in amplifying), default=0.0)
+        for name in nodes
+    }
+    return sorted(nodes, key=lambda name: (-max(own.get(name, 0.0), handed_on[name])))
+
+
+def first_invalid(losses: Iterable[NodeLoss]) -> HalfCulprit | None:
+    """Return the first node that computes NaN or infinity of finite operands in float32 already."""
+    for loss in losses:
+        for each in loss.results:
+            if each.invalid and not any(operand.invalid for operand in loss.operands):
+                evidence = (
+                    f"{each.invalid} of {each.elements} elements of {each.name!r} are infinite or"
+                    " NaN in float32 already, with finite operands"
+                )
+                return HalfCulprit([loss.name], loss.op, Fault("nan", each.name, evidence))
+    return None
+
+
+def culprits_among(
+    kept: Collection[str],
+    losses: Sequence[NodeLoss],
+    users: Mapping[str, Collection[str]],
+    limits: Range,
+) -> list[HalfCulprit]:
+    """Return which of the nodes that have to stay in float32 are at fault, and why; the others only
+    read or hand on what those compute.
+
+    Args:
+        kept: the nodes that stay.
+        losses: what each node of the model loses alone.
+        users: the nodes that read what a node makes.
+        limits: the range of the type.
+    """
+    by_name = {loss.name: loss for loss in losses}
+    found: list[HalfCulprit] = []
+
+    def amplifies(one: HalfCulprit) -> bool:
+        return any(by_name[name].amplifies(limits) for name in one.nodes)
+
+    for group in _connected([loss.name for loss in losses if loss.name in set(kept)], users):
+        made = {result.name for name in group for result in by_name[name].results}
+        blamed = {
+            name: fault
+            for name in group
+            if (fault := by_name[name].fault(limits, made)) and fault.cause != "rounding"
+        }
+        if not blamed:
+            most = max(group, key=lambda name: by_name[name].sensitivity)
+            nodes = group if len(group) <= _FEW else [most]
+            fault = by_name[most].residual_fault(limits)
+            rest = [name for name in group if name not in nodes]
+            found.append(HalfCulprit(nodes, by_name[most].op, fault, rest))
+        beside = [name for name in group if name not in blamed]
+        for name, fault in blamed.items():
+            found.append(HalfCulprit([name], by_name[name].op, fault, beside))
+            beside = []
+    # Beside others, nodes that do no more than round are kept because it adds up.
+    worst = [one for one in found if one.fault.cause != "rounding" or amplifies(one)]
+    return worst or found
+
+
+def _connected(names: Sequence[str], users: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """Return groups of nodes that hand tensors to each other, in the order of the model."""
+    group_of: dict[str, list[str]] = {name: [name] for name in names}
+    for name in names:
+        for user in users.get(name, ()):
+            if user in group_of and group_of[user] is not group_of[name]:
+                joint = group_of[name] + group_of[user]
+                for each in joint:
+                    group_of[each] = joint
+    groups = {id(group): set(group) for group in group_of.values()}
+    return sorted(
+        ([name for name in names if name in group] for group in groups.values()),
+        key=lambda group: names.index(group[0]),
+    )

@@ -12,7 +12,6 @@ from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
-from polygraphy.binding import resolve
 from polygraphy.domain.tensors.naming import matching
 from polygraphy.domain.tensors.shapes import Dim
 
@@ -250,9 +249,9 @@ class Model:
 
     def _repr_html_(self) -> str:
         """Return the model as notebooks show it."""
-        from polygraphy.domain.asked import Notebooks
+        from polygraphy.domain.asked import model_html
 
-        return resolve(Notebooks).model(self)
+        return model_html(self)
 
 
 @frozen

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.binding import resolve
-from polygraphy.domain.asked import Notebooks, PathOrFile, ResultStore
+from polygraphy.domain.asked import PathOrFile, ResultStore, results_html
 from polygraphy.domain.errors import UnknownKeyError, UsageError
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
@@ -400,7 +400,7 @@ class RunResults(KeyedList[str, IterationResult], Storable):
 
     def _repr_html_(self) -> str:
         """Return the results as notebooks show them."""
-        return resolve(Notebooks).results(self)
+        return results_html(self)
 
     @classmethod
     def load(cls, src: PathOrFile) -> RunResults:

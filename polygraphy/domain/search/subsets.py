@@ -163,21 +163,23 @@ def _needed(
 
 
 Heals = Callable[[Sequence[str]], bool]
-"""Returns whether the fault is gone where some rewrites are switched off."""
+"""Returns whether the fault is gone without some passes: rewrites that are switched off, or nodes
+that do not compute in half precision."""
 
 
-def healing_passes(passes: Sequence[str], heals: Heals) -> list[str]:
-    """Find the fewest rewrites without which the fault is gone, in about twice the logarithm of
-    their number of tries where one is enough.
-
-    Returns:
-        None of them where the fault stays with all of them switched off.
+def healing_passes(
+    passes: Sequence[str], heals: Heals, *, is_ranked: bool = False
+) -> list[str] | None:
+    """Find the fewest passes of a party without which the fault is gone; None where it stays with
+    all of them switched off. See `smallest_good_set`.
     """
-    if not passes or not heals(passes):
-        return []
-    return ddmin(passes, lambda some: Outcome.BAD if some and heals(some) else Outcome.GOOD)
+
+    def test(some: Sequence[str]) -> Outcome:
+        return Outcome.GOOD if heals(some) else Outcome.BAD
+
+    return smallest_good_set(passes, test, is_ranked=is_ranked)
 
 
 def healing_alone(passes: Sequence[str], heals: Heals) -> list[str]:
-    """Return the rewrites without each of which alone the fault is gone."""
+    """Return the passes without each of which alone the fault is gone."""
     return [name for name in passes if heals([name])]

@@ -12,7 +12,7 @@ import pytest
 from onnx import defs, helper, numpy_helper
 
 from polygraphy.adapters.onnx_common.inference import hidden, infer_shapes, restore
-from polygraphy.adapters.processes.forked import ForkedIsolation
+from polygraphy.adapters.processes.forked import call_isolated
 
 _VALUES: dict[str, Any] = {
     "INT": 1, "INTS": [1], "FLOAT": 1.0, "FLOATS": [1.0], "STRING": "a", "STRINGS": ["a"],
@@ -56,7 +56,7 @@ def test_no_operator_crashes_where_nothing_is_known_of_its_inputs(kind: str) -> 
             done.append(schema.name)
         return done
 
-    assert len(ForkedIsolation().call(infer_all, what="inference")) > 100
+    assert len(call_isolated(infer_all, what="inference")) > 100
 
 
 def _texts(nodes: str, values: str = "") -> onnx.ModelProto:

@@ -14,10 +14,10 @@ from polygraphy.adapters.console.conclusion import conclusion_of
 from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.verification import verify
+from polygraphy.binding import bind
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.compare import L2CompareFunc, SimpleCompareFunc
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
 from tests.support.models import identity
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.console.reports import LogReports
+from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, Detail, IterationReport, RunReport
 from polygraphy.domain.compare import L2Result, L2Threshold
 from polygraphy.domain.environment import Environment, Section
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Reports
 
 DETAIL = Detail(statistics=True, histogram=True, values=True)

@@ -8,17 +8,15 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from polygraphy.adapters.files.formats.blobs import DiskBlobFiles
+from polygraphy.adapters.files.formats.blobs import blob_writer, holds_blobs, iterate_blobs
 from polygraphy.domain.data.loading import StreamingDataLoader
 from polygraphy.domain.errors import FileError, InputError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
-FILES = DiskBlobFiles()
-
 
 def write(folder: Path, *feeds: dict[str, Any]) -> None:
-    with FILES.writer(folder) as writer:
+    with blob_writer(folder) as writer:
         for feed in feeds:
             writer.add(feed)
 
@@ -28,8 +26,8 @@ def test_each_iteration_has_a_folder_and_each_input_a_file(tmp_path: Path) -> No
     write(tmp_path, *feeds)
     assert (tmp_path / "0000000001" / "x.bin").read_bytes() == feeds[1]["x"].tobytes()
     assert (tmp_path / "0000000001" / "a" / "b.bin").stat().st_size == 8
-    assert FILES.holds_blobs(tmp_path)
-    found = list(FILES.iterate(tmp_path))
+    assert holds_blobs(tmp_path)
+    found = list(iterate_blobs(tmp_path))
     assert [sorted(feed) for feed in found] == [["a/b", "x"]] * 2
     assert found[1]["x"] == feeds[1]["x"].tobytes()
 
@@ -50,14 +48,14 @@ def test_memory_layout_does_not_matter(tmp_path: Path) -> None:
 def test_single_files_and_folders_of_files_are_one_iteration(tmp_path: Path) -> None:
     (tmp_path / "x.raw").write_bytes(b"\x01\x02")
     (tmp_path / "y.bin").write_bytes(b"\x03")
-    assert list(FILES.iterate(tmp_path)) == [{"x": b"\x01\x02", "y": b"\x03"}]
-    assert FILES.holds_blobs("some.RAW")
-    assert list(FILES.iterate(tmp_path / "x.raw")) == [{"x": b"\x01\x02"}]
+    assert list(iterate_blobs(tmp_path)) == [{"x": b"\x01\x02", "y": b"\x03"}]
+    assert holds_blobs("some.RAW")
+    assert list(iterate_blobs(tmp_path / "x.raw")) == [{"x": b"\x01\x02"}]
     with pytest.raises(FileError, match="does not exist"):
-        list(FILES.iterate(tmp_path / "missing.bin"))
+        list(iterate_blobs(tmp_path / "missing.bin"))
     (tmp_path / "other").mkdir()
-    assert not FILES.holds_blobs(tmp_path / "other")
-    assert not FILES.holds_blobs("inputs.json")
+    assert not holds_blobs(tmp_path / "other")
+    assert not holds_blobs("inputs.json")
 
 
 def test_the_loader_takes_types_and_shapes_from_the_model(tmp_path: Path) -> None:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.files.small.debug_replays import DiskReplayFolders
+from polygraphy.adapters.files.small.debug_replays import (
+    load_tactic_replays,
+)
+from polygraphy.adapters.files.small.work_files import path_exists
 from polygraphy.domain.errors import FileError
 from tests.support import replays
 
 
 def tactics(path: Path) -> list[int]:
-    loaded = DiskReplayFolders().load(str(path))
+    loaded = load_tactic_replays(str(path))
     return [algorithm.tactic for replay in loaded for algorithm in replay.values()]
 
 
@@ -38,5 +41,5 @@ def test_what_lies_beside_them_is_left_out(tmp_path: Path) -> None:
 
 
 def test_existence(tmp_path: Path) -> None:
-    assert DiskReplayFolders().exists(str(tmp_path))
-    assert not DiskReplayFolders().exists(str(tmp_path / "x"))
+    assert path_exists(str(tmp_path))
+    assert not path_exists(str(tmp_path / "x"))

@@ -9,16 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.files.small.spool import TemporarySpools
+from polygraphy.adapters.files.small.spool import open_spool
 from polygraphy.domain.errors import FileError
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import Spools
 
 
 @given(pieces=st.lists(st.binary(max_size=50), max_size=8), data=st.data())
 def test_what_was_put_comes_back(pieces: list[bytes], data: st.DataObject) -> None:
-    spools: Spools = TemporarySpools()
-    spool, other = spools.open(), spools.open()
+    spool, other = open_spool(), open_spool()
     tickets: list[int] = []
     for piece in pieces:
         tickets.append(spool.put(piece))
@@ -30,7 +27,7 @@ def test_what_was_put_comes_back(pieces: list[bytes], data: st.DataObject) -> No
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    spool = resolve(Spools).open()
+    spool = open_spool()
     assert spool.take(spool.put(b"x" * 100_000)) == b"x" * 100_000
     assert list(tmp_path.iterdir()) == []  # The file has no name.
 
@@ -38,4 +35,4 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(FileError, match="write to"):
-        TemporarySpools().open().put(b"four")
+        open_spool().put(b"four")

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.machine.machine import ThisProcess
+from polygraphy.adapters.machine.machine import cores, free_memory, release_memory
 
 MEMINFO = "MemTotal:       24000000 kB\nMemFree: 1 kB\nMemAvailable:   2048 kB\n"
 
 
-def system(folder: Path, **files: str) -> ThisProcess:
-    """Return a process of a system with these files; ``__`` stands for a slash."""
+def system(folder: Path, **files: str) -> Path:
+    """Return the root of a system with these files; ``__`` stands for a slash."""
     for name, text in files.items():
         path = folder / name.replace("__", "/").replace("_dot_", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return ThisProcess(folder)
+    return folder
 
 
 def test_available_memory_counts(tmp_path: Path) -> None:
-    assert system(tmp_path, proc__meminfo=MEMINFO).free_memory() == 2 << 20
+    assert free_memory(system(tmp_path, proc__meminfo=MEMINFO)) == 2 << 20
 
 
 @pytest.mark.parametrize(
@@ -31,17 +31,17 @@ def test_available_memory_counts(tmp_path: Path) -> None:
 )
 def test_a_container_may_grant_less(tmp_path: Path, limit: str, used: str, expected: int) -> None:
     files = {"sys__fs__cgroup__memory_dot_max": limit, "sys__fs__cgroup__memory_dot_current": used}
-    assert system(tmp_path, proc__meminfo=MEMINFO, **files).free_memory() == expected
+    assert free_memory(system(tmp_path, proc__meminfo=MEMINFO, **files)) == expected
 
 
 def test_the_older_kind_of_container(tmp_path: Path) -> None:
     folder = "sys__fs__cgroup__memory__memory_dot_"
     files = {f"{folder}limit_in_bytes": "4096", f"{folder}usage_in_bytes": "96"}
-    assert system(tmp_path, **files).free_memory() == 4000
+    assert free_memory(system(tmp_path, **files)) == 4000
 
 
 def test_a_system_that_does_not_tell_has_some(tmp_path: Path) -> None:
-    assert system(tmp_path).free_memory() == 1 << 30
+    assert free_memory(system(tmp_path)) == 1 << 30
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinity is a matter of Linux")
@@ -49,12 +49,12 @@ def test_cores_are_those_that_the_process_may_run_on() -> None:
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(allowed)})
-        assert ThisProcess().cores() == 1
+        assert cores() == 1
     finally:
         os.sched_setaffinity(0, allowed)
-    assert ThisProcess().cores() == len(allowed)
+    assert cores() == len(allowed)
 
 
 def test_memory_is_given_back() -> None:
-    ThisProcess().release_memory()
-    assert ThisProcess().free_memory() > 0
+    release_memory()
+    assert free_memory() > 0

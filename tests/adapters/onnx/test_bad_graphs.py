@@ -13,7 +13,7 @@ from onnx import helper, parser
 
 from polygraphy.adapters.onnx.lint import linting
 from polygraphy.adapters.onnx.lint import linting as node_trials
-from polygraphy.adapters.onnx.lint.linting import OnnxModelLinter
+from polygraphy.adapters.onnx.lint.linting import open_to_lint
 from polygraphy.adapters.onnx.storage.wire import as_varint, field
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.backend.onnx import fold_constants, infer_shapes
@@ -113,7 +113,7 @@ def test_many_nodes_are_not_run_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y)'
     models.save(parser.parse_model(text + "{ a = Abs(x)  y = Neg(a) }"), path)
     feed = {"x": np.ones(2, np.float32)}
-    findings = OnnxModelLinter().open(ModelSource(str(path))).lint(feed, Trial())
+    findings = open_to_lint(ModelSource(str(path)))(feed, Trial())
     [entry] = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
     assert entry.level == INFO and "in segments" in entry.message
     assert tried and not any(isinstance(model, str) for model in tried)
@@ -128,11 +128,7 @@ def test_nodes_of_very_many_operands_are_not_run(
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y, float[2] z)'
     body = "{ a = Abs(x)  b = Neg(x)  s = Sum(a, b, x)  y = Exp(s)  z = Sum(a, a, b) }"
     models.save(parser.parse_model(text + body), path)
-    findings = (
-        OnnxModelLinter()
-        .open(ModelSource(str(path)))
-        .lint({"x": np.ones(2, np.float32)}, OnnxrtTrial())
-    )
+    findings = open_to_lint(ModelSource(str(path)))({"x": np.ones(2, np.float32)}, OnnxrtTrial())
     [entry] = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
     assert entry.level == INFO and "3 operands" in entry.message
     assert list(entry.nodes) == [findings.nodes[2]]

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.storage import wire
 from polygraphy.domain.tensors.facts import DeferredFacts, InputHint, ModelFacts
 from tests.support import models
@@ -47,7 +47,7 @@ def test_an_output_is_as_coarse_as_the_coarsest_tensor_on_its_way() -> None:
         {"x": FLOAT},
         {"y": FLOAT, "z": FLOAT, "i": INT, "x": FLOAT},
     )
-    found = OnnxFactFinder().find(made).compute_dtypes
+    found = find_facts(made).compute_dtypes
     assert found == {"y": "float16", "z": "float32", "i": "float16"}
 
 
@@ -58,14 +58,14 @@ def test_weights_do_not_count_but_quantised_activations_do() -> None:
         helper.make_node("MatMul", ["x", "d"], ["y"]),
     ]
     made = model(weights, {"x": FLOAT}, {"y": FLOAT}, narrow)
-    assert OnnxFactFinder().find(made).compute_dtypes == {"y": "float32"}
+    assert find_facts(made).compute_dtypes == {"y": "float32"}
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "p"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "s", "p"], ["v"]),
         helper.make_node("MatMul", ["v", "d"], ["y"]),
     ]
     made = model([weights[0], *nodes], {"x": FLOAT}, {"y": FLOAT}, narrow)
-    assert OnnxFactFinder().find(made).compute_dtypes == {"y": "int8"}
+    assert find_facts(made).compute_dtypes == {"y": "int8"}
 
 
 def test_branches_count() -> None:
@@ -79,7 +79,7 @@ def test_branches_count() -> None:
         helper.make_node("Cast", ["f"], ["y"], to=FLOAT),
     ]
     made = model(nodes, {"x": FLOAT}, {"y": FLOAT}, {"c": np.bool_(True)})
-    assert OnnxFactFinder().find(made).compute_dtypes == {"y": "float16"}
+    assert find_facts(made).compute_dtypes == {"y": "float16"}
 
 
 TABLE = np.zeros((30, 4), np.float32)
@@ -121,7 +121,7 @@ def test_indices_and_masks_have_legal_values(nodes: Any, high: int, word: str) -
         {"y": FLOAT},
         weights,
     )
-    hint = OnnxFactFinder().find(made).input_hints["x"]
+    hint = find_facts(made).input_hints["x"]
     assert (hint.low, hint.high) == (0, high)
     assert word in hint.reason
 
@@ -137,7 +137,7 @@ def test_indices_and_masks_have_legal_values(nodes: Any, high: int, word: str) -
 )
 def test_nothing_is_said_of_other_inputs(node: Any, dtype: int) -> None:
     made = model([node], {"x": dtype}, {"y": dtype}, {"i": np.array([0])})
-    assert not OnnxFactFinder().find(made).input_hints
+    assert not find_facts(made).input_hints
 
 
 def compared(constant: Any, shape: str, *more: Any) -> Any:
@@ -160,7 +160,7 @@ def compared(constant: Any, shape: str, *more: Any) -> Any:
         dims.dim.add().dim_param = dim
         if dim.isdigit():
             dims.dim[-1].dim_value = int(dim)
-    found = OnnxFactFinder().find(made).input_hints.get("x")
+    found = find_facts(made).input_hints.get("x")
     return found and (found.low, found.high)
 
 
@@ -213,13 +213,13 @@ def inverted(factor: float, one: float = 1.0, turned: bool = False) -> onnx.Mode
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("factor", [-10000.0, float(np.finfo(np.float32).min), 1e9])
 def test_what_shuts_scores_out_is_a_mask_of_any_type(factor: float, turned: bool) -> None:
-    hints = OnnxFactFinder().find(inverted(factor, turned=turned)).input_hints
+    hints = find_facts(inverted(factor, turned=turned)).input_hints
     assert hints == {"mask": InputHint(0, 1, "a mask")}
 
 
 @pytest.mark.parametrize(("factor", "one"), [(-2.0, 1.0), (-10000.0, 0.5)])
 def test_other_arithmetic_makes_no_mask(factor: float, one: float) -> None:
-    assert OnnxFactFinder().find(inverted(factor, one)).input_hints == {}
+    assert find_facts(inverted(factor, one)).input_hints == {}
 
 
 def test_an_inverted_mask_that_is_a_condition_is_one_and_so_is_an_integer() -> None:
@@ -232,22 +232,22 @@ def test_an_inverted_mask_that_is_a_condition_is_one_and_so_is_an_integer() -> N
     weights = {"one": np.float32(1), "low": np.float32(-1e30)}
     for dtype in (FLOAT, INT, HALF):
         made = model(nodes, {"mask": dtype}, {"y": FLOAT}, weights)
-        assert OnnxFactFinder().find(made).input_hints["mask"].high == 1
+        assert find_facts(made).input_hints["mask"].high == 1
 
 
 def test_paths_and_bytes_are_read_and_what_is_no_model_tells_nothing(tmp_path: Path) -> None:
     made = model([helper.make_node("Exp", ["x"], ["y"])], {"x": FLOAT}, {"y": FLOAT})
     path = tmp_path / "model.onnx"
     onnx.save(made, str(path))
-    expected = OnnxFactFinder().find(made)
+    expected = find_facts(made)
     assert expected.compute_dtypes == {"y": "float32"}
-    found = OnnxFactFinder().find(str(path))
+    found = find_facts(str(path))
     assert (found.compute_dtypes, found.input_hints) == ({"y": "float32"}, {})
     content = path.read_bytes()
-    assert evolve(OnnxFactFinder().find(content), source=None) == evolve(expected, source=None)
-    assert OnnxFactFinder().find(content).source == content
-    assert OnnxFactFinder().find(b"no model") == ModelFacts()
-    missing = OnnxFactFinder().find(str(tmp_path / "missing.onnx"))
+    assert evolve(find_facts(content), source=None) == evolve(expected, source=None)
+    assert find_facts(content).source == content
+    assert find_facts(b"no model") == ModelFacts()
+    missing = find_facts(str(tmp_path / "missing.onnx"))
     assert (missing.compute_dtypes, missing.input_hints) == ({}, {})
 
 
@@ -261,10 +261,10 @@ def test_a_file_is_parsed_only_where_its_operators_may_limit_inputs(
     onnx.save(made, tmp_path / "limited.onnx")
     made = model([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOAT}, {"y": FLOAT})
     onnx.save(made, tmp_path / "free.onnx")
-    assert OnnxFactFinder().find(tmp_path / "limited.onnx").input_hints["i"].high == 6
+    assert find_facts(tmp_path / "limited.onnx").input_hints["i"].high == 6
 
     monkeypatch.setattr(onnx, "load", lambda *_, **__: pytest.fail("It was parsed."))
-    assert OnnxFactFinder().find(str(tmp_path / "free.onnx")).input_hints == {}
+    assert find_facts(str(tmp_path / "free.onnx")).input_hints == {}
 
 
 def test_names_are_no_operators_and_other_nodes_are_passed_over(
@@ -292,16 +292,15 @@ def test_names_are_no_operators_and_other_nodes_are_passed_over(
 def test_nothing_is_known_of_a_damaged_file(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "damaged.onnx"
     path.write_bytes(content)
-    found = OnnxFactFinder().find(path)
+    found = find_facts(path)
     assert (found.input_hints, found.compute_dtypes) == ({}, {})
 
 
 def test_facts_go_to_another_process_before_they_are_found_out(tmp_path: Path) -> None:
     models.save(models.identity_fp16(), tmp_path / "model.onnx")
-    finder = OnnxFactFinder()
     for facts in (
-        finder.find(tmp_path / "model.onnx"),
-        DeferredFacts(partial(finder.find, tmp_path / "model.onnx")),
+        find_facts(tmp_path / "model.onnx"),
+        DeferredFacts(partial(find_facts, tmp_path / "model.onnx")),
     ):
         arrived = pickle.loads(pickle.dumps(facts))
         assert arrived.compute_dtypes == facts.compute_dtypes != {}
@@ -318,7 +317,7 @@ def test_probabilities_are_bounded_and_what_was_sorted_is_ordered() -> None:
     ]
     outputs = dict.fromkeys(("p", "scores", "sums", "best", "chosen"), FLOAT)
     made = model(nodes, {"x": FLOAT}, {**outputs, "at": INT}, {"k": np.array([2])})
-    facts = OnnxFactFinder().find(made)
+    facts = find_facts(made)
     assert set(facts.bounded) >= {"p", "scores", "best"}
     assert not {"sums", "chosen"} & set(facts.bounded)
     assert set(facts.ordered) == {"best", "at", "chosen"}
@@ -339,4 +338,4 @@ def test_an_if_node_is_bounded_where_both_branches_are() -> None:
             "If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1]
         )
         made = model([chooses], {"x": FLOAT}, {"y": FLOAT}, {"c": np.array(True)})
-        assert ("y" in OnnxFactFinder().find(made).bounded) is is_bounded
+        assert ("y" in find_facts(made).bounded) is is_bounded

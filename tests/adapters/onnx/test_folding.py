@@ -16,8 +16,8 @@ from polygraphy.adapters.onnx.fold import folding
 from polygraphy.adapters.onnx.fold.folding import fold_constants
 from polygraphy.adapters.onnx.fold.shape_values import Elements, made_elements
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos
+from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.ports.binding import bind
 from polygraphy.ports.editing import ConstantEvaluator
 from tests.adapters.onnx.running import alike, copied, run
 from tests.support import g1, models

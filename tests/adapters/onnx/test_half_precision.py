@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from polygraphy.adapters.onnx.run import fast_kernels
+from polygraphy.adapters.onnx.run import half_precision
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModel, OnnxNarrowModels
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType
@@ -47,21 +47,21 @@ def test_every_operator_rounds() -> None:
     model = opened(nodes, weight("a", 1.1), weight("b", 0.3))
     half = np.float16
     expected = (FEED["x"].astype(half) * half(1.1) + half(0.3)).astype(np.float32)
-    assert np.array_equal(model.run(FEED)["y"], expected)
-    kept = model.run(FEED, ["Mul_t"])["y"]
+    assert np.array_equal(model.load()(FEED)["y"], expected)
+    kept = model.load(without=["Mul_t"])(FEED)["y"]
     wide = (FEED["x"] * np.float32(1.1)).astype(half)
     assert np.array_equal(kept, (wide + half(0.3)).astype(np.float32))
     exact, losses = model.measure(FEED)
     assert np.array_equal(exact["y"], FEED["x"] * np.float32(1.1) + np.float32(0.3))
-    assert [loss.name for loss in losses] == ["Mul_t", "Add_y"] == list(model.nodes)
+    assert [loss.name for loss in losses] == ["Mul_t", "Add_y"] == list(model.passes)
     assert all(0 < loss.results[0].error < 1e-3 for loss in losses)
 
 
 def test_bfloat16_keeps_large_numbers_and_drops_digits() -> None:
     nodes = [node("Mul", "x big", "t"), node("Mul", "t small", "y")]
     weights = weight("big", 1e6), weight("small", 1e-6)
-    assert not np.isfinite(opened(nodes, *weights).run(FEED)["y"]).all()
-    made = opened(nodes, *weights, bf16=True).run(FEED)["y"]
+    assert not np.isfinite(opened(nodes, *weights).load()(FEED)["y"]).all()
+    made = opened(nodes, *weights, bf16=True).load()(FEED)["y"]
     assert made == pytest.approx(FEED["x"], rel=2e-2)
     assert not np.allclose(made, FEED["x"], rtol=1e-3)
 
@@ -78,7 +78,7 @@ def test_what_a_node_reads_and_loses_is_reported() -> None:
     assert by_name["Add_u"].weights["eps"].flushed == 1
     assert by_name["Add_u"].operands[0].above > 0
     assert model.users == {"Mul_t": ["Add_u"], "Add_u": ["Mul_y"]}
-    assert np.isfinite(model.run(FEED, ["Mul_t", "Add_u", "Mul_y"])["y"]).all()
+    assert np.isfinite(model.load(without=["Mul_t", "Add_u", "Mul_y"])(FEED)["y"]).all()
 
 
 def test_sums_of_a_reduction_have_to_fit_but_not_those_of_a_product() -> None:
@@ -93,7 +93,7 @@ def test_sums_of_a_reduction_have_to_fit_but_not_those_of_a_product() -> None:
     model = make("sums", nodes, [value("x", [1, 20000])], outputs, weights=weights)
     narrow = OnnxNarrowModels().open(model, DataType.FLOAT16)
     feed = {"x": np.full((1, 20000), 10, np.float32)}
-    made = narrow.run(feed)
+    made = narrow.load()(feed)
     assert np.isinf(made["mean"]).all()
     assert made["product"] == pytest.approx(np.full((1, 1), 2000), rel=1e-3)
     assert made["pool"] == pytest.approx(np.full((1, 1, 1), 10))
@@ -119,15 +119,15 @@ def test_nodes_inside_branches_are_among_them() -> None:
         weight("w", 1e-6),
         numpy_helper.from_array(np.array(True), "c"),
     )
-    assert set(model.nodes) == {"Mul_then_y", "Mul_other_y", "Mul_y"}
+    assert set(model.passes) == {"Mul_then_y", "Mul_other_y", "Mul_y"}
     assert [loss.name for loss in model.measure(FEED)[1]] == ["Mul_then_y", "Mul_y"]
-    assert not np.isfinite(model.run(FEED)["y"]).all()
+    assert not np.isfinite(model.load()(FEED)["y"]).all()
 
 
 def test_what_cannot_be_run_is_one_error() -> None:
     narrow = opened([node("Add", "x w", "y")], weight("w", 1, 2, 3))
     with pytest.raises(BackendError, match="Add_y"):
-        narrow.run({"x": np.zeros((2, 4), np.float32)})
+        narrow.load()({"x": np.zeros((2, 4), np.float32)})
 
 
 def test_large_convolutions_are_computed_fast_and_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,12 +144,14 @@ def test_large_convolutions_are_computed_fast_and_alike(monkeypatch: pytest.Monk
     model = make("convolutions", nodes, image[:1], image[1:], weights=weights)
     feed = {"x": random.randn(1, 16, 48, 48).astype(np.float32)}
     made, asked = [], []
-    resolve = fast_kernels.resolve
-    monkeypatch.setattr(fast_kernels, "resolve", lambda *port: asked.append(port) or resolve(*port))
+    resolve = half_precision.resolve
+    monkeypatch.setattr(
+        half_precision, "resolve", lambda *port: asked.append(port) or resolve(*port)
+    )
     for large in (1, 1 << 60):
-        monkeypatch.setattr(fast_kernels, "_LARGE", large)
+        monkeypatch.setattr(half_precision, "_LARGE", large)
         narrow = OnnxNarrowModels().open(model, DataType.FLOAT16)
-        made.append((narrow.measure(feed)[0]["y"], narrow.run(feed)["y"]))
+        made.append((narrow.measure(feed)[0]["y"], narrow.load()(feed)["y"]))
         assert len(asked) == 2
     for fast, slow in zip(*made):
         assert np.allclose(fast, slow, rtol=2e-3, atol=2e-3)
@@ -160,4 +162,4 @@ def test_an_evaluator_without_bfloat16_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(onnx.numpy_helper, "to_array", lambda tensor: bits)
     with pytest.raises(BackendError, match="does not compute in bfloat16"):
         opened([node("Relu", "x", "y")], bf16=True)
-    assert opened([node("Relu", "x", "y")]).nodes
+    assert opened([node("Relu", "x", "y")]).passes

@@ -17,14 +17,14 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.fake import InlineIsolation
 from polygraphy.adapters.onnx.describe import facts
 from polygraphy.adapters.onnx.lint import linting
-from polygraphy.adapters.onnx.lint.linting import NodeTrials, OnnxModelLinter
+from polygraphy.adapters.onnx.lint.linting import NodeTrials, open_to_lint
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.application.models.linting import lint
+from polygraphy.binding import bind
 from polygraphy.domain.checks.lint import EXCEPTION, WARNING, Findings, Source
 from polygraphy.domain.model import ModelSource
-from polygraphy.ports.binding import bind
-from polygraphy.ports.running import Isolation
+from polygraphy.ports.running import call_isolated
 from tests.support import models
 
 
@@ -66,7 +66,7 @@ def linted(
 ) -> Findings:
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
-    return OnnxModelLinter().open(ModelSource(str(path))).lint(feed, trial or OnnxrtTrial())
+    return open_to_lint(ModelSource(str(path)))(feed, trial or OnnxrtTrial())
 
 
 X = {"x": np.ones((2, 4), np.float32)}
@@ -134,7 +134,7 @@ def test_a_model_that_works_is_run_once(tmp_path: Path) -> None:
 def test_the_checker_finds_the_same_without_running(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(chains(4, [1]).SerializeToString())
-    findings = OnnxModelLinter().open(ModelSource(str(path))).lint(None, None)
+    findings = open_to_lint(ModelSource(str(path)))(None, None)
     [entry] = findings.entries
     assert (entry.level, entry.source, entry.nodes) == (EXCEPTION, Source.SHAPES, ("b_1",))
     assert entry.message == "Incompatible dimensions for matrix multiplication"
@@ -155,7 +155,7 @@ def test_a_shape_that_the_graph_states_wrongly(
     model.graph.output[0].CopyFrom(models.value("d_0", stated))
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
-    findings = OnnxModelLinter().open(ModelSource(str(path))).lint(None, None)
+    findings = open_to_lint(ModelSource(str(path)))(None, None)
     expected = [] if message is None else [(WARNING, Source.SHAPES, ("d_0",), message)]
     assert [(e.level, e.source, e.nodes, e.message) for e in findings.entries] == expected
 
@@ -302,7 +302,7 @@ def test_a_model_is_read_once_whatever_it_is_tried_with(
     onnx.save(
         onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text} {body}'), path
     )
-    with bind(Isolation, InlineIsolation()):
+    with bind(call_isolated, InlineIsolation()):
         assert not lint(ModelSource(str(path)), Trial()).passed
     assert len([model for model in tried if isinstance(model, str)]) > 3
     assert sorted(read) == ["_found", "load_structure", "operators"]

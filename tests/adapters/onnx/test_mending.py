@@ -9,11 +9,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.copying import mended
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import paired
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.model import EVERYTHING, ModelSource
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelReader
 
 

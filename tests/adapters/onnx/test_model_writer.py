@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polygraphy.adapters.onnx.storage.saving import OnnxModelWriter
 from polygraphy.backend.onnx import onnx_from_path
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelWriter
+from polygraphy.ports.models import save_model
 from tests.support import models
 
 
 def test_a_model_is_found_where_it_was_written(tmp_path: Path) -> None:
-    writer: ModelWriter = OnnxModelWriter()
     path, model = str(tmp_path / "m.onnx"), models.mlp(features=512)
-    writer.write(model, path)
+    save_model(model, path)
     assert onnx_from_path(path) == model == models.mlp(features=512)
 
 
 def test_weights_are_beside_the_model(tmp_path: Path) -> None:
-    resolve(ModelWriter).write(models.mlp(features=512), str(tmp_path / "m.onnx"))
+    save_model(models.mlp(features=512), str(tmp_path / "m.onnx"))
     assert (tmp_path / "m.onnx.data").stat().st_size == 512 * 16 * 4

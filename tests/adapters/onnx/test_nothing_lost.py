@@ -15,9 +15,9 @@ from polygraphy.adapters.onnx.plugins.plugins import replace_plugins
 from polygraphy.adapters.onnx.storage.weights import copy_fields
 from polygraphy.adapters.onnx.storage.wire import as_varint, field
 from polygraphy.backend import onnx as backend
+from polygraphy.binding import bind
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.binding import bind
-from polygraphy.ports.editing import ShapeInference
+from polygraphy.ports.editing import infer_symbolic_shapes
 from tests.adapters.onnx.rich_model import Facts, facts_of, rich_model
 
 Edit = Callable[[onnx.ModelProto, Path], onnx.ModelProto]
@@ -218,16 +218,15 @@ def test_what_the_model_says_of_shapes_counts_more_than_names_that_are_inferred(
     given.graph.value_info.extend([a, b])
     given.graph.value_info[1].doc_string = "b doc"
 
-    class Symbolic:
-        def infer(self, model: onnx.ModelProto) -> onnx.ModelProto:
-            found = onnx.ModelProto()
-            for name, shape in (("a", ["k", 4]), ("b", ["k", "j"])):
-                value = helper.make_tensor_value_info(name, 1, shape)
-                found.graph.value_info.append(value)
-            found.graph.output.append(helper.make_tensor_value_info("y", 1, ["unk__0", 4]))
-            return found
+    def symbolic(model: onnx.ModelProto) -> onnx.ModelProto:
+        found = onnx.ModelProto()
+        for name, shape in (("a", ["k", 4]), ("b", ["k", "j"])):
+            value = helper.make_tensor_value_info(name, 1, shape)
+            found.graph.value_info.append(value)
+        found.graph.output.append(helper.make_tensor_value_info("y", 1, ["unk__0", 4]))
+        return found
 
-    with bind(ShapeInference, Symbolic()):
+    with bind(infer_symbolic_shapes, symbolic):
         made = backend.infer_shapes(given)
     infos = {value.name: value for value in (*made.graph.value_info, *made.graph.output)}
     shapes = {name: shape_of(value) for name, value in infos.items()}

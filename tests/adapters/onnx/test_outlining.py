@@ -7,8 +7,7 @@ import pytest
 from onnx import parser
 
 from polygraphy.application.models.models import show_edited, show_original
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelOutlines
+from polygraphy.ports.models import outline_of
 
 BRANCHES = """<ir_version: 8, opset_import: ["": 17]>
 m (bool c, float[N] x) => (float[N] y) <float w = {1.0}> {
@@ -24,7 +23,7 @@ def branches() -> onnx.ModelProto:
 
 
 def test_parts_of_graphs_inside_nodes_count() -> None:
-    outline = resolve(ModelOutlines).outline(branches())
+    outline = outline_of(branches())
     assert outline.nodes == {("If", "y"): 1, ("Add", "named"): 1, ("Mul", "b"): 1}
     assert outline.weights == {"w": 1, "v": 1}
     assert [tensor.name for tensor in outline.model.graph.inputs] == ["c", "x"]

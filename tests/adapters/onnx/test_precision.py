@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from polygraphy.adapters.onnx.cast.precision import (
-    OnnxPrecisionCaster,
+    cast_precision,
     convert_to_bf16,
     convert_to_fp16,
 )
@@ -29,7 +29,7 @@ def parsed(text: str, opset: int = 17, functions: str = "") -> onnx.ModelProto:
 
 
 def cast(model: onnx.ModelProto, **kept: Any) -> onnx.ModelProto:
-    made = OnnxPrecisionCaster().cast(model, DataType.FLOAT16, **kept)
+    made = cast_precision(model, DataType.FLOAT16, **kept)
     onnx.checker.check_model(made, full_check=True)
     return made
 
@@ -188,7 +188,7 @@ def test_a_function_that_is_called_differently_stays() -> None:
 
 
 def test_what_an_unknown_operator_makes_stays_as_it_is() -> None:
-    made = OnnxPrecisionCaster().cast(models.custom_op(), DataType.FLOAT16)
+    made = cast_precision(models.custom_op(), DataType.FLOAT16)
     custom = next(node for node in made.graph.node if node.domain)
     casts = {node.output[0]: node for node in made.graph.node if node.op_type == "Cast"}
     wide = [name for name in custom.input if name not in casts or casts[name].attribute[0].i == 1]

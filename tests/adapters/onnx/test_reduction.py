@@ -17,10 +17,10 @@ from onnx import TensorProto, helper
 from polygraphy.adapters.onnx.run.reduction import ReducibleOnnxModel
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.reducing import Reduction, reduce_model
+from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.domain.search import Outcome
-from polygraphy.ports.binding import resolve
 from tests.support import models
 from tests.support.examples import scaled
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, parser
 
-from polygraphy.adapters.fake import FakeShapeInference
 from polygraphy.adapters.onnx.graph import shapes
 from polygraphy.adapters.onnx.storage.weights import all_tensors
 from polygraphy.backend.onnx import infer_shapes, save_onnx
+from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
-from polygraphy.ports.binding import bind
-from polygraphy.ports.editing import ShapeInference
+from polygraphy.ports.editing import infer_symbolic_shapes
 from tests.support import models
 
 
@@ -43,6 +43,35 @@ def contradictory() -> onnx.ModelProto:
         [models.value("y", [2])],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+class FakeShapeInference:
+    """Gives what a function makes of a copy of the model, or fails.
+
+    Attributes:
+        models: the models that were given.
+    """
+
+    def __init__(
+        self,
+        change: Callable[[Any], None] | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        """Set what is done to the copy, or what is raised instead."""
+        self.models: list[Any] = []
+        self._change = change
+        self._error = error
+
+    def __call__(self, model: Any) -> Any:
+        """Return a changed copy of the model."""
+        self.models.append(model)
+        if self._error is not None:
+            raise self._error
+        copied = type(model)()
+        copied.CopyFrom(model)
+        if self._change is not None:
+            self._change(copied)
+        return copied
 
 
 def missing() -> FakeShapeInference:
@@ -119,7 +148,7 @@ def test_symbolic_inference_is_asked_for_dimensions_only_when_it_is_wanted() -> 
         model.graph.value_info.append(models.value("at", [1, "symbolic"], TensorProto.INT64))
 
     fake = FakeShapeInference(claim)
-    with bind(ShapeInference, fake):
+    with bind(infer_symbolic_shapes, fake):
         infer_shapes(data_dependent())
         assert not fake.models, "it takes seconds for models whose dimensions have no numbers"
         model = infer_shapes(data_dependent(), allow_onnxruntime=True)
@@ -137,7 +166,7 @@ def test_symbolic_inference_is_asked_for_ranks() -> None:
     inputs = [models.value("x", [4]), models.value("to", [None], TensorProto.INT64)]
     nodes = [helper.make_node("Reshape", ["x", "to"], ["r"]), helper.make_node("Neg", ["r"], ["y"])]
     model = models.make("ranks", nodes, inputs, [models.value("y", [None, None])])
-    with bind(ShapeInference, FakeShapeInference(claim)):
+    with bind(infer_symbolic_shapes, FakeShapeInference(claim)):
         assert known(infer_shapes(model, allow_onnxruntime=False)) == {"r": []}
         assert known(infer_shapes(model)) == {"r": [0, 0]}
 
@@ -148,7 +177,7 @@ def test_symbolic_inference_is_given_nodes_in_order() -> None:
     model.graph.node.sort(key=lambda node: node.op_type)
     before = model.graph.node[:]
     fake = FakeShapeInference()
-    with bind(ShapeInference, fake):
+    with bind(infer_symbolic_shapes, fake):
         infer_shapes(model, allow_onnxruntime=True)
     assert [node.op_type for node in before] == ["Neg", "NonZero"]
     assert [node.op_type for node in fake.models[0].graph.node] == ["NonZero", "Neg"]
@@ -158,13 +187,13 @@ def test_symbolic_inference_is_given_nodes_in_order() -> None:
 def test_without_it_the_onnx_package_infers_and_nobody_is_alarmed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with bind(ShapeInference, missing()):
+    with bind(infer_symbolic_shapes, missing()):
         assert known(infer_shapes(data_dependent(), allow_onnxruntime=True))["at"][0] == 1
     assert "[W]" not in capsys.readouterr().out
 
 
 def test_when_it_gives_up_the_onnx_package_infers(capsys: pytest.CaptureFixture[str]) -> None:
-    with bind(ShapeInference, FakeShapeInference(error=BackendError("gave up."))):
+    with bind(infer_symbolic_shapes, FakeShapeInference(error=BackendError("gave up."))):
         infer_shapes(data_dependent(), allow_onnxruntime=True)
     assert "gave up" in capsys.readouterr().out
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from polygraphy.adapters.onnxruntime.environments import OnnxrtEnvironments
+from polygraphy.adapters.onnxruntime.environments import open_environment
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.domain.errors import BackendError, FileError
 from tests.support import models
@@ -29,7 +29,7 @@ def script(folder: Path, text: str) -> str:
 def test_a_model_is_run_as_here(level: str | None) -> None:
     model = models.mlp(features=512)
     party = OnnxrtParty(graph_optimization_level=level, threads=1)
-    found = OnnxrtEnvironments().open(sys.executable)
+    found = open_environment(sys.executable)
     assert found.version == onnxruntime.__version__
     made = found.run(model, {"x": X}, party.settings)
     np.testing.assert_array_equal(made["y"], party.load(model)({"x": X})["y"])
@@ -38,7 +38,7 @@ def test_a_model_is_run_as_here(level: str | None) -> None:
 def test_a_model_that_is_refused_is_one_line() -> None:
     model = models.mlp(features=512)
     model.graph.node[0].op_type = "NoSuchOperator"
-    found = OnnxrtEnvironments().open(sys.executable)
+    found = open_environment(sys.executable)
     with pytest.raises(BackendError, match="NoSuchOperator") as caught:
         found.run(model, {"x": X}, OnnxrtParty().settings)
     assert len(str(caught.value).splitlines()) == 1
@@ -55,20 +55,20 @@ def test_a_model_that_is_refused_is_one_line() -> None:
 def test_a_broken_environment_says_why(text: str, said: str, tmp_path: Path) -> None:
     path = script(tmp_path, text)
     with pytest.raises(BackendError, match=said) as caught:
-        OnnxrtEnvironments().open(path)
+        open_environment(path)
     assert str(tmp_path) in str(caught.value)
 
 
 def test_what_is_no_environment_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="has no bin/python"):
-        OnnxrtEnvironments().open(str(tmp_path))
+        open_environment(str(tmp_path))
     plain = tmp_path / "notes.txt"
     plain.write_text("x")
     with pytest.raises(FileError, match="cannot be run"):
-        OnnxrtEnvironments().open(str(plain))
+        open_environment(str(plain))
 
 
 def test_the_interpreter_of_a_folder_is_found(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     script(tmp_path / "bin", "echo version 9.8.7")
-    assert OnnxrtEnvironments().open(str(tmp_path)).version == "9.8.7"
+    assert open_environment(str(tmp_path)).version == "9.8.7"

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 import numpy as np
 import onnx
 import pytest
 
-from polygraphy.adapters.onnx.cast.precision import OnnxPrecisionCaster
-from polygraphy.adapters.onnxruntime.quantizer import OnnxrtQuantizer
+from polygraphy.adapters.onnx.cast import precision
+from polygraphy.adapters.onnxruntime import quantizer
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.ports.editing import PrecisionCaster, Quantizer
+from polygraphy.ports.editing import cast_precision, quantize
 from tests.support import models
 
 FEED = {"x": np.ones((1, 8), dtype=np.float32)}
-
-
-@pytest.fixture
-def caster() -> PrecisionCaster:
-    return OnnxPrecisionCaster()
-
-
-@pytest.fixture
-def quantizer() -> Quantizer:
-    return OnnxrtQuantizer()
 
 
 def interface(model: onnx.ModelProto) -> list[tuple[str, bytes]]:
@@ -35,24 +23,15 @@ def interface(model: onnx.ModelProto) -> list[tuple[str, bytes]]:
 
 
 def test_both_take_the_arguments_of_the_port() -> None:
-    _same_parameters(PrecisionCaster.cast, OnnxPrecisionCaster.cast)
-    _same_parameters(Quantizer.quantize, OnnxrtQuantizer.quantize)
-
-
-def _same_parameters(wanted: Any, found: Any) -> None:
-    wanted, found = inspect.signature(wanted).parameters, inspect.signature(found).parameters
-    assert [(p.name, p.kind, p.default) for p in found.values()] == [
-        (p.name, p.kind, p.default) for p in wanted.values()
-    ]
+    assert resolve(cast_precision) is precision.cast_precision
+    assert resolve(quantize) is quantizer.quantize
 
 
 @pytest.mark.parametrize("dtype", [DataType.FLOAT16, DataType.BFLOAT16], ids=str)
-def test_casting_gives_another_model_with_the_same_interface(
-    caster: PrecisionCaster, dtype: DataTypeEntry
-) -> None:
+def test_casting_gives_another_model_with_the_same_interface(dtype: DataTypeEntry) -> None:
     model = models.mlp()
     before = model.SerializeToString(deterministic=True)
-    cast = caster.cast(model, dtype, keep_ops={"Relu"}, keep_nodes=["logits"])
+    cast = cast_precision(model, dtype, keep_ops={"Relu"}, keep_nodes=["logits"])
     assert isinstance(cast, onnx.ModelProto)
     assert cast.SerializeToString(deterministic=True) != before
     assert model.SerializeToString(deterministic=True) == before
@@ -61,17 +40,15 @@ def test_casting_gives_another_model_with_the_same_interface(
 
 
 @pytest.mark.parametrize("dtype", [DataType.INT8, DataType.BOOL, DataType.STRING], ids=str)
-def test_casting_to_what_is_no_float_is_refused(
-    caster: PrecisionCaster, dtype: DataTypeEntry
-) -> None:
+def test_casting_to_what_is_no_float_is_refused(dtype: DataTypeEntry) -> None:
     with pytest.raises(UsageError, match=dtype.name):
-        caster.cast(models.mlp(), dtype)
+        cast_precision(models.mlp(), dtype)
 
 
-def test_quantising_gives_another_model_with_the_same_interface(quantizer: Quantizer) -> None:
+def test_quantising_gives_another_model_with_the_same_interface() -> None:
     model = models.mlp()
     before = model.SerializeToString(deterministic=True)
-    quantized = quantizer.quantize(model, iter([FEED, FEED]), DataType.INT8)
+    quantized = quantize(model, iter([FEED, FEED]), DataType.INT8)
     assert isinstance(quantized, onnx.ModelProto)
     assert quantized.SerializeToString(deterministic=True) != before
     assert model.SerializeToString(deterministic=True) == before
@@ -79,24 +56,24 @@ def test_quantising_gives_another_model_with_the_same_interface(quantizer: Quant
 
 
 @pytest.mark.parametrize("dtype", [DataType.INT8, DataType.FLOAT8E4M3FN], ids=str)
-def test_quantising_leaves_nodes_alone(quantizer: Quantizer, dtype: DataTypeEntry) -> None:
-    quantized = quantizer.quantize(models.mlp(), [FEED], dtype, keep_nodes=["logits"])
+def test_quantising_leaves_nodes_alone(dtype: DataTypeEntry) -> None:
+    quantized = quantize(models.mlp(), [FEED], dtype, keep_nodes=["logits"])
     [kept] = [node for node in quantized.graph.node if node.name == "logits"]
     assert list(kept.input) == ["h_relu", "logits.weight", "logits.bias"]
     assert interface(quantized) == interface(models.mlp())
 
 
-def test_quantising_without_data_is_refused(quantizer: Quantizer) -> None:
+def test_quantising_without_data_is_refused() -> None:
     with pytest.raises(InputError):
-        quantizer.quantize(models.mlp(), [], DataType.INT8)
+        quantize(models.mlp(), [], DataType.INT8)
 
 
-def test_quantising_with_data_of_another_model_is_refused(quantizer: Quantizer) -> None:
+def test_quantising_with_data_of_another_model_is_refused() -> None:
     with pytest.raises(InputError, match="'x'"):
-        quantizer.quantize(models.mlp(), [FEED, {"other": FEED["x"]}], DataType.INT8)
+        quantize(models.mlp(), [FEED, {"other": FEED["x"]}], DataType.INT8)
 
 
 @pytest.mark.parametrize("dtype", [DataType.FLOAT32, DataType.BOOL, DataType.INT64], ids=str)
-def test_quantising_to_a_wide_type_is_refused(quantizer: Quantizer, dtype: DataTypeEntry) -> None:
+def test_quantising_to_a_wide_type_is_refused(dtype: DataTypeEntry) -> None:
     with pytest.raises(UsageError, match=dtype.name):
-        quantizer.quantize(models.mlp(), [FEED], dtype)
+        quantize(models.mlp(), [FEED], dtype)

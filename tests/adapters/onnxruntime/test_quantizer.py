@@ -15,7 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.onnxruntime.quantizer import OnnxrtQuantizer, load_ranges, save_ranges
+from polygraphy.adapters.onnxruntime.quantizer import (
+    load_ranges,
+    quantize,
+    save_ranges,
+)
 from polygraphy.backend.onnx import convert_to_fp16
 from polygraphy.comparator import DataLoader
 from polygraphy.domain.errors import FileError, InputError, UsageError
@@ -39,8 +43,8 @@ def outputs(model: onnx.ModelProto, feed: dict[str, Any]) -> np.ndarray[Any, Any
     return np.asarray(made)
 
 
-def quantize(model: onnx.ModelProto, data: Any, **options: Any) -> onnx.ModelProto:
-    made: onnx.ModelProto = OnnxrtQuantizer().quantize(model, data, DataType.INT8, **options)
+def quantized_int8(model: onnx.ModelProto, data: Any, **options: Any) -> onnx.ModelProto:
+    made: onnx.ModelProto = quantize(model, data, DataType.INT8, **options)
     onnx.checker.check_model(made)
     return made
 
@@ -48,7 +52,7 @@ def quantize(model: onnx.ModelProto, data: Any, **options: Any) -> onnx.ModelPro
 @pytest.mark.parametrize("method", ["entropy", "minmax", "percentile"])
 def test_quantised_models_compute_nearly_the_same(method: str) -> None:
     model, data = models.mlp(), feeds()
-    quantized = quantize(model, data, method=method)
+    quantized = quantized_int8(model, data, method=method)
     ops = [node.op_type for node in quantized.graph.node]
     assert ops.count("QuantizeLinear") == 2 and ops.count("DequantizeLinear") == 4
     exact, lowered = outputs(model, data[0]), outputs(quantized, data[0])
@@ -61,11 +65,13 @@ def test_generated_data_are_legal_indices() -> None:
         <float[1, 2] table = {1, 2}, float[2, 2] w = {1, 2, 3, 4}>
         { e = Gather(table, i)  y = MatMul(e, w) }"""
     model = onnx.parser.parse_model(text)
-    assert "QuantizeLinear" in {node.op_type for node in quantize(model, DataLoader()).graph.node}
+    assert "QuantizeLinear" in {
+        node.op_type for node in quantized_int8(model, DataLoader()).graph.node
+    }
 
 
 def test_convolutions_are_quantised_per_channel() -> None:
-    quantized = quantize(models.conv_net(), feeds((2, 3, 16, 16)), method="minmax")
+    quantized = quantized_int8(models.conv_net(), feeds((2, 3, 16, 16)), method="minmax")
     scales = {one.name: one for one in quantized.graph.initializer}
     [conv] = [node for node in quantized.graph.node if node.op_type == "Conv"]
     [weight] = [node for node in quantized.graph.node if conv.input[1] in node.output]
@@ -79,7 +85,7 @@ def test_convolutions_are_quantised_per_channel() -> None:
 def test_ranges_take_in_what_was_seen() -> None:
     cache = io.BytesIO()
     data = feeds()
-    quantize(models.mlp(), data, method="minmax", cache=cache)
+    quantized_int8(models.mlp(), data, method="minmax", cache=cache)
     every = np.concatenate([feed["x"] for feed in data])
     ranges = json.loads(cache.getvalue())
     assert ranges["calibration"] == "minmax"
@@ -89,32 +95,32 @@ def test_ranges_take_in_what_was_seen() -> None:
 
 def test_the_cache_spares_the_data(tmp_path: Path) -> None:
     cache = str(tmp_path / "calibration.json")
-    first = quantize(models.mlp(), feeds(), method="minmax", cache=cache)
+    first = quantized_int8(models.mlp(), feeds(), method="minmax", cache=cache)
 
     def never() -> Iterator[dict[str, Any]]:
         raise AssertionError("the data are not needed")
 
-    again = quantize(models.mlp(), never, cache=cache)
+    again = quantized_int8(models.mlp(), never, cache=cache)
     assert again.SerializeToString(deterministic=True) == first.SerializeToString(
         deterministic=True
     )
-    assert quantize(models.mlp(), None, cache=cache).graph.node
+    assert quantized_int8(models.mlp(), None, cache=cache).graph.node
 
 
 def test_a_cache_serves_whatever_nodes_are_kept() -> None:
     cache = io.BytesIO()
     for keep_nodes in (["hidden", "logits"], ["hidden"]):
-        quantize(models.mlp(), feeds(), method="minmax", cache=cache, keep_nodes=keep_nodes)
+        quantized_int8(models.mlp(), feeds(), method="minmax", cache=cache, keep_nodes=keep_nodes)
     for keep_nodes in ([], ["hidden"], ["logits"]):
-        assert quantize(models.mlp(), None, cache=cache, keep_nodes=keep_nodes).graph.node
+        assert quantized_int8(models.mlp(), None, cache=cache, keep_nodes=keep_nodes).graph.node
 
 
 def test_a_cache_that_lacks_tensors_is_made_anew_or_refused(tmp_path: Path) -> None:
     cache = tmp_path / "calibration.json"
     save_ranges(cache, {"x": (-1.0, 1.0)}, "minmax")
     with pytest.raises(FileError, match="lacks ranges of 'h_relu'"):
-        quantize(models.mlp(), None, cache=cache)
-    quantize(models.mlp(), feeds(), cache=cache, method="minmax")
+        quantized_int8(models.mlp(), None, cache=cache)
+    quantized_int8(models.mlp(), feeds(), cache=cache, method="minmax")
     assert set(load_ranges(cache) or ()) == {"x", "h_relu"}
 
 
@@ -147,32 +153,32 @@ def test_old_operator_sets_are_lifted() -> None:
     model = models.mlp()
     del model.opset_import[:]
     model.opset_import.append(onnx.helper.make_opsetid("", 11))
-    quantized = quantize(model, feeds(), method="minmax")
+    quantized = quantized_int8(model, feeds(), method="minmax")
     assert quantized.opset_import[0].version >= 13
 
 
 def test_a_data_loader_is_reported_what_the_inputs_are() -> None:
     loader = DataLoader(iterations=2)
-    assert quantize(models.mlp(), loader, method="minmax").graph.node
+    assert quantized_int8(models.mlp(), loader, method="minmax").graph.node
 
 
 def test_of_a_model_without_products_nothing_is_quantised() -> None:
-    quantized = quantize(models.identity(), feeds((1, 1, 2, 2)))
+    quantized = quantized_int8(models.identity(), feeds((1, 1, 2, 2)))
     assert [node.op_type for node in quantized.graph.node] == ["Identity"]
 
 
 def test_a_generator_is_enough_and_an_empty_one_is_not() -> None:
-    quantize(models.mlp(), iter(feeds()), method="minmax")
+    quantized_int8(models.mlp(), iter(feeds()), method="minmax")
     for model in (models.mlp(), models.identity()):
         with pytest.raises(InputError, match="yields nothing"):
-            quantize(model, iter(()))
+            quantized_int8(model, iter(()))
     with pytest.raises(InputError, match="no cache"):
-        quantize(models.mlp(), None)
+        quantized_int8(models.mlp(), None)
 
 
 def test_methods_are_known() -> None:
     with pytest.raises(UsageError, match="'entropy', 'minmax'"):
-        quantize(models.mlp(), feeds(), method="median")
+        quantized_int8(models.mlp(), feeds(), method="median")
 
 
 def test_nan_and_infinity_do_not_spoil_a_range() -> None:
@@ -181,7 +187,7 @@ def test_nan_and_infinity_do_not_spoil_a_range() -> None:
     cache = io.BytesIO()
     for method in ("minmax", "percentile"):
         cache = io.BytesIO()
-        quantize(models.mlp(), data, method=method, cache=cache)
+        quantized_int8(models.mlp(), data, method=method, cache=cache)
         low, high = json.loads(cache.getvalue())["ranges"]["x"]
         assert -10 < low < high < 10
 
@@ -204,9 +210,7 @@ def _unfused(model: onnx.ModelProto, feed: dict[str, Any]) -> np.ndarray[Any, An
 
 
 def quantize_to_float8(model: onnx.ModelProto, data: Any, **options: Any) -> onnx.ModelProto:
-    made: onnx.ModelProto = OnnxrtQuantizer().quantize(
-        model, data, DataType.FLOAT8E4M3FN, **options
-    )
+    made: onnx.ModelProto = quantize(model, data, DataType.FLOAT8E4M3FN, **options)
     onnx.checker.check_model(made, full_check=True)
     return made
 
@@ -252,7 +256,7 @@ def test_nodes_keep_their_type(dtype: Any) -> None:
     model = models.mlp()
     model.graph.node[2].name = ""
     for kept, quantized in (("hidden", ["h_relu"]), ("y", ["x"])):
-        made = OnnxrtQuantizer().quantize(model, feeds(), dtype, method="minmax", keep_nodes=[kept])
+        made = quantize(model, feeds(), dtype, method="minmax", keep_nodes=[kept])
         assert [
             node.input[0] for node in made.graph.node if node.op_type == "QuantizeLinear"
         ] == quantized
@@ -263,7 +267,7 @@ def test_nodes_keep_their_type(dtype: Any) -> None:
 
 
 def test_all_nodes_may_keep_their_type(capsys: pytest.CaptureFixture[str]) -> None:
-    made = quantize(models.mlp(), feeds(), method="minmax", keep_nodes=["hidden", "logits"])
+    made = quantized_int8(models.mlp(), feeds(), method="minmax", keep_nodes=["hidden", "logits"])
     assert [node.op_type for node in made.graph.node] == ["Gemm", "Relu", "Gemm"]
     assert "but those that keep their type" in " ".join(capsys.readouterr().out.split())
 
@@ -274,7 +278,7 @@ def test_weights_in_constant_nodes_are_quantised() -> None:
     model.graph.initializer.remove(weight)
     constant = onnx.helper.make_node("Constant", [], ["hidden.weight"], value=weight)
     model.graph.node.insert(0, constant)
-    quantized = quantize(model, feeds(), method="minmax")
+    quantized = quantized_int8(model, feeds(), method="minmax")
     assert [node.op_type for node in quantized.graph.node].count("DequantizeLinear") == 4
 
 
@@ -282,7 +286,7 @@ def test_weights_in_constant_nodes_are_quantised() -> None:
 def test_models_of_float16_are_quantised(dtype: Any) -> None:
     model = convert_to_fp16(models.mlp(), cast_io=True)
     data = [{"x": feed["x"].astype(np.float16)} for feed in feeds()]
-    made = OnnxrtQuantizer().quantize(model, data, dtype, method="minmax")
+    made = quantize(model, data, dtype, method="minmax")
     onnx.checker.check_model(made, full_check=True)
     exact = outputs(models.mlp(), feeds()[0])
     error = np.abs(_unfused(made, data[0]) - exact).max() / np.abs(exact).max()

@@ -12,13 +12,13 @@ import onnxruntime
 import pytest
 from onnx import parser
 
-from polygraphy.adapters.onnx.storage.saving import OnnxModelWriter
+from polygraphy.adapters.onnx.storage.saving import save_model as saved
 from polygraphy.adapters.onnxruntime import session as module
 from polygraphy.backend.onnx import modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, session_from_onnx
+from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
-from polygraphy.ports.binding import bind
-from polygraphy.ports.models import ModelWriter
+from polygraphy.ports.models import save_model
 from tests.support import models
 
 
@@ -46,12 +46,11 @@ def test_a_model_that_does_not_fit_into_a_message_goes_through_a_file(
     model = modify_outputs(models.mlp(features=512), outputs=["h", "y"])
     written: list[str] = []
 
-    class Writer(OnnxModelWriter):
-        def write(self, model: Any, path: str) -> None:
-            written.append(path)
-            super().write(model, path)
+    def saving(model: Any, path: str) -> None:
+        written.append(path)
+        saved(model, path)
 
-    with bind(ModelWriter, Writer()):
+    with bind(save_model, saving):
         session = session_from_onnx(model)
     [path] = written
     assert tmp_path in Path(path).parents

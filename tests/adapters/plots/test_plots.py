@@ -11,12 +11,12 @@ from polygraphy import mod
 from polygraphy.adapters.plots.error_plots import error_plots
 from polygraphy.adapters.plots.figures import file_name
 from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
+from polygraphy.binding import bind
 from polygraphy.domain.asked import Plots
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.compare.simple_arrays import Pictures
 from polygraphy.domain.errors import MissingDependencyError
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.ports.binding import bind
 
 pytestmark = pytest.mark.filterwarnings("error")
 

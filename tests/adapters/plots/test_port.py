@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
+from polygraphy.binding import resolve
 from polygraphy.domain.asked import Plots
-from polygraphy.ports.binding import resolve
 
 IMAGE = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
 ARRAYS = {

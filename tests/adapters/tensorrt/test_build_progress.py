@@ -17,7 +17,7 @@ from polygraphy.adapters.tensorrt.build.build_progress import build_watched
 from polygraphy.adapters.tensorrt.library.logger import _log
 from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
-from polygraphy.ports.binding import bind
+from polygraphy.binding import bind
 from polygraphy.ports.reporting import Progress
 
 

@@ -42,6 +42,7 @@ from polygraphy.backend.trt import (
     network_from_onnx_path,
     save_engine,
 )
+from polygraphy.binding import bind
 from polygraphy.domain.errors import (
     BackendError,
     FileError,
@@ -49,7 +50,6 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
-from polygraphy.ports.binding import bind
 from polygraphy.ports.machine import Device
 from tests.support import models
 from tests.support.rtx import dtypes, output_names

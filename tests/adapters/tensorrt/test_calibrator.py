@@ -15,12 +15,12 @@ from polygraphy.adapters.fake import HostMemory
 from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_errors
 from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.adapters.tensorrt.precision.calibrator import CalibrationData, Calibrator
+from polygraphy.binding import bind
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import InputError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import InputHint, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.binding import bind
 from polygraphy.ports.machine import DeviceMemory
 from tests.support.build_callbacks import CallingTensorRT
 

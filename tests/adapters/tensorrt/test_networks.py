@@ -34,6 +34,7 @@ from polygraphy.backend.trt import (
     onnx_like_from_network,
     set_tensor_datatypes,
 )
+from polygraphy.binding import bind
 from polygraphy.cli.backends.trt.names import NAMES
 from polygraphy.domain.errors import (
     BackendError,
@@ -43,8 +44,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import bind
-from polygraphy.ports.models import ModelWriter
+from polygraphy.ports.models import save_model
 from tests.support import models
 from tests.support.rtx import dtypes, output_names
 
@@ -81,13 +81,12 @@ def test_a_model_too_large_to_be_serialised_goes_through_a_file_that_is_gone_aft
 
     written: list[Path] = []
 
-    class Writer:
-        def write(self, model: Any, path: str) -> None:
-            assert isinstance(model, Model)
-            written.append(Path(path))
-            models.save(models.mlp(), Path(path))
+    def saving(model: Any, path: str) -> None:
+        assert isinstance(model, Model)
+        written.append(Path(path))
+        models.save(models.mlp(), Path(path))
 
-    with bind(ModelWriter, Writer()):
+    with bind(save_model, saving):
         assert output_names(network_from_onnx_model(Model())[1]) == ["y"]
     assert len(written) == 1
     assert not written[0].parent.exists()

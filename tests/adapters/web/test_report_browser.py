@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.web.report_page import HtmlReportPages
+from polygraphy.adapters.web.report_page import report_page
 from tests.adapters.web.test_report_page import chain, document, rows, sweep_document
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -34,7 +34,7 @@ def browser() -> Iterator[Any]:
 def tab(browser: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     """A page with 600 rows, whose document is compressed."""
     path = tmp_path / "report.html"
-    path.write_text(HtmlReportPages().page(document(rows(600, 580)), chain(600)), encoding="utf-8")
+    path.write_text(report_page(document(rows(600, 580)), chain(600)), encoding="utf-8")
     width, scheme = request.param
     tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     complaints: list[str] = []
@@ -117,7 +117,7 @@ def test_a_keyboard_stops_at_the_first_that_failed_and_not_at_each_point(tab: An
 
 def test_it_is_dark_on_a_screen_alone(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(HtmlReportPages().page(document(rows(99, 90)), chain(99)), encoding="utf-8")
+    path.write_text(report_page(document(rows(99, 90)), chain(99)), encoding="utf-8")
     tab = browser.new_page(color_scheme="dark")
     tab.goto(path.as_uri())
     front = "getComputedStyle(document.body).color"
@@ -137,7 +137,7 @@ def test_it_is_printed_without_what_only_a_screen_needs(tab: Any) -> None:
 
 def test_nothing_is_lost_without_a_script(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(HtmlReportPages().page(document(rows(9, 5)), chain(9)), encoding="utf-8")
+    path.write_text(report_page(document(rows(9, 5)), chain(9)), encoding="utf-8")
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto(path.as_uri())
@@ -158,7 +158,7 @@ def test_what_is_closed_is_printed_and_closed_again(tab: Any) -> None:
 
 def test_the_cells_of_a_sweep_are_filtered_and_sorted(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "sweep.html"
-    path.write_text(HtmlReportPages().page(sweep_document(10_000), None), encoding="utf-8")
+    path.write_text(report_page(sweep_document(10_000), None), encoding="utf-8")
     assert path.stat().st_size < 10e6
     tab = browser.new_page()
     complaints: list[str] = []

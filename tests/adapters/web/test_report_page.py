@@ -14,7 +14,7 @@ from attrs import evolve
 
 from polygraphy.adapters.report.detail import detail_of
 from polygraphy.adapters.web.charts import MEASURES, depth_chart, shortened
-from polygraphy.adapters.web.report_page import HtmlReportPages, region_of
+from polygraphy.adapters.web.report_page import region_of, report_page
 from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare import SimpleCompareFunc
@@ -77,7 +77,7 @@ def test_names_are_text_wherever_they_stand() -> None:
         evolve(row, name=f"{MARKUP}{row.name}", node=Node(MARKUP, MARKUP)) for row in rows(5, 2)
     ]
     node = Node(MARKUP, MARKUP, inputs=(MARKUP,), outputs=(outputs[2].name,))
-    page = HtmlReportPages().page(
+    page = report_page(
         document(outputs, notes=[MARKUP], results=[{"kind": "x", "text": MARKUP}]),
         Model(MARKUP, Graph(nodes=(node,), node_count=1)),
     )
@@ -88,7 +88,7 @@ def test_names_are_text_wherever_they_stand() -> None:
 
 def test_a_large_document_is_compressed() -> None:
     outputs = rows(600, 500)
-    page = HtmlReportPages().page(document(outputs), chain(600))
+    page = report_page(document(outputs), chain(600))
     packed = re.search(r'data-encoding="gzip">([^<]*)<', page)
     assert packed
     text = gzip.decompress(base64.b64decode(packed[1])).decode()
@@ -111,14 +111,14 @@ def test_what_a_residual_network_takes_with_the_names_of_an_exporter() -> None:
         )
         for index, row in enumerate(rows(178, 100))
     ]
-    page = HtmlReportPages().page(document(outputs), chain(178))
+    page = report_page(document(outputs), chain(178))
     assert page.count("<details") == 15
     assert len(page) < 300_000
 
 
 def test_names_are_broken_at_their_parts() -> None:
     outputs = [evolve(row, name=f"/a/b_c/{row.name}") for row in rows(3, 1)]
-    page = HtmlReportPages().page(document(outputs), None)
+    page = report_page(document(outputs), None)
     assert "<td>\u2717 /<wbr>a/<wbr>b_<wbr>c/<wbr>t2</td>" in page
 
 
@@ -131,7 +131,7 @@ def test_of_very_many_tensors_the_worst_are_drawn() -> None:
     chart = depth_chart(outputs, MEASURES[0], lambda index: f"r{index}")
     assert chart is not None and chart.count("<circle") <= 480
     assert 'href="#r9000"' in chart and 'href="#r15000"' in chart
-    page = HtmlReportPages().page(document(outputs), None)
+    page = report_page(document(outputs), None)
     assert len(page) < 3_000_000 and page.count("<tr id=") == 3000
 
 
@@ -150,7 +150,7 @@ def test_any_error_has_a_place(value: float) -> None:
     outputs[3] = evolve(outputs[3], metrics={"max_absdiff": value}, worst=Worst(0, value))
     chart = depth_chart(outputs, MEASURES[0], str)
     assert chart is not None and "nan" not in re.sub("<title>.*?</title>", "", chart)
-    assert HtmlReportPages().page(document(outputs), chain(4))
+    assert report_page(document(outputs), chain(4))
 
 
 def test_the_graph_is_drawn_around_what_is_to_blame() -> None:
@@ -179,7 +179,7 @@ def test_elements_of_any_shape_are_looked_at(shape: tuple[int, ...], dtype: Any)
     element = answer.mismatches.worst
     worst = Worst(0, float("inf"), element=element)
     row = evolve(rows(1, 0)[0], detail=detail, worst=worst)
-    page = HtmlReportPages().page(document([row]), None)
+    page = report_page(document([row]), None)
     assert ('class="worst"' in page) is bool(shape)
 
 
@@ -214,7 +214,7 @@ def test_culprits_are_shown_with_what_was_tried() -> None:
         document([], results=[{"kind": "attempts", "attempts": attempts}], culprits=[culprit]),
         comparisons=[],
     )
-    page = HtmlReportPages().page(found, chain(9))
+    page = report_page(found, chain(9))
     for text in ("DivMulFusion", "Without it, all outputs match.", "Tried: this makes it agree.",
                  "--something</code>", "3/5 layer by layer"):  # fmt: skip
         assert text in page, text
@@ -239,23 +239,23 @@ def test_errors_by_depth_are_drawn_and_colour_the_graph_around_the_culprit() -> 
     culprit = {"nodes": ["n20"], "cause": "rewrite", "origin": "net.py:42 (blocks.0)"}
     results = [{"kind": "errors", "curves": curves}]
     found = evolve(document([], results=results, culprits=[culprit]), comparisons=[])
-    page = HtmlReportPages().page(found, chain(40))
+    page = report_page(found, chain(40))
     assert [page.count(f'class="curve {each["what"]}"') for each in curves] == [1, 1, 1]
     assert '<title>t20: inf (rewritten)</title><polygon class="fail"' in page
     assert "net.py:42 (blocks.0)" in page
     assert page.count('class="node failed-4 centre"') == 1
     assert page.count('class="node passed"') == 15  # It is seen without scrolling far.
-    without = HtmlReportPages().page(evolve(found, results=[]), chain(40))
+    without = report_page(evolve(found, results=[]), chain(40))
     assert 'class="curve' not in without
 
 
 def test_results_are_told_apart_and_the_only_one_is_open() -> None:
     one = {"kind": "iteration", "name": "_N0", "outcome": "good", "state": {"name": "x"}}
     alone = evolve(document([], results=[one]), comparisons=[])
-    opened = HtmlReportPages().page(alone, None)
+    opened = report_page(alone, None)
     assert "<details open><summary>iteration _N0 good</summary>" in opened
     several = evolve(alone, results=[one, {**one, "name": MARKUP}])
-    page = HtmlReportPages().page(several, None)
+    page = report_page(several, None)
     assert "<details><summary>iteration _N0 good</summary>" in page
     assert "<img" not in page
 
@@ -264,7 +264,7 @@ def test_where_nothing_helps_the_page_says_how_it_is_reported() -> None:
     command = "polygraphy diagnose m.onnx --onnxrt --save-culprit m_culprit --issue m_issue.md"
     remedy = {"command": command, "proven": False}
     culprits = [{"nodes": ["n20"], "cause": "kernel", "remedy": remedy}]
-    page = HtmlReportPages().page(evolve(document([], culprits=culprits), comparisons=[]), None)
+    page = report_page(evolve(document([], culprits=culprits), comparisons=[]), None)
     assert command in page and "This may help." not in page
     assert "Nothing that helps is known." in page
 
@@ -294,7 +294,7 @@ def sweep_document(cells: int) -> Document:
 
 
 def test_cells_of_a_sweep_have_verdict_report_and_command() -> None:
-    page = HtmlReportPages().page(sweep_document(40), None)
+    page = report_page(sweep_document(40), None)
     assert page.count('<tr id="c') == 40
     assert '<a href="#c20" class="bad">failed</a>' in page
     assert f'<a href="plan.sweep/cells/00/{19:032x}.report.json">report</a>' in page

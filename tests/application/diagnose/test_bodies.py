@@ -16,10 +16,10 @@ from polygraphy.adapters.onnx.edit.copying import copy_nodes
 from polygraphy.adapters.onnx.run.opening import OnnxOpenModels
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.support.models import make, value

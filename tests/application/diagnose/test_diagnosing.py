@@ -14,10 +14,10 @@ from attrs import define, field
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
-from polygraphy.ports.binding import bind
-from polygraphy.ports.diagnosing import OtherEnvironments
+from polygraphy.ports.diagnosing import open_environment
 from polygraphy.ports.reporting import Findings
 from tests.support.parties import WrongRewriter
 
@@ -130,7 +130,7 @@ class Elsewhere:
     def __init__(self) -> None:
         self.runs: list[str] = []
 
-    def open(self, path: str) -> Any:
+    def __call__(self, path: str) -> Any:
         if path == "broken":
             raise BackendError(f"{path}: No module named wrong")
         made = SimpleNamespace(path=path, version=path, install=f"pip install wrong=={path}")
@@ -161,7 +161,7 @@ class Unmendable(WrongRewriter):
 def test_a_version_that_is_right_is_found_among_environments(make: Any, kept: Kept) -> None:
     elsewhere = Elsewhere()
     paths = ["1.5.0", "broken", "1.1.0", "1.3.0", "1.4.0"]
-    with bind(OtherEnvironments, elsewhere, "wrong"):
+    with bind(open_environment, elsewhere, "wrong"):
         assert not diagnose(network(), [make(), OnnxParty()], environments=paths)
     [culprit] = kept.culprits
     said = " ".join(culprit["evidence"])
@@ -173,7 +173,7 @@ def test_a_version_that_is_right_is_found_among_environments(make: Any, kept: Ke
 
 
 def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None:
-    with bind(OtherEnvironments, Elsewhere(), "wrong"):
+    with bind(open_environment, Elsewhere(), "wrong"):
         assert not diagnose(network(), [WrongRewriter()], environments=["1.1.0", "1.4.0"])
         [culprit] = kept.culprits
         assert (culprit["nodes"], culprit["party"]) == (["exp1", "log1"], "wrong")
@@ -185,11 +185,11 @@ def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None
 def test_where_no_other_version_is_there_it_is_compared_with_nothing(others: list[str]) -> None:
     paths = [sys.executable, *others]
     missing = pytest.raises(InconclusiveError, match="nothing to compare with")
-    with bind(OtherEnvironments, Elsewhere(), "wrong"), missing:
+    with bind(open_environment, Elsewhere(), "wrong"), missing:
         diagnose(network(), [WrongRewriter()], environments=paths)
 
 
 def test_environments_of_which_none_can_be_used_are_refused_before_anything_is_compared() -> None:
     refused = pytest.raises(BackendError, match="broken: No module named wrong")
-    with bind(OtherEnvironments, Elsewhere(), "wrong"), refused:
+    with bind(open_environment, Elsewhere(), "wrong"), refused:
         diagnose(network(()), [WrongRewriter(), OnnxParty()], environments=["broken"])

@@ -14,7 +14,7 @@ from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.locating import judged, wrong_regions
 from polygraphy.application.diagnose.tracing import trace
-from polygraphy.ports.binding import resolve
+from polygraphy.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import OpenModels
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from polygraphy.backend.onnxrt import OnnxrtParty
+from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_half import BLAMED, network
@@ -33,14 +33,11 @@ class Builder:
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         narrow = resolve(NarrowModels).open(model, DataType.FLOAT16)
-        return lambda feed: {
-            name: array + self._wrong for name, array in narrow.run(feed, narrow.nodes).items()
-        }
-
-    def load_keeping(self, model: Any, keep: Collection[str]) -> Any:
-        self.builds.append(tuple(keep))
-        narrow = resolve(NarrowModels).open(model, DataType.FLOAT16)
-        return lambda feed: narrow.run(feed, keep)
+        if not plain:
+            self.builds.append(tuple(without))
+            return narrow.load(without=without)
+        compute = narrow.load(plain=True)
+        return lambda feed: {name: array + self._wrong for name, array in compute(feed).items()}
 
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
@@ -48,10 +45,7 @@ class Builder:
         return None
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        return "unused"
-
-    def remedy_keeping(self, path: str, model: Any, keep: Collection[str]) -> str:
-        return f"keep {' '.join(keep)} in {path}"
+        return f"keep {' '.join(without)} in {path}"
 
 
 class Kept:
@@ -100,12 +94,15 @@ class Joining(Builder):
     as TensorRT does with Conv and the norm after it.
     """
 
-    def load_keeping(self, model: Any, keep: Collection[str]) -> Any:
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         makers = {node.output[0]: node for node in model.graph.node}
         joined = {node.name: [makers.get(name) for name in node.input] for node in makers.values()}
-        alone = [n for n in keep if all(each is None or each.name in keep for each in joined[n])]
-        compute = super().load_keeping(model, alone)
-        self.builds[-1] = tuple(keep)
+        alone = [
+            n for n in without if all(each is None or each.name in without for each in joined[n])
+        ]
+        compute = super().load(model, plain=plain, without=alone)
+        if not plain:
+            self.builds[-1] = tuple(without)
         return compute
 
 

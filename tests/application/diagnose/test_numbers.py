@@ -11,7 +11,7 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparing import breaks
 from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.tracing import Trace
-from polygraphy.ports.binding import resolve
+from polygraphy.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import OpenModels
 

@@ -1,4 +1,4 @@
-"""What is right, whoever says so, and where a party is furthest from it."""
+"""What is right, and where a party is furthest from it."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
-from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.reporting import Findings

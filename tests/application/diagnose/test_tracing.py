@@ -15,10 +15,10 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain import rounding as judging
 from polygraphy.domain.errors import InconclusiveError
-from polygraphy.ports.binding import bind
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.reporting import Findings
 from tests.support.parties import WrongRewriter

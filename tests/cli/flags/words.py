@@ -106,6 +106,7 @@ GROUP_BASES: dict[str, dict[str, str]] = {
     "TfTrtOptions": {"run": "m.pb --tf"},
     "TfRunnerOptions": {"run": "m.pb --tf"},
     "TfOnnxOptions": {"run": "m.pb --tf --onnxrt", "convert": "m.pb -o n.onnx"},
+    "OpenvinoOptions": {"run": "m.onnx --openvino"},
     "PluginRefOptions": {"run": "m.onnx --pluginref"},
     "TorchOptions": {"run": "m.onnx --onnxrt --torch s.py"},
     "LayerwiseOptions": {"run": "m.onnx --onnxrt --onnx --mark-all"},
@@ -172,6 +173,15 @@ _RUN_FLAGS = {
     "OnnxrtModelOptions": {
         "threads": "--intra-op-threads 3",
         "disabled_optimizers": "--disabled-optimizers GeluFusion castelimination",
+    },
+    "OpenvinoOptions": {
+        "openvino_device": "--openvino-device AUTO",
+        "openvino_precision": "--openvino-precision bf16",
+        "openvino_threads": "--openvino-threads 2",
+        "openvino_cache": "--openvino-cache d",
+        "openvino_properties": "--openvino-properties PERF_COUNT=YES A=1",
+        "openvino_float32": "--openvino-float32 y",
+        "no_openvino_fusion": "--no-openvino-fusion",
     },
     "PluginRefOptions": {"plugin_references": "--plugin-references r.py"},
     "TorchOptions": {

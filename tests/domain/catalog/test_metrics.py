@@ -14,6 +14,7 @@ import pytest
 
 from polygraphy import comparator
 from polygraphy.adapters.files.store import json_io
+from polygraphy.binding import bind
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.shared.compare import FUNCTIONS, FunctionOptions
@@ -23,7 +24,6 @@ from polygraphy.domain.compare import metrics
 from polygraphy.domain.compare.measures import MEASURES, PerceptualDistance
 from polygraphy.domain.compare.metric import MetricCompareFunc, MetricResult, MetricThreshold
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.ports.binding import bind
 
 GOLDEN = Path(__file__).parents[2] / "codegen" / "golden"
 every_row = pytest.mark.parametrize("row", THRESHOLDS.values(), ids=lambda row: row.function)

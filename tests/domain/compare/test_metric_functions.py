@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import MeanDistance
+from polygraphy.binding import bind
 from polygraphy.domain.compare import (
     CosineSimilarityCompareFunc,
     L2CompareFunc,
@@ -29,7 +30,6 @@ from polygraphy.domain.compare.measures import PerceptualDistance
 from polygraphy.domain.compare.metric import MetricCompareFunc
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.ports.binding import bind
 
 FUNCTIONS: dict[str, tuple[type[MetricCompareFunc], float, float]] = {
     "l2": (L2CompareFunc, 0.0, 1e-5),

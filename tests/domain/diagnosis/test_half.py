@@ -7,8 +7,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from polygraphy.domain.diagnosis.half import culprits_among, first_invalid, ranked
-from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, TensorLoss, loss_of, worst_of
+from polygraphy.domain.diagnosis.headroom import (
+    NodeLoss,
+    Range,
+    TensorLoss,
+    culprits_among,
+    first_invalid,
+    loss_of,
+    ranked,
+    worst_of,
+)
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.narrowing import narrowed
 

@@ -25,14 +25,14 @@ def test_the_passes_that_heal_together_are_found(guilty: set[str]) -> None:
         tried.append(without)
         return guilty <= set(without)  # type: ignore[call-overload]
 
-    assert set(healing_passes(NAMES, heals)) == guilty
+    assert set(healing_passes(NAMES, heals) or ()) == guilty
     assert len(tried) < 150
     alone = healing_alone(NAMES, heals)
     assert alone == (sorted(guilty) if len(guilty) == 1 else [])
 
 
 def test_nothing_heals_what_no_pass_does() -> None:
-    assert healing_passes(NAMES, lambda without: False) == []
+    assert healing_passes(NAMES, lambda without: False) is None
     assert healing_passes([], lambda without: True) == []
 
 

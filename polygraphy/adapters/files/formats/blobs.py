@@ -1,4 +1,4 @@
-"""Bare bytes of tensors, in files of their own; implements the port `BlobFiles`."""
+"""Bare bytes of tensors, in files of their own."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from polygraphy.logger import G_LOGGER
 SUFFIXES = (".bin", ".raw")
 
 
-class DiskBlobFiles:
-    """Reads and writes files ``0000000000/<tensor>.bin``."""
+def holds_blobs(source: str | Path) -> bool:
+    """Return whether a path is of a file ``.bin`` or ``.raw``, or of a folder with such
+    files.
+    """
+    path = Path(source)
+    if not path.is_dir():
+        return path.suffix.lower() in SUFFIXES
+    return next(_files(path), None) is not None
 
-    def holds_blobs(self, source: str | Path) -> bool:
-        """Return whether a path is of a file ``.bin`` or ``.raw``, or of a folder with such
-        files.
-        """
-        path = Path(source)
-        if not path.is_dir():
-            return path.suffix.lower() in SUFFIXES
-        return next(_files(path), None) is not None
 
-    def iterate(self, source: str | Path) -> Iterator[Mapping[str, bytes]]:
-        path = Path(source)
-        G_LOGGER.info(f"Loading input data from {path}")
-        if not path.is_dir():
-            yield {path.stem: _content(readable_file(path, "File of input data"))}
-            return
-        for folder in _iterations(path):
-            yield {
-                str(PurePosixPath(file.relative_to(folder).with_suffix(""))): _content(file)
-                for file in sorted(_files(folder))
-            }
+def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
+    """Yield per iteration the bytes of each tensor."""
+    path = Path(source)
+    G_LOGGER.info(f"Loading input data from {path}")
+    if not path.is_dir():
+        yield {path.stem: _content(readable_file(path, "File of input data"))}
+        return
+    for folder in _iterations(path):
+        yield {
+            str(PurePosixPath(file.relative_to(folder).with_suffix(""))): _content(file)
+            for file in sorted(_files(folder))
+        }
 
-    @contextmanager
-    def writer(self, folder: str | Path) -> Iterator[_BlobWriter]:
-        """Open a folder to write one feed dictionary per iteration; FileError when that cannot be
-        done.
-        """
-        yield _BlobWriter(Path(folder))
+
+@contextmanager
+def blob_writer(folder: str | Path) -> Iterator[_BlobWriter]:
+    """Open a folder to write one feed dictionary per iteration; FileError when that cannot be
+    done.
+    """
+    yield _BlobWriter(Path(folder))
 
 
 class _BlobWriter:

@@ -28,46 +28,45 @@ _NO_REPLAY = (
 """What reading a text that is no replay raises; the last one of a nest of brackets."""
 
 
-class JsonDebugReplays:
-    """Implements the port `DebugReplays`; the form is that of NVIDIA's tool.
+_texts: dict[str, tuple[IterationRecord, str]] = {}
+"""What was written last: a search saves its replay after every iteration."""
 
-    Most of a replay was written with the last iteration, too: its text is kept.
-    """
 
-    def __init__(self) -> None:
-        self._texts: dict[str, tuple[IterationRecord, str]] = {}
+def load_debug_replay(path: str) -> DebugReplay:
+    """Read a file of `--save-debug-replay`, in the form of NVIDIA's tool."""
+    with translated_os_errors(path, "read"):
+        text = readable_file(path, "Debug replay").read_bytes()
+    try:
+        document = json.loads(text)
+        return DebugReplay({key: _record(each) for key, each in document.items()})
+    except _NO_REPLAY as error:
+        raise FileError(
+            f"{path} is no debug replay.",
+            path=path,
+            hint="Name a file that --save-debug-replay has written.",
+        ) from error
 
-    def load(self, path: str) -> DebugReplay:
-        with translated_os_errors(path, "read"):
-            text = readable_file(path, "Debug replay").read_bytes()
-        try:
-            document = json.loads(text)
-            return DebugReplay({key: _record(each) for key, each in document.items()})
-        except _NO_REPLAY as error:
-            raise FileError(
-                f"{path} is no debug replay.",
-                path=path,
-                hint="Name a file that --save-debug-replay has written.",
-            ) from error
 
-    def save(self, replay: DebugReplay, path: str) -> None:
-        entries = [self._text(key, record) for key, record in replay.items()]
-        with atomic_file(path, "w") as stream:
-            stream.write("{\n" + ",\n".join(entries) + "\n}" if entries else "{}")
+def save_debug_replay(replay: DebugReplay, path: str) -> None:
+    """Write a file in the form of NVIDIA's tool."""
+    entries = [_text(key, record) for key, record in replay.items()]
+    with atomic_file(path, "w") as stream:
+        stream.write("{\n" + ",\n".join(entries) + "\n}" if entries else "{}")
 
-    def _text(self, key: str, record: IterationRecord) -> str:
-        """Return the text of an entry."""
-        known, text = self._texts.get(key, (None, ""))
-        if known is not record:
-            entry = {
-                "state": dict(record.state),
-                "iteration_info": {"iteration": record.iteration},
-                "success": record.success,
-                "polygraphy_class": _CLASS,
-            }
-            text = json.dumps({key: entry}, indent=4)[2:-2]
-            self._texts[key] = record, text
-        return text
+
+def _text(key: str, record: IterationRecord) -> str:
+    """Return the text of an entry."""
+    known, text = _texts.get(key, (None, ""))
+    if known is not record:
+        entry = {
+            "state": dict(record.state),
+            "iteration_info": {"iteration": record.iteration},
+            "success": record.success,
+            "polygraphy_class": _CLASS,
+        }
+        text = json.dumps({key: entry}, indent=4)[2:-2]
+        _texts[key] = record, text
+    return text
 
 
 def _record(entry: Any) -> IterationRecord:
@@ -80,18 +79,13 @@ def _record(entry: Any) -> IterationRecord:
     )
 
 
-class DiskReplayFolders:
-    """Reads replays from disk; implements the port `ReplayFolders`."""
-
-    def exists(self, path: str) -> bool:
-        return Path(path).exists()
-
-    def load(self, path: str) -> list[TacticReplay]:
-        G_LOGGER.info(f"Loading tactic replay file from {path}")
-        if not Path(path).is_dir():
-            return [json_io.load(readable_file(path, "Tactic replay"), TacticReplay)]
-        replays = map(_replay_in, _files_in(path))
-        return [replay for replay in replays if replay is not None]
+def load_tactic_replays(path: str) -> list[TacticReplay]:
+    """Read a replay, or those in a folder; see the port."""
+    G_LOGGER.info(f"Loading tactic replay file from {path}")
+    if not Path(path).is_dir():
+        return [json_io.load(readable_file(path, "Tactic replay"), TacticReplay)]
+    replays = map(_replay_in, _files_in(path))
+    return [replay for replay in replays if replay is not None]
 
 
 def _replay_in(file: Path) -> TacticReplay | None:

@@ -25,51 +25,49 @@ _WRITER = "plugin match writes such files."
 yaml = mod.lazy_import("yaml")
 
 
-class YamlMatchFiles:
-    """Files with one YAML document per plugin; an empty file holds no plugins."""
+def read_matches(path: str) -> list[PluginMatch]:
+    """Return what a file holds.
 
-    def read(self, path: str) -> list[PluginMatch]:
-        """Return what a file holds.
+    Raises:
+        FileError: it does not exist, is no YAML, or a document lacks something.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise MissingFileError(f"{path} does not exist.", path=path, hint=_WRITER)
+    with translated_os_errors(path, "read"):
+        content = file.read_bytes()
+    try:
+        documents = list(yaml.safe_load_all(content))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise FileError(f"{path} is no YAML file: {reason}.", path=path) from error
+    return [
+        _match(document, f"{path}: plugin {number}")
+        for number, document in enumerate(documents, 1)
+        if document is not None
+    ]
 
-        Raises:
-            FileError: it does not exist, is no YAML, or a document lacks something.
-        """
-        file = Path(path)
-        if not file.exists():
-            raise MissingFileError(f"{path} does not exist.", path=path, hint=_WRITER)
-        with translated_os_errors(path, "read"):
-            content = file.read_bytes()
-        try:
-            documents = list(yaml.safe_load_all(content))
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            reason = " ".join(str(error).split())
-            raise FileError(f"{path} is no YAML file: {reason}.", path=path) from error
-        return [
-            _match(document, f"{path}: plugin {number}")
-            for number, document in enumerate(documents, 1)
-            if document is not None
-        ]
 
-    def write(self, path: str, matches: Sequence[PluginMatch]) -> None:
-        """Write a file, whole or not at all."""
-        documents = [
-            {
-                "name": match.name,
-                "op": match.op,
-                "instances": [
-                    {
-                        "inputs": list(one.inputs),
-                        "outputs": list(one.outputs),
-                        "attributes": dict(one.attributes),
-                    }
-                    for one in match.instances
-                ],
-            }
-            for match in matches
-        ]
-        text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
-        with atomic_file(path) as stream:
-            stream.write((text if documents else "").encode("utf-8", "backslashreplace"))
+def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
+    """Write a file, whole or not at all."""
+    documents = [
+        {
+            "name": match.name,
+            "op": match.op,
+            "instances": [
+                {
+                    "inputs": list(one.inputs),
+                    "outputs": list(one.outputs),
+                    "attributes": dict(one.attributes),
+                }
+                for one in match.instances
+            ],
+        }
+        for match in matches
+    ]
+    text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
+    with atomic_file(path) as stream:
+        stream.write((text if documents else "").encode("utf-8", "backslashreplace"))
 
 
 def _match(document: Any, where: str) -> PluginMatch:

@@ -35,39 +35,37 @@ _NAMES = {kind: name for name, kind in _CLASSES.items()}
 _MARKER = "polygraphy_class"
 
 
-class JsonShardHintFiles:
-    """JSON files with one object of the class ``ShardHints``."""
+def read_shard_hints(path: str) -> ShardHints:
+    """Return what a file holds.
 
-    def read(self, path: str) -> ShardHints:
-        """Return what a file holds.
+    Raises:
+        FileError: it does not exist, is no JSON, or holds something else.
+    """
+    file = readable_file(path)
+    with translated_os_errors(path, "read"):
+        content = file.read_bytes()
+    try:
+        hints = _value(json.loads(content))
+    except (ValueError, RecursionError) as error:
+        raise FileError(
+            f"{path} holds no hints on how to split a model: {error}.",
+            path=path,
+            hint="template shard-hints writes such files.",
+        ) from error
+    if not isinstance(hints, ShardHints):
+        raise FileError(
+            f"{path} holds no hints on how to split a model, but {type(hints).__name__}.",
+            path=path,
+            hint="template shard-hints writes such files.",
+        )
+    return hints
 
-        Raises:
-            FileError: it does not exist, is no JSON, or holds something else.
-        """
-        file = readable_file(path)
-        with translated_os_errors(path, "read"):
-            content = file.read_bytes()
-        try:
-            hints = _value(json.loads(content))
-        except (ValueError, RecursionError) as error:
-            raise FileError(
-                f"{path} holds no hints on how to split a model: {error}.",
-                path=path,
-                hint="template shard-hints writes such files.",
-            ) from error
-        if not isinstance(hints, ShardHints):
-            raise FileError(
-                f"{path} holds no hints on how to split a model, but {type(hints).__name__}.",
-                path=path,
-                hint="template shard-hints writes such files.",
-            )
-        return hints
 
-    def write(self, path: str, hints: ShardHints) -> None:
-        """Write a file, whole or not at all."""
-        text = json.dumps(_plain(hints), indent=4)
-        with atomic_file(Path(path)) as stream:
-            stream.write(f"{text}\n".encode())
+def write_shard_hints(path: str, hints: ShardHints) -> None:
+    """Write a file, whole or not at all."""
+    text = json.dumps(_plain(hints), indent=4)
+    with atomic_file(Path(path)) as stream:
+        stream.write(f"{text}\n".encode())
 
 
 def _plain(value: Any) -> Any:

@@ -10,12 +10,9 @@ from polygraphy.adapters.os.paths import translated_os_errors
 from polygraphy.domain.errors import FileError
 
 
-class TemporarySpools:
-    """Implements the port `Spools`."""
-
-    def open(self) -> TemporarySpool:
-        """Return an empty spool; its file is made when something is put into it."""
-        return TemporarySpool()
+def open_spool() -> TemporarySpool:
+    """Return an empty spool; its file is made when something is put into it."""
+    return TemporarySpool()
 
 
 class TemporarySpool:

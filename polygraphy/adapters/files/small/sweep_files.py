@@ -11,8 +11,7 @@ from typing import Any
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.errors import DamagedFileError, FileError, ModelError
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import OnnxFiles
+from polygraphy.ports.models import weight_files
 
 _BLOCK = 1 << 20
 _MARK = "sweep.json"
@@ -85,6 +84,6 @@ def _with_weights(path: str) -> Iterator[str]:
     yield path
     if format_named(path) == "onnx" and Path(path).is_file():
         try:
-            yield from resolve(OnnxFiles).weights(path)
+            yield from weight_files(path)
         except ModelError:  # Its cells will say so.
             return

@@ -11,7 +11,6 @@ from pathlib import Path, PurePath
 
 from polygraphy.adapters.os.paths import (
     atomic_file,
-    check_writable,
     ensure_parent,
     scratch_file,
     translated_os_errors,
@@ -22,71 +21,72 @@ _STARTED = time.localtime()
 """When this was first needed: once for all files of a search."""
 
 
-class DiskWorkFiles:
-    """Handles files and folders on disk."""
+def path_exists(path: str) -> bool:
+    """Return whether there is something, be it a link that leads nowhere."""
+    return Path(path).exists() or Path(path).is_symlink()
 
-    def exists(self, path: str) -> bool:
-        """Return whether there is something, be it a link that leads nowhere."""
-        return Path(path).exists() or Path(path).is_symlink()
 
-    def check_writable(self, path: str) -> None:
-        """Try to write a file beside the place of another."""
-        check_writable(path)
+def remove_path(path: str) -> None:
+    """Remove a file, or a folder with what is in it."""
+    with translated_os_errors(path, "remove"):
+        target = Path(path)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
 
-    def remove(self, path: str) -> None:
-        """Remove a file, or a folder with what is in it."""
-        with translated_os_errors(path, "remove"):
-            target = Path(path)
-            if target.is_dir() and not target.is_symlink():
-                shutil.rmtree(target)
-            else:
-                target.unlink(missing_ok=True)
 
-    def copy(self, path: str, target: str) -> None:
-        if not Path(path).is_file():
-            return
-        with (
-            translated_os_errors(path, "read"),
-            Path(path).open("rb") as source,
-            atomic_file(target) as stream,
-        ):
-            shutil.copyfileobj(source, stream, 1 << 20)
+def copy_file(path: str, target: str) -> None:
+    """Write a copy of a file; nothing where it is missing."""
+    if not Path(path).is_file():
+        return
+    with (
+        translated_os_errors(path, "read"),
+        Path(path).open("rb") as source,
+        atomic_file(target) as stream,
+    ):
+        shutil.copyfileobj(source, stream, 1 << 20)
 
-    def sort(self, path: str, folder: str, label: str) -> str | None:
-        """Move a file or a folder, to another disk if need be."""
-        source = Path(path)
-        if not self.exists(path):
-            return None
-        stem, extension = source.stem, source.suffix
-        target = ensure_parent(Path(folder) / f"{stem}_{label}{extension}")
-        count = 2
-        while self.exists(str(target)):
-            target = Path(folder) / f"{stem}_{label}_{count}{extension}"
-            count += 1
-        with translated_os_errors(path, "move"):
-            shutil.move(str(source), str(target))
-        return str(target)
 
-    def write(self, path: str, text: str) -> None:
-        """Write a text in UTF-8, without syncing it to the disk."""
-        with scratch_file(path, "w") as stream:
-            stream.write(text)
+def sort_away(path: str, folder: str, label: str) -> str | None:
+    """Move a file or a folder, to another disk if need be."""
+    source = Path(path)
+    if not path_exists(path):
+        return None
+    stem, extension = source.stem, source.suffix
+    target = ensure_parent(Path(folder) / f"{stem}_{label}{extension}")
+    count = 2
+    while path_exists(str(target)):
+        target = Path(folder) / f"{stem}_{label}_{count}{extension}"
+        count += 1
+    with translated_os_errors(path, "move"):
+        shutil.move(str(source), str(target))
+    return str(target)
 
-    def temporary(self) -> str:
-        """Make a file in the folder for such files."""
-        descriptor, path = tempfile.mkstemp(prefix="polygraphy_debug_")
-        os.close(descriptor)
-        return path
 
-    def mirror(self, folder: str, besides: Collection[str]) -> None:
-        """Make a folder of symbolic links."""
-        left_out = {PurePath(os.path.normpath(path)) for path in besides}
-        with translated_os_errors(folder, "make"):
-            _mirror(PurePath(), Path(folder), {*left_out, PurePath(os.path.normpath(folder))})
+def write_scratch(path: str, text: str) -> None:
+    """Write a text in UTF-8, without syncing it to the disk."""
+    with scratch_file(path, "w") as stream:
+        stream.write(text)
 
-    def started(self) -> str:
-        """Return the date and the time, as in ``11-21-26_23-05-59``."""
-        return time.strftime("%m-%d-%y_%H-%M-%S", _STARTED)
+
+def temporary_path() -> str:
+    """Make a file in the folder for such files."""
+    descriptor, path = tempfile.mkstemp(prefix="polygraphy_debug_")
+    os.close(descriptor)
+    return path
+
+
+def mirror_folder(folder: str, besides: Collection[str]) -> None:
+    """Make a folder of symbolic links."""
+    left_out = {PurePath(os.path.normpath(path)) for path in besides}
+    with translated_os_errors(folder, "make"):
+        _mirror(PurePath(), Path(folder), {*left_out, PurePath(os.path.normpath(folder))})
+
+
+def start_label() -> str:
+    """Return the date and the time, as in ``11-21-26_23-05-59``."""
+    return time.strftime("%m-%d-%y_%H-%M-%S", _STARTED)
 
 
 def _mirror(source: PurePath, target: Path, left_out: Collection[PurePath]) -> None:
@@ -106,24 +106,23 @@ def _mirror(source: PurePath, target: Path, left_out: Collection[PurePath]) -> N
 _EXECUTE = 0o111
 
 
-class DiskTextFiles:
-    """Reads text files, and writes them whole or not at all."""
+def read_text(path: str) -> str:
+    """Return what a file in UTF-8 holds."""
+    try:
+        with translated_os_errors(path, "read"):
+            return Path(path).read_bytes().decode()
+    except ValueError as error:
+        raise DamagedFileError(f"Could not read {path}: {error}.", path=path) from error
 
-    def read(self, path: str) -> str:
-        try:
-            with translated_os_errors(path, "read"):
-                return Path(path).read_bytes().decode()
-        except ValueError as error:
-            raise DamagedFileError(f"Could not read {path}: {error}.", path=path) from error
 
-    def write(self, path: str, text: str, *, executable: bool = False) -> None:
-        """Write a file in UTF-8; who may read an executable one may run it."""
-        try:
-            content = text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise FileError(f"Could not write {path}: {error}.", path=path) from error
-        with atomic_file(path) as stream:
-            stream.write(content)
-        if executable:
-            mode = Path(path).stat().st_mode
-            Path(path).chmod(mode | (mode >> 2 & _EXECUTE))
+def write_text(path: str, text: str, *, executable: bool = False) -> None:
+    """Write a file in UTF-8; who may read an executable one may run it."""
+    try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise FileError(f"Could not write {path}: {error}.", path=path) from error
+    with atomic_file(path) as stream:
+        stream.write(content)
+    if executable:
+        mode = Path(path).stat().st_mode
+        Path(path).chmod(mode | (mode >> 2 & _EXECUTE))

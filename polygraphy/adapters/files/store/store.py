@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from polygraphy.adapters.files.formats.binary import SUFFIXES, TENSORS, tensors_of
-from polygraphy.adapters.files.formats.blobs import DiskBlobFiles
+from polygraphy.adapters.files.formats.blobs import holds_blobs
 from polygraphy.adapters.files.formats.safetensors_format import write_tensors
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
@@ -56,8 +56,7 @@ from polygraphy.domain.asked import ResultWriter
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import TensorFiles
+from polygraphy.ports.models import read_tensor
 
 _WHAT = "saved data"
 
@@ -262,7 +261,7 @@ def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
     for folder in folders:
         feed = {}
         for file in _numbered(folder, _INPUT):
-            name, array = resolve(TensorFiles).read(file)
+            name, array = read_tensor(file)
             feed[name or file.stem] = array
         yield feed
 
@@ -415,7 +414,7 @@ class FileResultStore:
         data_sets = data_sets_in(path)
         if data_sets:
             return StoredDataSets(data_sets)
-        if DiskBlobFiles().holds_blobs(path):
+        if holds_blobs(path):
             raise FileError(
                 f"{path} holds bare bytes, whose data types and shapes only a model tells.",
                 path=path,

@@ -380,31 +380,27 @@ convert_to_bf16: Callable[..., ModelProto]
 convert_to_fp16: Callable[..., ModelProto]
 
 
-class OnnxPrecisionCaster:
-    """Rewrites float32 models so that they compute in float16 or bfloat16."""
+def cast_precision(
+    model: ModelProto,
+    dtype: DataTypeEntry,
+    *,
+    keep_ops: Collection[str] = (),
+    keep_nodes: Collection[str] = (),
+) -> ModelProto:
+    """Return the model with Casts at its inputs and outputs, and everything between that may be
+    in `dtype` in it.
 
-    def cast(
-        self,
-        model: ModelProto,
-        dtype: DataTypeEntry,
-        *,
-        keep_ops: Collection[str] = (),
-        keep_nodes: Collection[str] = (),
-    ) -> ModelProto:
-        """Return the model with Casts at its inputs and outputs, and everything between that may be
-        in `dtype` in it.
+    Nodes of other domains stay as they are, as do those whose tensors are of unknown type, and
+    `cast_rules.KEPT_OPERATORS`. Weights that `dtype` cannot hold become its largest value, and
+    the log tells which.
 
-        Nodes of other domains stay as they are, as do those whose tensors are of unknown type, and
-        `cast_rules.KEPT_OPERATORS`. Weights that `dtype` cannot hold become its largest value, and
-        the log tells which.
-
-        Raises:
-            UsageError: `dtype` is neither float16 nor bfloat16.
-            UnknownNameError: `keep_nodes` has a name that no node goes by.
-            ModelError: the opset of the model has no such type, or its weights are not loaded.
-        """
-        selection = CastSelection(frozenset(keep_ops), frozenset(keep_nodes))
-        return cast_copy(model, dtype, selection)[0]
+    Raises:
+        UsageError: `dtype` is neither float16 nor bfloat16.
+        UnknownNameError: `keep_nodes` has a name that no node goes by.
+        ModelError: the opset of the model has no such type, or its weights are not loaded.
+    """
+    selection = CastSelection(frozenset(keep_ops), frozenset(keep_nodes))
+    return cast_copy(model, dtype, selection)[0]
 
 
 class _Convert(BaseLoader):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -28,7 +28,6 @@ from polygraphy.adapters.onnx.storage.wire import (
     fields,
     naming,
     operators,
-    ranked_inputs,
 )
 from polygraphy.adapters.onnx_common.messages import (
     attribute_named,
@@ -548,30 +547,14 @@ def _sources(graph: GraphProto) -> dict[str, str]:
     return {tensor: source for source, tensor in makers.items()}
 
 
-class OnnxFactFinder:
-    """Looks into ONNX models."""
-
-    def find(self, model: Any) -> Facts:
-        """Return what is known of a model, its bytes or its path; nothing of one that cannot be
-        read, or is too large to be read on the side. A file is read when its facts are asked for.
-        """
-        if isinstance(model, (str, Path)):
-            path = Path(model)
-            return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
-        return _found(model)
-
-    def node_inputs(
-        self, model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
-    ) -> str:
-        """Return what a node is given; see `polygraphy.adapters.onnx.describe.facts`."""
-        return node_inputs(model, op, name, shapes)
-
-    def ranked_inputs(self, model: Any) -> Collection[str]:
-        """Return the inputs of a model whose rank it tells; see the port."""
-        return ranked_inputs(model)
-
-    def left_out(self, model: str | bytes) -> str:
-        return first_omission(model)
+def find_facts(model: Any) -> Facts:
+    """Return what is known of a model, its bytes or its path; nothing of one that cannot be
+    read, or is too large to be read on the side. A file is read when its facts are asked for.
+    """
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
+    return _found(model)
 
 
 def _found(model: Any) -> ModelFacts:

@@ -381,16 +381,13 @@ def _shape(shape: Any) -> tuple[Dim, ...]:
     )
 
 
-class OnnxModelOutlines:
-    """Outlines ONNX models."""
-
-    def outline(self, model: ModelProto) -> Outline:
-        """Return the parts of a model, of the graphs inside it, too."""
-        nodes: Counter[tuple[str, str]] = Counter()
-        weights: Counter[str] = Counter()
-        for graph in all_graphs(model.graph):
-            ops = texts(node.op_type for node in graph.node)
-            names = texts(node.name or next(iter(node.output), "") for node in graph.node)
-            nodes.update(zip(ops, names))
-            weights.update(texts(tensor.name for tensor in graph.initializer))
-        return Outline(described(model, "", Detail()), nodes, weights)
+def outline_of(model: ModelProto) -> Outline:
+    """Return the parts of a model, of the graphs inside it, too."""
+    nodes: Counter[tuple[str, str]] = Counter()
+    weights: Counter[str] = Counter()
+    for graph in all_graphs(model.graph):
+        ops = texts(node.op_type for node in graph.node)
+        names = texts(node.name or next(iter(node.output), "") for node in graph.node)
+        nodes.update(zip(ops, names))
+        weights.update(texts(tensor.name for tensor in graph.initializer))
+    return Outline(described(model, "", Detail()), nodes, weights)

@@ -141,18 +141,9 @@ class _LargeLater(WeightArrays):
         return later if is_large else later()
 
 
-class OnnxModelPairs:
-    """Compares ONNX models; see the port."""
-
-    def graph(self, model: ModelProto) -> Graph:
-        """Describe a model with the values of its weights."""
-        return described(model, "", EVERYTHING, _LargeLater("")).graph
-
-    def mended(self, model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
-        return mended(model, reference, plan)
-
-    def altered(self, model: ModelProto, output: str, variant: Variant) -> ModelProto:
-        return altered(model, output, variant)
+def graph_with_weights(model: ModelProto) -> Graph:
+    """Describe a model with the values of its weights."""
+    return described(model, "", EVERYTHING, _LargeLater("")).graph
 
 
 copy_nodes: Callable[..., ModelProto]
@@ -202,11 +193,10 @@ class CopyNodes(BaseLoader):
         names = {identity_of(node) for node in model.graph.node}
         if (model.functions or reference.functions) and not names.issuperset(self._nodes or [""]):
             model, reference = inlined(model), inlined(reference)
-        pairs = OnnxModelPairs()
-        pairing = paired(pairs.graph(model), pairs.graph(reference))
+        pairing = paired(graph_with_weights(model), graph_with_weights(reference))
         chosen = self._chosen(pairing)
         plan = mending(pairing, chosen)
-        made = pairs.mended(model, reference, plan)
+        made = mended(model, reference, plan)
         copied = {one.twin for one in plan.nodes}
         nodes = [node for node in reference.graph.node if copied.intersection(node.output)]
         _drop_replaced(made.graph, needed(model.graph) - needed(made.graph))

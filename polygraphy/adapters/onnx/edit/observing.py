@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import clean, delete_where
@@ -19,12 +19,12 @@ from polygraphy.adapters.onnx.graph.value_infos import input_metadata, restate, 
 from polygraphy.adapters.onnx.storage.stored import load_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import copy_of
+from polygraphy.binding import resolve
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ConstantEvaluator
 
 if TYPE_CHECKING:
@@ -38,49 +38,45 @@ numpy = mod.lazy_import("numpy")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 
-class OnnxTensorObserver:
-    """Runs ONNX models without inputs: those that they have become constants."""
+def output_names(model: ModelProto) -> list[str]:
+    """Return the names of what a model gives."""
+    return [value.name for value in model.graph.output]
 
-    def inputs(self, model: ModelProto) -> TensorMetadata:
-        return input_metadata(model)
 
-    def outputs(self, model: ModelProto) -> list[str]:
-        return [value.name for value in model.graph.output]
-
-    def observe(
-        self, model: ModelProto, feed_dict: Mapping[str, Any], names: Sequence[str]
-    ) -> dict[str, Any]:
-        """Return the values of some tensors, among them inputs."""
-        known = {name for node in model.graph.node for name in node.output if name}
-        known |= {tensor.name for tensor in model.graph.initializer} | set(feed_dict)
-        for name in names:
-            if name not in known:
-                raise UnknownNameError("Tensor", name, sorted(known))
-        given = {name: numpy.asarray(feed_dict[name]) for name in names if name in feed_dict}
-        wanted = [name for name in names if name not in given]
-        if not wanted:
-            return given
-        fixed: ModelProto = copy_of(model)
-        graph = fixed.graph
-        fixed.ir_version = max(fixed.ir_version, 4)  # Before, weights have to be inputs, too.
-        del graph.input[:]
-        delete_where(graph.initializer, lambda tensor: tensor.name in feed_dict)
-        graph.initializer.extend(
-            numpy_helper.from_array(numpy.asarray(array, order="C"), name)
-            for name, array in feed_dict.items()
-        )
-        types = value_infos(model)
-        del graph.output[:]
-        graph.output.extend(types.get(name, onnx.ValueInfoProto(name=name)) for name in wanted)
-        for value in graph.output:  # What is stated about shapes may hold for other data.
-            if value.type.WhichOneof("value") == "tensor_type":
-                value.type.tensor_type.ClearField("shape")
-        clean(graph)
-        for inner in all_graphs(graph):
-            for tensor in inner.initializer:
-                load_stored(tensor)
-        values = _evaluated(fixed, wanted)
-        return {name: given[name] if name in given else values[name] for name in names}
+def observe_tensors(
+    model: ModelProto, feed_dict: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, Any]:
+    """Return the values of some tensors, among them inputs."""
+    known = {name for node in model.graph.node for name in node.output if name}
+    known |= {tensor.name for tensor in model.graph.initializer} | set(feed_dict)
+    for name in names:
+        if name not in known:
+            raise UnknownNameError("Tensor", name, sorted(known))
+    given = {name: numpy.asarray(feed_dict[name]) for name in names if name in feed_dict}
+    wanted = [name for name in names if name not in given]
+    if not wanted:
+        return given
+    fixed: ModelProto = copy_of(model)
+    graph = fixed.graph
+    fixed.ir_version = max(fixed.ir_version, 4)  # Before, weights have to be inputs, too.
+    del graph.input[:]
+    delete_where(graph.initializer, lambda tensor: tensor.name in feed_dict)
+    graph.initializer.extend(
+        numpy_helper.from_array(numpy.asarray(array, order="C"), name)
+        for name, array in feed_dict.items()
+    )
+    types = value_infos(model)
+    del graph.output[:]
+    graph.output.extend(types.get(name, onnx.ValueInfoProto(name=name)) for name in wanted)
+    for value in graph.output:  # What is stated about shapes may hold for other data.
+        if value.type.WhichOneof("value") == "tensor_type":
+            value.type.tensor_type.ClearField("shape")
+    clean(graph)
+    for inner in all_graphs(graph):
+        for tensor in inner.initializer:
+            load_stored(tensor)
+    values = _evaluated(fixed, wanted)
+    return {name: given[name] if name in given else values[name] for name in names}
 
 
 def _evaluated(model: ModelProto, names: Sequence[str]) -> Mapping[str, Any]:
@@ -136,7 +132,7 @@ def _prepared(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[dict[s
     """Return where data come from, and those of each iteration; there is at least one."""
     loader = DataLoader() if data_loader is None else evaluate(data_loader)
     asked = input_metadata(model)
-    describe_model(loader, asked, partial(OnnxFactFinder().find, model))
+    describe_model(loader, asked, partial(find_facts, model))
     return loader, _checked_feeds(loader, asked)
 
 
@@ -155,7 +151,7 @@ def _checked_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any
 def observed(model: ModelProto, names: Iterable[str], data_loader: Any = None) -> TensorMetadata:
     """Return the types and shapes that some tensors have with the data of one iteration."""
     feed_dict = one_feed(model, data_loader)
-    values = OnnxTensorObserver().observe(model, feed_dict, list(names))
+    values = observe_tensors(model, feed_dict, list(names))
     return TensorMetadata.from_feed_dict(values)
 
 
@@ -190,7 +186,7 @@ class ObserveShapes(BaseLoader):
         types = TypeInference(model).of_graph(graph)
         made = [name for node in graph.node for name in node.output if name]
         tensors = [name for name in made if str(types[name]).startswith("tensor(")]
-        values = OnnxTensorObserver().observe(model, feed_dict, tensors)
+        values = observe_tensors(model, feed_dict, tensors)
         metadata = TensorMetadata.from_feed_dict({**feed_dict, **values})
         described = {value.name for value in graph.output}
         for value in (*graph.input, *graph.output, *graph.value_info):

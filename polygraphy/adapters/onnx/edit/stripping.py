@@ -41,8 +41,7 @@ from polygraphy.domain.model import Detail
 from polygraphy.domain.model.sparsity import dense_groups, prunable_weights, pruned
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.machine import Machine
+from polygraphy.ports.machine import cores
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -357,7 +356,7 @@ class PruneWeights(BaseLoader):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         axes = prunable_axes(model)
-        threads = resolve(Machine).cores()
+        threads = cores()
         for graph in all_graphs(model.graph):
             for name, tensor in graph_weights(graph, axes).items():
                 made = pruned(elements(tensor), axes[name], threads=threads)

@@ -32,10 +32,10 @@ from polygraphy.adapters.onnx.graph.element_types import GraphTypes, domain_of, 
 from polygraphy.adapters.onnx.graph.graph import is_constant, rename_uses, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.value_infos import shape_of
 from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search.subsets import bisect_batch
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ConstantEvaluator
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from polygraphy.adapters.onnx_common import inference
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.editing import ShapeInference
+from polygraphy.ports.editing import infer_symbolic_shapes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
@@ -213,14 +212,13 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
 
 def _inferred_symbolically(model: ModelProto) -> ModelProto:
     """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
-    tool = resolve(ShapeInference)
     check_expansion(model)
     if has_long_vectors(model):
         raise ModelError("The model computes longer lists than any shape is.")
     seen = inference.hidden(model)
     ordered: ModelProto = copy_of(model) if seen is model else seen
     sort(ordered.graph)
-    inferred: ModelProto = tool.infer(ordered)
+    inferred: ModelProto = infer_symbolic_shapes(ordered)
     inference.restore(inferred)
     return inferred
 

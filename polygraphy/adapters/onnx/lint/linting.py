@@ -56,7 +56,7 @@ from polygraphy.domain.errors import (
     ModelError,
 )
 from polygraphy.domain.model import Detail, ModelSource
-from polygraphy.ports.models import ModelTrial, TrialValue
+from polygraphy.ports.models import Lint, ModelTrial, TrialValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -345,24 +345,16 @@ _IR_VERSION = "IR version"
 _UNREGISTERED = "is not a registered function/op"
 
 
-class OnnxModelLinter:
-    """Checks ONNX models."""
-
-    def open(self, source: ModelSource) -> OnnxLintedModel:
-        """Read a model and check every node against its operator.
-
-        Raises:
-            FileError: the file is missing or cannot be read.
-            ModelError: it is no ONNX model.
-        """
-        return OnnxLintedModel(source)
+def open_to_lint(source: ModelSource) -> Lint:
+    """Read a model and check every node against its operator; see the port."""
+    return OnnxLintedModel(source).lint
 
 
 class OnnxLintedModel:
     """An ONNX model that is read once, whatever it is tried with."""
 
     def __init__(self, source: ModelSource) -> None:
-        """Read the model; see `OnnxModelLinter.open`."""
+        """Read the model, and look at its nodes."""
         self._source = source
         self._model = load_structure(source.path)
         graph = described(self._model, source.path, Detail(layers=True)).graph

@@ -1,6 +1,4 @@
-"""Saves parts of models that show a fault, as onnx's backend tests have them; implements the port
-`FailureFolders`.
-"""
+"""Saves parts of models that show a fault, as onnx's backend tests have them."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.value_infos import value_info
-from polygraphy.adapters.onnx.storage.saving import OnnxModelWriter
+from polygraphy.adapters.onnx.storage.saving import save_model
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
 from polygraphy.domain.diagnosis.failure import DATA_FOLDER, MODEL_FILE, Failure
@@ -27,36 +25,34 @@ _SHOWN = 32
 """Elements of a weight that are shown."""
 
 
-class OnnxFailureFolders:
-    """Writes the model and its data."""
+def write_failure(folder: str, failure: Failure) -> None:
+    """Write the files; see the port."""
+    data = Path(folder) / DATA_FOLDER
+    with translated_os_errors(data, "write the folder"):
+        data.mkdir(parents=True, exist_ok=True)
+        for old in data.iterdir():  # Of another part.
+            if _TENSOR_FILE.fullmatch(old.name):
+                old.unlink()
+    save_model(_typed(failure), str(Path(folder) / MODEL_FILE))
+    _write(data, "input", failure.inputs)
+    _write(data, "output", failure.expected)
 
-    def write(self, folder: str, failure: Failure) -> None:
-        """Write the files; see the port."""
-        data = Path(folder) / DATA_FOLDER
-        with translated_os_errors(data, "write the folder"):
-            data.mkdir(parents=True, exist_ok=True)
-            for old in data.iterdir():  # Of another part.
-                if _TENSOR_FILE.fullmatch(old.name):
-                    old.unlink()
-        OnnxModelWriter().write(_typed(failure), str(Path(folder) / MODEL_FILE))
-        _write(data, "input", failure.inputs)
-        _write(data, "output", failure.expected)
 
-    def text(self, failure: Failure) -> str:
-        """Return the part as text; see the port."""
-        made = copy_of(_typed(failure))
-        del made.graph.value_info[:]
-        for tensor in list(made.graph.initializer):
-            elements = 1
+def failure_text(failure: Failure) -> str:
+    """Return the part as text; see the port."""
+    made = copy_of(_typed(failure))
+    del made.graph.value_info[:]
+    for tensor in list(made.graph.initializer):
+        elements = 1
+        for size in tensor.dims:
+            elements *= size
+        if elements > _SHOWN:
+            made.graph.initializer.remove(tensor)
+            shown = made.graph.value_info.add(name=tensor.name)
+            shown.type.tensor_type.elem_type = tensor.data_type
             for size in tensor.dims:
-                elements *= size
-            if elements > _SHOWN:
-                made.graph.initializer.remove(tensor)
-                shown = made.graph.value_info.add(name=tensor.name)
-                shown.type.tensor_type.elem_type = tensor.data_type
-                for size in tensor.dims:
-                    shown.type.tensor_type.shape.dim.add(dim_value=size)
-        return str(onnx.printer.to_text(made))
+                shown.type.tensor_type.shape.dim.add(dim_value=size)
+    return str(onnx.printer.to_text(made))
 
 
 def _typed(failure: Failure) -> ModelProto:

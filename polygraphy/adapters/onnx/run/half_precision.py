@@ -1,15 +1,19 @@
-"""Computes ONNX models as hardware would that rounds at every operator: implements
+"""Computes ONNX models as hardware would that rounds at every operator, and turns those that
+compute in float16 or bfloat16 into float32 models: implements
 `polygraphy.ports.diagnosing.NarrowModels`.
 
 Each node is computed in float32 on the narrow values of its operands, and its results are rounded.
 So sums within a convolution or a product of matrices are wide, as everywhere in practice; those of
-a reduction have to fit the narrow type themselves, as they do in the reference evaluator.
+a reduction have to fit the narrow type themselves, as they do in the reference evaluator. What
+takes long there is computed in ONNX Runtime, node by node, if that is installed: large
+convolutions, in a hundredth of the time, and operators that only it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -18,29 +22,37 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.cast.cast_rules import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
-from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened, with_rounded_weights
-from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
-from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
+from polygraphy.adapters.onnx.describe.facts import find_facts
+from polygraphy.adapters.onnx.graph.element_types import (
+    TYPE_ATTRIBUTES,
+    GraphTypes,
+    TypeInference,
+    domain_of,
+    signature_of,
+)
 from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata
-from polygraphy.adapters.onnx.run.fast_kernels import FastKernels
 from polygraphy.adapters.onnx.run.reference import translated
+from polygraphy.adapters.onnx.storage.elements import elements, put
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
+from polygraphy.adapters.onnx.storage.stored import is_stored
+from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors
+from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
+from polygraphy.binding import resolve
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
 from polygraphy.domain.diagnosis.regions import MOVES
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import GROWTH, moved
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
-from polygraphy.domain.tensors.narrowing import narrowed, with_digits
+from polygraphy.domain.tensors.narrowing import limits_of, narrowed, with_digits
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.diagnosing import Compute
+from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
     Array = np.ndarray[Any, Any]
     Watched = Callable[..., Callable[..., Any]]
@@ -57,6 +69,13 @@ _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
 
 _SEEDS = (1, 2)
 _CONVERTS = frozenset({"Cast", "CastLike"})
+_NARROW = tuple(DataType[name] for name in HALF)
+_FLOAT = 1
+_OPERATORS = frozenset({"Conv", "ConvTranspose"})
+_OPSET, _IR = 17, 8
+"""What a model of a node of another domain imports; every ONNX Runtime knows them."""
+_LARGE = 1 << 22
+"""From so many products on, a convolution is worth a session."""
 
 
 class OnnxNarrowModels:
@@ -90,11 +109,10 @@ class OnnxNarrowModels:
         computes = [opened.with_nodes(partial(_moving, seed=seed)) for seed in _SEEDS]
         return lambda feed: [compute(feed) for compute in computes]
 
-    def widened(self, model: Any) -> Any:
-        return widened(model)
-
-    def with_rounded_weights(self, model: Any, narrow: Any) -> tuple[Any, DataTypeEntry] | None:
-        return with_rounded_weights(model, narrow)
+    def widened(self, model: Any, like: Any = None) -> Any:
+        made = widened(model)
+        found = None if like is None else narrow_nodes(like)
+        return made if found is None else _with_rounded_weights(made, like, *found)
 
 
 def _check_evaluator(dtype: DataTypeEntry) -> None:
@@ -115,7 +133,7 @@ class _Evaluated:
         self._names = [value.name for value in model.graph.output]
         self.nodes = [node for node in all_nodes(model.graph) if node.output]
         self.weights = _weight_names(model, self.nodes)
-        self._kernels = FastKernels(self.weights)
+        self._kernels = _FastKernels(self.weights)
         self._model = model
 
     def with_nodes(self, watched: Watched, model: ModelProto | None = None) -> Compute:
@@ -159,12 +177,11 @@ class OnnxNarrowModel:
         self.inputs = input_metadata(model)
         self._model = model
         self._evaluated = _Evaluated(model)
-        self._cast: tuple[frozenset[str], Compute] | None = None
         self._dtype = dtype
         self._range = Range.of(dtype)
         _, self._forms = cast_copy(model, dtype, self._selection(), is_trial=True)
         self._nodes, self._weights = self._evaluated.nodes, self._evaluated.weights
-        self.nodes = list(
+        self.passes = list(
             dict.fromkeys(
                 name for node in self._nodes if self._is_cast(node) for name in _known_as(node)
             )
@@ -175,17 +192,16 @@ class OnnxNarrowModel:
         return CastSelection(keep_nodes=kept, only_nodes=self._only)
 
     def facts(self) -> Facts:
-        return OnnxFactFinder().find(self._model)
+        return find_facts(self._model)
 
-    def run(self, feed: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Array]:
-        """Compute the outputs in the narrow type; see the port."""
-        kept = frozenset(keep)
-        if self._cast is None or self._cast[0] != kept:
-            made, _ = cast_copy(self._model, self._dtype, self._selection(kept), is_trial=True)
-            narrow = self._dtype.numpy()
-            watched = partial(_rounding, narrow=narrow)
-            self._cast = (kept, self._evaluated.with_nodes(watched, made))
-        return self._cast[1](feed)
+    def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
+        """Return what computes the outputs in the narrow type; see the port."""
+        if plain:
+            return self._evaluated.with_nodes(_as_it_is)
+        kept = frozenset(without)
+        made, _ = cast_copy(self._model, self._dtype, self._selection(kept), is_trial=True)
+        watched = partial(_rounding, narrow=self._dtype.numpy())
+        return self._evaluated.with_nodes(watched, made)
 
     def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Array], list[NodeLoss]]:
         """Compute the outputs as they should be, and what each node loses alone; see the port."""
@@ -266,6 +282,10 @@ class OnnxNarrowModel:
             return exact
 
         return call
+
+
+def _as_it_is(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+    return run
 
 
 def _moving(
@@ -349,3 +369,215 @@ def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
             if read in makers:
                 users.setdefault(makers[read], []).extend(_known_as(node))
     return users
+
+
+def narrow_nodes(model: ModelProto) -> tuple[DataTypeEntry, list[str]] | None:
+    """Return the narrow type in which most nodes of a model compute, of those that compute in one,
+    and the names of these nodes; None where no node does.
+    """
+    kinds = {f"tensor({dtype.name})": dtype for dtype in _NARROW}
+    found: dict[str, list[str]] = {}
+    for node, types in _nodes(model.graph, TypeInference(model).of_graph(model.graph)):
+        made = next((kind for name in node.output if (kind := types[name]) in kinds), None)
+        if made is not None and not graphs_of(node):
+            found.setdefault(made, []).extend(names_of(node)[:1])
+    if not found:
+        return None
+    kind = max(found, key=lambda each: len(found[each]))
+    return kinds[kind], list(dict.fromkeys(found[kind]))
+
+
+def _nodes(graph: GraphProto, types: GraphTypes) -> Iterator[tuple[NodeProto, GraphTypes]]:
+    for index, node in enumerate(graph.node):
+        yield node, types
+        for inner, known in zip(graphs_of(node), types.inner(index)):
+            yield from _nodes(inner, known)
+
+
+def widened(model: ModelProto) -> ModelProto:
+    """Return a copy of a model in which every tensor of a narrow type is a float32 one, inputs and
+    outputs included; nodes and tensors keep their names.
+    """
+    made: ModelProto = copy_of(model)
+    narrow = {dtype.onnx() for dtype in _NARROW}
+    for tensor in all_tensors(made):
+        if tensor.data_type in narrow:
+            _widen(tensor)
+    for graph in all_graphs(made.graph):
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            _widen_type(value.type, narrow)
+        for node in graph.node:
+            _widen_attributes(node, narrow)
+    for function in made.functions:
+        for node in function.node:
+            _widen_attributes(node, narrow)
+    return made
+
+
+def _widen(tensor: TensorProto) -> None:
+    wide = onnx.numpy_helper.from_array(elements(tensor).astype(numpy.float32), tensor.name)
+    tensor.CopyFrom(wide)
+
+
+def _widen_type(kind: Any, narrow: set[int]) -> None:
+    while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
+        kind = getattr(kind, kind.WhichOneof("value")).elem_type
+    if kind.tensor_type.elem_type in narrow:
+        kind.tensor_type.elem_type = _FLOAT
+
+
+def _widen_attributes(node: NodeProto, narrow: set[int]) -> None:
+    name, _ = TYPE_ATTRIBUTES.get(node.op_type, ("", None))
+    for attribute in node.attribute:
+        if attribute.name == name and attribute.i in narrow:
+            attribute.i = _FLOAT
+
+
+def _with_rounded_weights(
+    model: ModelProto, narrow: ModelProto, dtype: DataTypeEntry, lowered: Collection[str]
+) -> ModelProto:
+    """Return a float32 model whose weights have the digits of the type in which another computes
+    that was made of it. They keep their magnitude, and those of nodes that stay in float32 there
+    are left alone.
+    """
+    kept = _names(narrow) - set(lowered)
+    _, _, spacing = limits_of(dtype.numpy())
+    for tensor in _weights(model, kept):
+        rounded = with_digits(elements(tensor), spacing)
+        put(tensor, rounded, in_file=is_stored(tensor))
+    return model
+
+
+def _names(model: ModelProto) -> set[str]:
+    nodes = (node for graph in all_graphs(model.graph) for node in graph.node)
+    return {name for node in nodes for name in names_of(node)[:1]}
+
+
+def _weights(model: ModelProto, kept: set[str]) -> Iterator[TensorProto]:
+    """Yield the float32 weights of a model, but for those that certain nodes read."""
+    wide = set()
+    for graph in all_graphs(model.graph):
+        for node in graph.node:
+            if not kept.isdisjoint(names_of(node)[:1]):
+                wide.update(node.input)
+    for graph in all_graphs(model.graph):
+        named = [(tensor.name, tensor) for tensor in graph.initializer]
+        for node in graph.node:
+            if node.op_type == "Constant":
+                named += [(node.output[0], each.t) for each in node.attribute if each.HasField("t")]
+        for name, tensor in named:
+            if tensor.data_type == _FLOAT and name not in wide:
+                yield tensor
+
+
+class _FastKernels:
+    """Sessions of single nodes, each made once for all nodes that are alike.
+
+    Args:
+        weights: the names of weights: operators of ONNX Runtime take some operands from them alone.
+    """
+
+    def __init__(self, weights: Collection[str] = ()) -> None:
+        self._weights = weights
+        self._loaded: dict[bytes, Compute | None] = {}
+
+    def of(self, node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what computes a node: `run`, or a session where that is faster and can."""
+        if node.domain or node.op_type not in _OPERATORS:
+            return run
+        if any(attribute.ref_attr_name for attribute in node.attribute):
+            return run
+
+        def call(*inputs: Any, **options: Any) -> Any:
+            given = [value for value in inputs if value is not None]
+            if any(value.dtype != numpy.float32 for value in given) or _cost(*given) < _LARGE:
+                return run(*inputs, **options)
+            compute = self._session(node, version, len(given))
+            if compute is None:
+                return run(*inputs, **options)
+            try:
+                made = compute({f"x{index}": value for index, value in enumerate(given)})
+            except PolygraphyException:  # The evaluator says what is wrong with the operands.
+                return run(*inputs, **options)
+            return (numpy.array(made["y"]),)
+
+        return call
+
+    def missing(self, node: NodeProto, version: int) -> Callable[..., Any]:
+        """Return what computes a node that the evaluator has no operator for.
+
+        Raises:
+            BackendError: ONNX Runtime does not have it either; when it is called.
+        """
+        loaded: dict[tuple[Any, ...], Compute] = {}
+
+        def call(*inputs: Any) -> list[Any]:
+            given = {
+                name: numpy.asarray(value)
+                for name, value in zip(node.input, inputs)
+                if name and value is not None
+            }
+            kinds = tuple((value.dtype, value.ndim) for value in given.values())
+            if kinds not in loaded:
+                model = _foreign(node, version, given, self._weights)
+                loaded[kinds] = resolve(SuspectedParty, "onnxrt").load(model, plain=True)
+            made = loaded[kinds](
+                {name: value for name, value in given.items() if name not in self._weights}
+            )
+            return [numpy.array(made[name]) if name else None for name in node.output]
+
+        return call
+
+    def _session(self, node: NodeProto, version: int, inputs: int) -> Compute | None:
+        model = _alone(node, version, inputs)
+        key = model.SerializeToString(deterministic=True)
+        if key not in self._loaded:
+            try:
+                self._loaded[key] = resolve(SuspectedParty, "onnxrt").load(model, plain=True)
+            except PolygraphyException:  # It is not installed, or has no such kernel.
+                self._loaded[key] = None
+        return self._loaded[key]
+
+
+def _foreign(
+    node: NodeProto, version: int, given: Mapping[str, Any], weights: Collection[str]
+) -> ModelProto:
+    """Return a model of one node, with its weights."""
+    helper = onnx.helper
+    inputs = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(value.dtype), [None] * value.ndim
+        )
+        for name, value in given.items()
+        if name not in weights
+    ]
+    held = [
+        onnx.numpy_helper.from_array(value, name)
+        for name, value in given.items()
+        if name in weights
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "kernel", inputs, outputs, held)
+    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(node.domain, version)]
+    made: ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
+    return made
+
+
+def _cost(x: Any, weight: Any, *_: Any) -> int:
+    """Return about how many products a convolution takes."""
+    return int(x.size * weight.shape[0] * prod(weight.shape[2:]))
+
+
+def _alone(node: NodeProto, version: int, inputs: int) -> ModelProto:
+    """Return a model of one node, without its name and its weights."""
+    alone: NodeProto = onnx.NodeProto(op_type=node.op_type, output=["y"])
+    alone.input.extend(f"x{index}" for index in range(inputs))
+    alone.attribute.extend(node.attribute)
+    values = [onnx.ValueInfoProto(name=name) for name in (*alone.input, "y")]
+    for value in values:
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph([alone], "kernel", values[:-1], values[-1:])
+    model: ModelProto = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", version)], ir_version=8
+    )
+    return model

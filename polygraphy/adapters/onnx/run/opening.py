@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
-from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.describe.reading import origin_of
 from polygraphy.adapters.onnx.edit.observing import feeds_of
 from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs
@@ -106,7 +106,7 @@ class OnnxOpenModel(OpenModel):
         return [str(node.op_type) for node in self.protos]
 
     def facts(self) -> Facts:
-        return OnnxFactFinder().find(self.proto)
+        return find_facts(self.proto)
 
     def with_branches(self, conditions: Mapping[str, Any]) -> OnnxOpenModel:
         nodes = zip(self.protos, self.reads)

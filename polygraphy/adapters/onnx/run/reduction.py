@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver, one_feed
+from polygraphy.adapters.onnx.edit.observing import observe_tensors, one_feed
 from polygraphy.adapters.onnx.graph.graph import in_order
 from polygraphy.adapters.onnx.graph.open_model import OpenModel, is_tensor, untyped
 from polygraphy.adapters.onnx.graph.shapes import is_made_up
@@ -164,4 +164,4 @@ class ReducibleOnnxModel:
         if self._feed is None:
             self._feed = one_feed(self._opened.proto, self._loader, only_first=True)
         G_LOGGER.verbose(f"Running the model to find out what {missing} hold.")
-        self._seen.update(OnnxTensorObserver().observe(self._opened.proto, self._feed, missing))
+        self._seen.update(observe_tensors(self._opened.proto, self._feed, missing))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
-from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.graph.graph import in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
@@ -56,7 +56,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
         check_has_outputs(model.graph.output)
         with translated("load"):
             self._evaluator = evaluator_of(model)
-        self._facts = OnnxFactFinder().find(self._evaluator.proto_)
+        self._facts = find_facts(self._evaluator.proto_)
 
     def get_model_facts(self) -> Facts:
         """Return what the model tells: the evaluator computes in the data types of its tensors."""

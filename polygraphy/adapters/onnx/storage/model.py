@@ -223,38 +223,41 @@ def serialized(model: ModelProto) -> bytes:
 helper = mod.lazy_import("onnx.helper")
 
 
-class OnnxFilesAdapter:
-    """Implements the port `OnnxFiles`."""
+def load_onnx(path: str) -> ModelProto:
+    """Return the model in a file, with its weights."""
+    return OnnxFromPath(path).call_impl()
 
-    def load(self, path: str) -> ModelProto:
-        return OnnxFromPath(path).call_impl()
 
-    def weights(self, path: str) -> list[str]:
-        folder = readable_file(path, "Model").parent
-        return [str(folder / name) for name in external_files(load_structure(path))]
+def weight_files(path: str) -> list[str]:
+    """Return the files beside a model that hold its weights."""
+    folder = readable_file(path, "Model").parent
+    return [str(folder / name) for name in external_files(load_structure(path))]
 
-    def parse(self, content: bytes) -> ModelProto:
-        return OnnxFromBytes(content).call_impl()
 
-    def sketch(
-        self,
-        name: str,
-        layers: list[LayerSketch],
-        inputs: dict[str, tuple[Any, tuple[int, ...]]],
-        outputs: dict[str, tuple[Any, tuple[int, ...]]],
-    ) -> ModelProto:
-        nodes = [
-            helper.make_node(op_type, list(takes), list(gives), name=node_name, **attributes)
-            for node_name, op_type, attributes, takes, gives in layers
-        ]
-        graph = helper.make_graph(
-            nodes,
-            name or "network",
-            [_value(key, *described) for key, described in inputs.items()],
-            [_value(key, *described) for key, described in outputs.items()],
-        )
-        made: ModelProto = helper.make_model(graph)
-        return made
+def parse_onnx(content: bytes) -> ModelProto:
+    """Return the model that was serialised."""
+    return OnnxFromBytes(content).call_impl()
+
+
+def sketch_onnx(
+    name: str,
+    layers: list[LayerSketch],
+    inputs: dict[str, tuple[Any, tuple[int, ...]]],
+    outputs: dict[str, tuple[Any, tuple[int, ...]]],
+) -> ModelProto:
+    """Return a model to look at; see the port."""
+    nodes = [
+        helper.make_node(op_type, list(takes), list(gives), name=node_name, **attributes)
+        for node_name, op_type, attributes, takes, gives in layers
+    ]
+    graph = helper.make_graph(
+        nodes,
+        name or "network",
+        [_value(key, *described) for key, described in inputs.items()],
+        [_value(key, *described) for key, described in outputs.items()],
+    )
+    made: ModelProto = helper.make_model(graph)
+    return made
 
 
 def _value(name: str, dtype: Any, shape: tuple[int, ...]) -> ValueInfoProto:
@@ -263,22 +266,20 @@ def _value(name: str, dtype: Any, shape: tuple[int, ...]) -> ValueInfoProto:
     return value
 
 
-class OnnxTensorFiles:
-    """Reads files with one ``onnx.TensorProto`` each."""
-
-    def read(self, path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
-        file = readable_file(path, "Tensor")
-        with translated_os_errors(file, "read"):
-            content = file.read_bytes()
-        tensor = onnx.TensorProto()
-        try:
-            tensor.ParseFromString(content)
-            if not tensor.data_type:
-                raise ValueError("it has no data type")
-            return str(tensor.name), onnx.numpy_helper.to_array(tensor)
-        except Exception as error:  # protobuf's implementations differ in what they raise
-            raise FileError(
-                f"Could not load {file}: it holds no ONNX tensor ({error}).",
-                path=file,
-                hint="Sequences and optional values are not read.",
-            ) from error
+def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
+    """Return the name and the elements of an ``onnx.TensorProto`` in a file."""
+    file = readable_file(path, "Tensor")
+    with translated_os_errors(file, "read"):
+        content = file.read_bytes()
+    tensor = onnx.TensorProto()
+    try:
+        tensor.ParseFromString(content)
+        if not tensor.data_type:
+            raise ValueError("it has no data type")
+        return str(tensor.name), onnx.numpy_helper.to_array(tensor)
+    except Exception as error:  # protobuf's implementations differ in what they raise
+        raise FileError(
+            f"Could not load {file}: it holds no ONNX tensor ({error}).",
+            path=file,
+            hint="Sequences and optional values are not read.",
+        ) from error

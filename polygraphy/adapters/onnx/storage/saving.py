@@ -347,11 +347,9 @@ class SaveOnnx(BaseLoader):
         return byte_size(tensor) > self._threshold and not is_stripped(tensor)
 
 
-class OnnxModelWriter:
-    """Writes an ONNX model for libraries that take models from files only."""
-
-    def write(self, model: ModelProto, path: str) -> None:
-        SaveOnnx(model, path, external_data_path="").call_impl()
+def save_model(model: ModelProto, path: str) -> None:
+    """Write a model of any size, and its weights beside it where they need that."""
+    SaveOnnx(model, path, external_data_path="").call_impl()
 
 
 class _WeightFiles:

@@ -32,9 +32,9 @@ from polygraphy.adapters.tensorrt.network.cast_fallback import network_with, rec
 from polygraphy.adapters.tensorrt.network.network import NetworkParts
 from polygraphy.adapters.tensorrt.network.network_source import source_of
 from polygraphy.adapters.tensorrt.plan.deserialize import deserialized
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import UsageError
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Device
 
 engine_bytes_from_network: Callable[..., Any]

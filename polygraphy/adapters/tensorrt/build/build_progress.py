@@ -27,7 +27,7 @@ from polygraphy.adapters.os.signals import watch_signals
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.logger import log_listener
 from polygraphy.adapters.tensorrt.library.module import ModuleKey, tensorrt_module
-from polygraphy.ports.binding import resolve
+from polygraphy.binding import resolve
 from polygraphy.ports.reporting import Progress
 from polygraphy.termination import end_program
 

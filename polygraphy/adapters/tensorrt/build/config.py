@@ -22,6 +22,7 @@ from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.network_source import source_of
 from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest
+from polygraphy.binding import Unbound
 from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 from polygraphy.domain.errors import BackendError
@@ -29,8 +30,7 @@ from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.ports.running import FactFinder
+from polygraphy.ports.running import find_facts
 
 create_config: Callable[..., Any]
 postprocess_config: Callable[..., Any]
@@ -259,7 +259,7 @@ def _model_facts(network: Any) -> Facts | None:
     if origin is None or not origin.model:
         return None
     try:
-        return resolve(FactFinder).find(origin.model)
+        return find_facts(origin.model)
     except Unbound:
         return None
 

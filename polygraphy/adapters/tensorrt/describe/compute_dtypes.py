@@ -15,12 +15,12 @@ from polygraphy.adapters.tensorrt.describe.build_record import BuildRecord, reco
 from polygraphy.adapters.tensorrt.describe.describe_engine import inspected_layers
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.network.network import layers_of
+from polygraphy.binding import Unbound
 from polygraphy.domain.model.engine import Layer
 from polygraphy.domain.tensors.facts import DeferredFacts, InputHint, ModelFacts
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.ports.running import FactFinder
+from polygraphy.ports.running import find_facts
 
 _BY_FLAG = {
     "TF32": "tf32",
@@ -131,6 +131,6 @@ def _input_hints(record: BuildRecord) -> dict[str, InputHint]:
     if model is None or not Path(model.path).is_file() or model.has_changed():
         return {}
     try:
-        return dict(resolve(FactFinder).find(model.path).input_hints)
+        return dict(find_facts(model.path).input_hints)
     except Unbound:
         return {}

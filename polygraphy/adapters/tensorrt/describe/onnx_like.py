@@ -12,8 +12,7 @@ from polygraphy.adapters.tensorrt.network.network import NetworkParts, layers_of
 from polygraphy.domain.model.engine import Layer
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import LayerSketch, OnnxFiles
+from polygraphy.ports.models import LayerSketch, sketch_onnx
 
 onnx_like_from_network: Callable[..., Any]
 
@@ -33,7 +32,7 @@ class OnnxLikeFromNetwork(BaseLoader):
         network = parts_of(self._network)[1]
         described = describe_network(network, layers=True, attrs=True)
         types = [layer.type.name for layer in layers_of(network)]
-        return resolve(OnnxFiles).sketch(
+        return sketch_onnx(
             described.name,
             [_sketch(layer, op) for layer, op in zip(described.layers, types, strict=True)],
             _io(described.inputs),

@@ -14,8 +14,7 @@ from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.network.network import new_builder
 from polygraphy.domain.checks.capability import Problem
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelWriter
+from polygraphy.ports.models import save_model
 
 
 class TensorrtSupportChecker:
@@ -66,7 +65,7 @@ class TensorrtSupportChecker:
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path = Path(folder, "model.onnx")
             with G_LOGGER.verbosity(G_LOGGER.WARNING):
-                resolve(ModelWriter).write(model, str(path))
+                save_model(model, str(path))
             # What the parser logs is what it answers: an error in the log would be one of ours.
             with capture_log(), G_LOGGER.verbosity(G_LOGGER.CRITICAL):
                 yield trt.OnnxParser(network, get_trt_logger()), path.read_bytes(), str(path)

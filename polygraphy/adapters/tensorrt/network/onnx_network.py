@@ -28,8 +28,7 @@ from polygraphy.adapters.tensorrt.precision.casting import (
 )
 from polygraphy.domain.errors import UsageError
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelWriter, OnnxFiles
+from polygraphy.ports.models import load_onnx, parse_onnx, save_model
 
 network_from_onnx_bytes: Callable[..., tuple[Any, Any, Any]]
 network_from_onnx_model: Callable[..., tuple[Any, Any, Any]]
@@ -162,7 +161,7 @@ def _parse_model(parser: Any, model: Any, stack: ExitStack) -> bool:
         G_LOGGER.verbose(f"The model goes to TensorRT through a file: {error}")
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="polygraphy-"))
         path = str(Path(folder, "model.onnx"))
-        resolve(ModelWriter).write(model, path)
+        save_model(model, path)
         return bool(parser.parse_from_file(path))
     return bool(parser.parse(content))
 
@@ -210,7 +209,7 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
         def parsed() -> Any:
             return self._parsed(
                 lambda parser: bool(parser.parse(content)),
-                lambda: resolve(OnnxFiles).parse(content),
+                lambda: parse_onnx(content),
                 "the ONNX model",
             )
 
@@ -320,7 +319,7 @@ class NetworkFromOnnxPath(_NetworkFromOnnx):
         def parsed() -> Any:
             return self._parsed(
                 lambda parser: bool(parser.parse_from_file(path)),
-                lambda: resolve(OnnxFiles).load(path),
+                lambda: load_onnx(path),
                 path,
             )
 

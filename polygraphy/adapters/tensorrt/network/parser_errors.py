@@ -9,8 +9,7 @@ from typing import Any
 from polygraphy.adapters.tensorrt.library.logger import Reasons
 from polygraphy.domain.errors import BackendError, FileError, ModelError, PolygraphyException
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.running import FactFinder
+from polygraphy.ports.running import node_inputs
 
 _SHOWN = 5
 _DLA = "DLA validation failed"
@@ -62,7 +61,7 @@ def _given(error: Any, model: Callable[[], Any] | None) -> str:
         node = loaded.graph.node[error.node()]
     except Exception:  # The error itself is what matters.
         return ""
-    said = resolve(FactFinder).node_inputs(loaded, node.op_type, node.name, {})
+    said = node_inputs(loaded, node.op_type, node.name, {})
     return f" ({said})" if said else ""
 
 

@@ -11,9 +11,9 @@ from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.network.network import NetworkParts, layers_of, parts_of
 from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest, casting
 from polygraphy.adapters.tensorrt.precision.node_names import select_nodes
+from polygraphy.binding import bind
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.ports.binding import bind
-from polygraphy.ports.editing import PrecisionCaster
+from polygraphy.ports.editing import cast_precision
 
 _TYPES = ("FLOAT", "HALF", "BF16", "INT8")
 
@@ -30,7 +30,7 @@ def raisable_layers(network: Deferred[NetworkParts]) -> list[str]:
     if capabilities().has("layer_precisions"):
         return _names(parts_of(network)[1])
     listing = _Listing()
-    with bind(PrecisionCaster, listing), casting(PrecisionRequest(floats=DataType.FLOAT16)):
+    with bind(cast_precision, listing.cast), casting(PrecisionRequest(floats=DataType.FLOAT16)):
         names = _names(parts_of(network)[1])
     return [name for name in names if name in listing.names]
 

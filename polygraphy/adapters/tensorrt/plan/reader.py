@@ -11,13 +11,13 @@ from polygraphy.adapters.tensorrt.describe.describe_network import describe_netw
 from polygraphy.adapters.tensorrt.network.network import parts_of
 from polygraphy.adapters.tensorrt.network.onnx_network import NetworkFromOnnxPath
 from polygraphy.adapters.tensorrt.plan.engine import EngineFromPath
+from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.model.engine import EngineDescription, NetworkDescription
 from polygraphy.domain.results.results import RunResults
-from polygraphy.ports.binding import resolve
 
 _NETWORK_FUNCTION = "load_network"
 

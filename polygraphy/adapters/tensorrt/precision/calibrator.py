@@ -14,13 +14,13 @@ from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
 from polygraphy.adapters.tensorrt.library.callbacks import guarded
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.binding import resolve
 from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.errors import InputError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import CalibrationCache
 from polygraphy.ports.machine import Device, DeviceMemory, DeviceStream
 

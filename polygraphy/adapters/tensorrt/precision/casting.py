@@ -19,11 +19,10 @@ from attrs import define, field, frozen
 from polygraphy.adapters.tensorrt.precision.calibrator import CalibrationData
 from polygraphy.adapters.tensorrt.precision.node_names import select_nodes
 from polygraphy.domain.catalog.precisions import REDUCED
-from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
+from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.ports.editing import PrecisionCaster, Quantizer
+from polygraphy.ports.editing import cast_precision, quantize
 
 QUANTIZED_TYPES = (DataType.INT8, DataType.FLOAT8E4M3FN)
 """What a model is quantised to, rather than cast."""
@@ -196,27 +195,11 @@ def _is_quantized(model: Any) -> bool:
 
 
 def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
-    try:
-        caster = resolve(PrecisionCaster)
-    except Unbound as error:
-        raise BackendError(
-            f"Nothing installed here casts ONNX models to {dtype}.",
-            backend="tensorrt",
-            hint="Export the model in that type.",
-        ) from error
     G_LOGGER.info(f"Casting the ONNX model to {dtype}: this TensorRT takes types from the model.")
-    return caster.cast(model, dtype, keep_nodes=sorted(keep_nodes))
+    return cast_precision(model, dtype, keep_nodes=sorted(keep_nodes))
 
 
 def _quantized(model: Any, given: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
-    try:
-        quantizer = resolve(Quantizer)
-    except Unbound as error:
-        raise BackendError(
-            f"Nothing installed here quantises ONNX models to {dtype}.",
-            backend="tensorrt",
-            hint="Quantise the model (Q/DQ nodes), and build that.",
-        ) from error
     if not isinstance(given, CalibrationData):
         given = CalibrationData(getattr(given, "data_loader", given))
     if given.data_loader is None and given.cache is None:
@@ -227,7 +210,7 @@ def _quantized(model: Any, given: Any, dtype: DataTypeEntry, keep_nodes: Collect
     G_LOGGER.info(
         f"Quantising the ONNX model to {dtype}: this TensorRT takes types from the model."
     )
-    return quantizer.quantize(
+    return quantize(
         model,
         given.data_loader,
         dtype,

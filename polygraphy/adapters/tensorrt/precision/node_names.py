@@ -20,7 +20,7 @@ class NodeSelection:
     """Nodes that were asked for by the names of their layers.
 
     Attributes:
-        chosen: the nodes, as a `PrecisionCaster` calls them.
+        chosen: the nodes, as `cast_precision` calls them.
         others: all other nodes, apart from those that have a chosen one inside.
         unknown: names that no node goes by, in order.
         known: all names that nodes go by first.

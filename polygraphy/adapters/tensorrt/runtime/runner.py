@@ -17,12 +17,12 @@ from polygraphy.adapters.tensorrt.runtime.graphs import CUDA_GRAPH_MODES
 from polygraphy.adapters.tensorrt.runtime.scratch import STRATEGIES, Scratch
 from polygraphy.adapters.tensorrt.runtime.session import DeviceTimes, Session, SessionOptions
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor, read_tensors
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Device, DeviceStream
 
 _AUTOMATIC = -1

@@ -31,8 +31,7 @@ from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty, altered, graph_with_weights
 
 _SECONDS, _SECONDS_OF_FACTORS = 20.0, 10.0
 """How long variants of all nodes, and factors of all weights, are tried."""
@@ -93,9 +92,8 @@ class _Guesses:
         self._found = found
         self._third = third
         self._party: SuspectedParty = case.parties[0]
-        self._pairs = resolve(ModelPairs)
         self._left_out: list[str] = []
-        self._side = Side(self._pairs.graph(case.model.proto))
+        self._side = Side(graph_with_weights(case.model.proto))
 
     def result(self) -> DiagnosisResult | None:
         """See whether the data, one changed node or one changed weight explains the outputs."""
@@ -251,7 +249,7 @@ class _Guesses:
         self, output: str, variant: Variant, *, plain: bool = False
     ) -> tuple[Any, Values] | None:
         try:
-            made = self._pairs.altered(self._case.model.proto, output, variant)
+            made = altered(self._case.model.proto, output, variant)
             compute = self._party.load(made, plain=plain)
             return compute, compute(self._feed)
         except Exception:  # A variant that no backend takes is none.

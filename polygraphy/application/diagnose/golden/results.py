@@ -12,7 +12,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.golden.outputs_alone import of_outputs
 from polygraphy.application.diagnose.golden.saved import Fitted, SavedRun, fitting, in_types_of
-from polygraphy.application.diagnose.half_model import half_model, of_saved_outputs
+from polygraphy.application.diagnose.half_verdict import half_model, of_saved_outputs
 from polygraphy.application.diagnose.locating import (
     first_non_finite,
     first_wrong,
@@ -46,8 +46,7 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import Compute, ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
 
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
@@ -112,7 +111,6 @@ class _Comparison:
         self._values = values
         self._third = third
         self._party: SuspectedParty = case.parties[0]
-        self._pairs = resolve(ModelPairs)
         self._lost: Values = {}
         self._changed: list[Variant] = []
         self._coarse = 0.0
@@ -256,7 +254,7 @@ class _Comparison:
                 )
                 return None
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
-        side = Side(self._pairs.graph(model.proto))
+        side = Side(graph_with_weights(model.proto))
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         culprits = []
         for name, region in regions.items():
@@ -347,7 +345,7 @@ class _Comparison:
         goal = known.values[name]
 
         def compute(variant: Variant) -> Any:
-            made = self._pairs.altered(part, name, variant)
+            made = altered(part, name, variant)
             return self._loaded(made)(given)[name]
 
         for variant in variants(side, index):

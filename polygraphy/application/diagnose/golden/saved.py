@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Values
+from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.diagnosis.golden import by_names_of, numbers_of, untested
 from polygraphy.domain.errors import FileError, UsageError
@@ -16,7 +17,6 @@ from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import OpenModel
 
 

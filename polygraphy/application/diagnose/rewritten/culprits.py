@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.rewritten.explaining import Explanation, Trial, grouped
+from polygraphy.application.diagnose.rewritten.explaining import Change, Explanation, grouped
 from polygraphy.application.diagnose.rewritten.parting import Parting, partings
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty, altered
 from polygraphy.ports.editing import OpenModel, OpenModels
 
 _FEW = 8
@@ -58,12 +58,12 @@ def parted(
     reasons: list[Explanation] = []
     with case.attempt("changed nodes") as notes:
         for group in grouped(found.places):
-            trial = Trial(case, pairing, party, found, feeds[0], group)
-            if trial.is_right:
+            change = Change(case, pairing, party, found, feeds[0], group)
+            if change.is_right:
                 continue
             inside = _within(case, group, known)
             said = len(inside) == 1 and inside[0].cause != "structure"
-            reason = trial.likely() or (None if said else trial.other())
+            reason = change.likely() or (None if said else change.other())
             if reason is None:
                 made += inside or [_unexplained(case, group)]
                 continue
@@ -119,7 +119,6 @@ def _proven(
     reasons: Sequence[Explanation],
 ) -> bool:
     """Return whether all outputs match with what was changed undone, in the whole model."""
-    pairs = resolve(ModelPairs)
     model = case.model.proto
     known = {"", *feed, *side.weights, *side.producer}
     if any(set(one.variant.node.inputs) - known - one.variant.weights.keys() for one in reasons):
@@ -127,7 +126,7 @@ def _proven(
     try:
         for reason in reasons:
             output = next(filter(None, reason.variant.node.outputs))
-            model = pairs.altered(model, output, reason.variant)
+            model = altered(model, output, reason.variant)
         values = party.load(model)(feed)
     except (PolygraphyException, StopIteration):
         return False

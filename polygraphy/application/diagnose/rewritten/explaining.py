@@ -21,8 +21,7 @@ from polygraphy.domain.diagnosis.variants import Variant, explains, variants
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty, altered
 
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
@@ -54,7 +53,7 @@ def grouped(places: Sequence[Parting]) -> list[list[Parting]]:
     return groups
 
 
-class Trial:
+class Change:
     """Tries to explain some places by one change.
 
     Args:
@@ -78,7 +77,6 @@ class Trial:
         self._case, self._party, self._found, self._places = case, party, found, places
         self._side, self._others = pairing.model, pairing.reference
         self._held = {**found.values, **feed}
-        self._pairs = resolve(ModelPairs)
         self._nodes = sorted({index for one in places for index in one.border.nodes})
         self._goals = {one.border.tensor: one.expected for one in places}
         self._instead = sorted(
@@ -152,7 +150,7 @@ class Trial:
     def _made(self, part: Any, variant: Variant) -> Mapping[str, Any]:
         output = next(filter(None, variant.node.outputs))
         try:
-            return self._run(self._pairs.altered(part, output, variant))
+            return self._run(altered(part, output, variant))
         except Exception:  # A variant that cannot be written is none.
             return {}
 

@@ -16,11 +16,11 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.diagnosis.same_tensors import MOVING, Border, Borders, SameTensors
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.search import Outcome, smallest_good_set
-from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, OpenModels
 

@@ -28,6 +28,7 @@ from polygraphy.domain.tensors.naming import enumerated
 _TRIED = {
     "onnxrt": "Try ONNX Runtime.",
     "onnx": "Try the reference evaluator of the onnx package.",
+    "openvino": "Try OpenVINO.",
     "trt": "Try TensorRT.",
     "tf": "Try TensorFlow.",
 }
@@ -53,7 +54,12 @@ class BackendOptions(Options):
     )
 
 
-_PACKAGES = {"onnxrt": "onnxruntime", "onnx": "onnx", "trt": "tensorrt"}
+_PACKAGES = {
+    "onnxrt": "onnxruntime",
+    "onnx": "onnx",
+    "openvino": "openvino",
+    "trt": "tensorrt",
+}
 """The packages of the backends that run ONNX models."""
 _SESSIONS = built_in()["onnxrt"].groups[:1] if "onnxrt" in built_in() else ()
 """How ONNX Runtime runs a model; nothing where that backend is not there."""

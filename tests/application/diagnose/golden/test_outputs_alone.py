@@ -13,10 +13,10 @@ from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.golden import outputs_alone
+from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept, network
 from tests.support.models import make, value

@@ -11,8 +11,8 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
-from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.support.models import make, value

@@ -1,0 +1,121 @@
+"""Goldens: the outputs of a model that a test holds later ones to. A file is results of one
+iteration, as ``--load-outputs`` reads them, and says besides how they were made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import asdict, field, frozen
+
+from polygraphy.adapters.files.formats.binary import tensors_of
+from polygraphy.adapters.files.formats.safetensors_format import open_tensors, write_tensors
+from polygraphy.adapters.files.json.json_codec import ContentError, content_errors_named
+from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.domain.errors import DamagedFileError, UsageError
+from polygraphy.domain.results.results import IterationResult, RunResults
+
+MOST_BYTES = 5_000_000
+"""What a golden may take: it lies in a repository."""
+_STATISTICS = ("min", "mean", "max", "rms")
+_KEY = "golden"
+
+
+@frozen
+class Golden:
+    """How a golden was made.
+
+    Attributes:
+        model: SHA-256 of the file of the model.
+        inputs: the same of the input data.
+        versions: of packages, by name.
+        rtol: what is tolerated: see `SimpleCompareFunc`.
+        atol: the same.
+        shapes: of all outputs.
+        sampled: how many elements are kept of outputs of which not all are.
+    """
+
+    model: str
+    inputs: str
+    versions: Mapping[str, str] = field(factory=dict)
+    rtol: float | str = "auto"
+    atol: float | str = "auto"
+    shapes: Mapping[str, list[int]] = field(factory=dict)
+    sampled: Mapping[str, int] = field(factory=dict)
+
+    def kept_of(self, outputs: IterationResult) -> IterationResult:
+        """Return of each output what the golden keeps: all, or a sample and statistics."""
+        kept: dict[str, Any] = {}
+        for name, array in outputs.items():
+            count = self.sampled.get(name)
+            if count is None:
+                kept[name] = array
+                continue
+            flat = np.asarray(array).reshape(-1)
+            kept[name] = flat[_chosen(flat.size, count)]
+            if flat.dtype.kind in "fiu":
+                wide = flat.astype(np.float64)
+                found = wide.min(), wide.mean(), wide.max(), np.sqrt(np.mean(wide * wide))
+                kept[f"{name} ({', '.join(_STATISTICS)})"] = np.array(found, np.float32)
+        return outputs.with_outputs(kept)
+
+
+def _chosen(size: int, count: int) -> Any:
+    """Return the elements that are kept: the same for the same size, on every machine."""
+    return np.sort(np.random.RandomState(size % 2**32).choice(size, count, replace=False))
+
+
+def hash_of_inputs(feed: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of input data: of names, data types, shapes and elements."""
+    digest = hashlib.sha256()
+    for name, data in sorted(feed.items()):
+        array = np.ascontiguousarray(data)
+        content = repr(array.tolist()).encode() if array.dtype.kind in "OUS" else array.tobytes()
+        digest.update(f"{name} {array.dtype.name} {array.shape} ".encode() + content)
+    return digest.hexdigest()
+
+
+def save_golden(path: Path, golden: Golden, runner: str, outputs: IterationResult) -> None:
+    """Write a golden; `outputs` are what it keeps.
+
+    Raises:
+        UsageError: it is too large for a repository.
+        FileError: it cannot be written.
+    """
+    with content_errors_named(f"save to {path}", path):
+        tensors, description = tensors_of(RunResults([(runner, [outputs])]))
+        size = sum(np.asarray(array).nbytes for array in tensors.values())
+        if size > MOST_BYTES:
+            raise UsageError(
+                f"The golden {path} would have {size / 1e6:.1f} MB; {MOST_BYTES / 1e6:.0f} are the"
+                " most.",
+                hint="Keep a sample of each output: --polygraphy-golden-sample 1000.",
+            )
+        with translated_os_errors(path, "make the folder of"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as stream:
+            write_tensors(stream, tensors, {**description, _KEY: asdict(golden)})
+
+
+def golden_in(path: Path) -> Golden:
+    """Read how a golden was made.
+
+    Raises:
+        FileError: it is damaged, or no golden.
+    """
+    with content_errors_named(f"load {path}", path), translated_os_errors(path, "read"):
+        _, description = open_tensors(path)
+        if not isinstance(description, Mapping) or _KEY not in description:
+            raise ContentError("it is no golden: nothing in it says how it was made")
+        try:
+            return Golden(**description[_KEY])
+        except TypeError as error:
+            raise DamagedFileError(
+                f"Could not load {path}: it is damaged, or of another version.",
+                path=path,
+                hint="Make it again: --polygraphy-update-golden.",
+            ) from error

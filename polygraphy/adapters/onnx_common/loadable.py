@@ -1,0 +1,71 @@
+"""Models on their way into a backend that reads ONNX: as bytes, or as files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polygraphy.adapters.base.loader import evaluate
+from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.models import save_model
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
+
+
+@contextmanager
+def loadable(model: Any, most: float = inf) -> Iterator[bytes | str]:
+    """Yield what a backend loads: bytes, or a path; a model that is larger than the format allows
+    is in a temporary file, which has to be read or mapped before that is removed.
+
+    Args:
+        model: a model, a path, or what returns one, which is not held while the model is loaded.
+        most: of more bytes, they go through a file as well; some backends hold them all along.
+    """
+    model = evaluate(model)
+    if not hasattr(model, "SerializeToString"):
+        yield model
+    elif (serialized := _serialized(model)) is not None:
+        del model
+        if len(serialized) <= most:
+            yield serialized
+            return
+        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
+            held = Path(folder, "model.onnx")
+            held.write_bytes(serialized)
+            del serialized
+            yield str(held)
+    else:
+        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
+            path = f"{folder}/model.onnx"
+            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Where it is written is of no interest.
+                save_model(model, path)
+            yield path
+
+
+_EXTERNAL = 1
+"""`TensorProto.EXTERNAL`."""
+
+
+def _leaves_weights(graph: GraphProto) -> bool:
+    """Return whether weights of a graph, or of one inside its nodes, stay in a file."""
+    if any(tensor.data_location == _EXTERNAL for tensor in graph.initializer):
+        return True
+    return any(_leaves_weights(inner) for node in graph.node for inner in graphs_of(node))
+
+
+def _serialized(model: ModelProto) -> bytes | None:
+    """Return the bytes of a model; None where it is larger than the format allows, or weights of it
+    stay in a file.
+    """
+    try:
+        made: bytes = model.SerializeToString()
+    except Exception as error:  # protobuf's implementations differ in the class that they raise
+        G_LOGGER.verbose(f"The model goes to the backend through a file: {error}")
+        return None
+    return None if _leaves_weights(model.graph) else made

@@ -1,0 +1,1 @@
+"""OpenVINO; uses the shared rooms only."""

@@ -1,0 +1,381 @@
+"""Models compiled by OpenVINO."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+from xml.etree import ElementTree
+
+from attrs import frozen
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx_common.loadable import loadable
+from polygraphy.adapters.openvino.errors import translated_errors
+from polygraphy.adapters.os.paths import readable_file
+from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
+from polygraphy.domain.tensors.facts import Facts, ModelFacts
+from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.precision import coarsest
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.running import find_facts, ranked_inputs
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from openvino import CompiledModel
+
+openvino = mod.lazy_import("openvino>=2024.0")
+
+compiled_model_from_onnx: Callable[..., CompiledModel]
+
+PRECISIONS = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+"""What OpenVINO calls the types that it can be asked to compute in, and what they are called here.
+"""
+HINT = "INFERENCE_PRECISION_HINT"
+_OLDEST = 2024
+_SINK = "/sink_port_0"
+_LAYERS_THAT_MOVE = frozenset({"Input", "Output", "Const", "Reorder", "Convert"})
+
+
+@frozen
+class Known:
+    """What is known of a compiled model that was made here.
+
+    Attributes:
+        outputs: the names of its outputs in the ONNX model, in order; it may have more.
+        facts: what the model tells, and in what it is computed.
+    """
+
+    outputs: Sequence[str]
+    facts: Facts
+
+
+_known: MutableMapping[CompiledModel, Known] = WeakKeyDictionary()
+_process: list[int] = []
+"""The process in which OpenVINO has started its threads, if one has."""
+
+
+@mod.export(funcify=True)
+class CompiledModelFromOnnx(BaseLoader):
+    """Compiles an ONNX model with OpenVINO."""
+
+    def __init__(
+        self,
+        path: Deferred[bytes | str | ModelProto],
+        device: str | None = None,
+        precision_hint: str | None = None,
+        threads: int | None = None,
+        cache_dir: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        float32_tensors: Sequence[str] | None = None,
+        fuse: bool | None = None,
+    ) -> None:
+        """Describe what is compiled, and how.
+
+        Args:
+            path: the path of a model, its bytes, the model itself, or a loader that makes any of
+                these. A model of more than 2 GB goes through a temporary file.
+            device: where it runs, as OpenVINO calls it: ``CPU``, ``GPU.1``, ``AUTO:GPU,CPU``
+                (default: ``CPU``).
+            precision_hint: what is computed in, where the device can: ``f32``, ``bf16`` or ``f16``
+                (default: OpenVINO decides, by the device; that is ``bf16`` on some processors).
+            threads: how many compute the model (default: OpenVINO decides).
+            cache_dir: a folder for compiled models, from which they load quicker the next time.
+            properties: further properties by their names in OpenVINO, such as
+                ``{"DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}``.
+            float32_tensors: tensors of the ONNX model that are computed in float32, whatever the
+                rest is computed in; on the CPU.
+            fuse: whether operators may be fused into one, as they may unless this is False:
+                otherwise every tensor is kept, which takes memory and time.
+
+        Raises:
+            UsageError: there are to be fewer than one thread.
+            UnknownNameError: the precision is none.
+        """
+        if threads is not None and threads < 1:
+            raise UsageError(f"There must be at least one thread, not {threads}.")
+        if precision_hint is not None and precision_hint not in PRECISIONS:
+            raise UnknownNameError("Precision", precision_hint, PRECISIONS)
+        self._model = path
+        self._device = device or "CPU"
+        self._precision_hint = precision_hint
+        self._threads = threads
+        self._cache_dir = cache_dir
+        self._properties = dict(properties or {})
+        self._float32_tensors = list(float32_tensors or ())
+        self._fuse = fuse is not False
+
+    def call_impl(self) -> CompiledModel:
+        """Read and compile the model.
+
+        Raises:
+            FileError: the model file is missing or empty.
+            ModelError: the model is damaged.
+            UnknownNameError: there is no such device here, or no such tensor in the model.
+            BackendError: OpenVINO cannot compile the model.
+        """
+        core = core_of_process()
+        _check_device(core, self._device)
+        model: Any = evaluate(self._model)
+        name = "the model"
+        if isinstance(model, (str, Path)):
+            name = model = str(readable_file(model, "Model"))
+        with loadable(model) as source:
+            with translated_errors("read", name):
+                read = _read(source)
+            outputs = [_output_name(port) for port in read.outputs]
+            _name_inputs(read, ranked_inputs(model))
+            with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
+                if self._float32_tensors:
+                    with translated_errors("compile", name):
+                        read = _in_float32(core, read, self._float32_tensors, folder)
+                if not self._fuse:
+                    read.add_outputs(_inner_ports(read))
+                with translated_errors("compile", name):
+                    compiled = core.compile_model(read, self._device, self._config())
+        facts = find_facts(model)
+        _known[compiled] = Known(outputs, _LoweredFacts(facts, self._lowered(compiled)))
+        return compiled
+
+    def _config(self) -> dict[str, Any]:
+        given = {
+            HINT: self._precision_hint,
+            "INFERENCE_NUM_THREADS": self._threads,
+            "CACHE_DIR": self._cache_dir,
+        }
+        config = {name: value for name, value in given.items() if value is not None}
+        return {**config, **self._properties}
+
+    def _lowered(self, compiled: CompiledModel) -> dict[str, str]:
+        """Return which outputs are computed in less than float32, and say so."""
+        if precision_of(compiled) == "f32":
+            return {}
+        layers = layers_of(compiled)
+        lowered = _computed_in(layers)
+        narrow = [layer for layer in layers if layer.lowered]
+        if narrow:
+            said = (
+                f"OpenVINO computes {len(narrow)} of {counted(len(layers), 'layer')} in"
+                f" {PRECISIONS[narrow[0].precision]}"
+            )
+            if self._precision_hint is None:
+                G_LOGGER.warning(
+                    f"{said}, as it does by default here; --openvino-precision f32"
+                    ' (precision_hint="f32") is float32.'
+                )
+            else:
+                G_LOGGER.info(f"{said}.")
+        return lowered
+
+
+class _LoweredFacts:
+    """What a model tells, with what OpenVINO computes its outputs in."""
+
+    def __init__(self, facts: Facts, lowered: Mapping[str, str]) -> None:
+        self._facts = facts
+        self._lowered = lowered
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # Before it is restored in another process.
+            raise AttributeError(name)
+        return getattr(self._facts, name)
+
+    @property
+    def compute_dtypes(self) -> Mapping[str, str]:
+        """See `Facts`."""
+        own = self._facts.compute_dtypes
+        lowered: dict[str, str] = {}
+        for name, dtype in self._lowered.items():
+            found = coarsest([dtype, own.get(name, own.get("", ""))])
+            lowered[name] = dtype if found is None else found.name
+        return {**own, **lowered}
+
+
+def known_of(compiled: CompiledModel) -> Known:
+    """Return what is known of a compiled model; of one that was made elsewhere its outputs."""
+    if compiled in _known:
+        return _known[compiled]
+    return Known([_output_name(port) for port in compiled.outputs], ModelFacts())
+
+
+def core_of_process() -> Any:
+    """Return OpenVINO's `Core`.
+
+    Raises:
+        MissingDependencyError: OpenVINO is not installed.
+        BackendError: it is too old.
+        UsageError: this process was forked of one in which OpenVINO has threads; it would wait for
+            them for ever.
+    """
+    year = str(getattr(openvino, "__version__", "")).partition(".")[0]
+    if not year.isdigit() or int(year) < _OLDEST:
+        raise BackendError(
+            "This OpenVINO is too old: 2024.0 or later is needed.",
+            backend="openvino",
+            hint="pip install -U openvino",
+        )
+    if not _process:
+        _process.append(os.getpid())
+    if _process[0] != os.getpid():
+        raise UsageError(
+            "OpenVINO has computed in the process from which this one was forked, and would wait"
+            " for its threads for ever.",
+            hint="Start the processes before anything runs in OpenVINO.",
+        )
+    return openvino.Core()
+
+
+def precision_of(compiled: Any, default: str = "f32") -> str:
+    """Return the type that a device was asked to compute in, as OpenVINO calls it."""
+    try:
+        name: str = compiled.get_property(HINT).get_type_name()
+    except RuntimeError:  # A device without it.
+        return default
+    return name if name in PRECISIONS else default
+
+
+def _read(source: bytes | str) -> Any:
+    """Read a model as ONNX: left to itself, OpenVINO tries all formats, some of which complain."""
+    from openvino.frontend import FrontEndManager
+
+    frontend = FrontEndManager().load_by_framework("onnx")
+    return frontend.convert(frontend.load(source if isinstance(source, str) else BytesIO(source)))
+
+
+def _check_device(core: Any, device: str) -> None:
+    known = core.available_devices
+    plain = device.partition(".")[0]
+    listed = {name.partition(".")[0] for name in known}
+    is_virtual = plain.partition(":")[0] in ("AUTO", "MULTI", "HETERO", "BATCH")
+    if plain not in listed and not is_virtual:
+        hint = "Other devices need drivers, see OpenVINO's documentation."
+        raise UnknownNameError("OpenVINO device", device, known, hint=hint)
+
+
+def _output_name(port: Any) -> str:
+    """Return the name of an output in the ONNX model: tensors that are the same have several, so
+    that it stands in what the output is called.
+    """
+    called: str = port.node.friendly_name
+    if called.endswith(_SINK):
+        return called[: -len(_SINK)]
+    return str(port.any_name)
+
+
+def _name_inputs(model: Any, names: Collection[str]) -> None:
+    """Leave each input the name that it has in the ONNX model: OpenVINO may give it those of
+    tensors that hold the same, too.
+    """
+    for port in model.inputs:
+        found = port.names & set(names)
+        if len(port.names) > 1 and found:
+            port.get_tensor().set_names({min(found)})
+
+
+def _inner_ports(model: Any) -> list[Any]:
+    """Return what operators compute that is no output yet."""
+    skipped = ("Parameter", "Result", "Constant")
+    ports = [p for op in model.get_ops() if op.get_type_name() not in skipped for p in op.outputs()]
+    return [
+        port
+        for port in ports
+        if not any(each.get_node().get_type_name() == "Result" for each in port.get_target_inputs())
+    ]
+
+
+def _in_float32(core: Any, model: Any, tensors: Sequence[str], folder: str) -> Any:
+    """Return a model some tensors of which are computed in float32. What says so of an operator can
+    only be written in a file of OpenVINO.
+    """
+    ports = {name: port for op in model.get_ops() for port in op.outputs() for name in port.names}
+    for name in tensors:
+        if name not in ports:
+            raise UnknownNameError("Tensor", name, sorted(ports))
+    chosen: set[str] = set()
+    waiting = [ports[name].get_node() for name in tensors]
+    while waiting:  # An operator of ONNX may have become several; those inside have no names.
+        node = waiting.pop()
+        if node.friendly_name in chosen:
+            continue
+        chosen.add(node.friendly_name)
+        waiting += [port.get_node() for port in node.input_values() if not port.names]
+    structure, weights = f"{folder}/model.xml", f"{folder}/model.bin"
+    openvino.serialize(model, structure, weights)
+    tree = ElementTree.parse(structure)
+    for layer in tree.getroot().iter("layer"):
+        if layer.get("name") in chosen:
+            info = layer.find("rt_info")
+            if info is None:  # It stands behind `data`, where there are any.
+                info = ElementTree.Element("rt_info")
+                layer.insert(int(layer.find("data") is not None), info)
+            ElementTree.SubElement(info, "attribute", {"name": "precise", "version": "0"})
+    tree.write(structure)
+    return core.read_model(structure, weights)
+
+
+@frozen
+class Layer:
+    """A layer of the graph that is really run.
+
+    Attributes:
+        name: what it is called there.
+        kind: such as ``Convolution``.
+        precision: what it computes in, as OpenVINO calls it.
+        names: the operators that it was made of, by the tensors that they compute, mostly.
+        reads: the layers before it.
+        output: the name of the output that it is; empty for others.
+    """
+
+    name: str
+    kind: str
+    precision: str
+    names: Sequence[str]
+    reads: Sequence[str]
+    output: str = ""
+
+    @property
+    def lowered(self) -> bool:
+        """Whether it computes in less than float32, and was asked to."""
+        return self.precision in ("bf16", "f16") and self.kind not in _LAYERS_THAT_MOVE
+
+
+def layers_of(compiled: CompiledModel) -> list[Layer]:
+    """Return the layers that are really run, in order; none where the device does not show them."""
+    try:
+        ops = compiled.get_runtime_model().get_ordered_ops()
+    except RuntimeError:
+        return []
+    return [_layer(op) for op in ops]
+
+
+def _layer(op: Any) -> Layer:
+    info = op.get_rt_info()
+
+    def info_of(key: str) -> str:
+        return str(info[key].astype(str)) if key in info else ""
+
+    name: str = op.friendly_name
+    return Layer(
+        name,
+        info_of("layerType"),
+        info_of("runtimePrecision"),
+        [one for one in info_of("originalLayersNames").split(",") if one],
+        [port.get_node().friendly_name for port in op.input_values()],
+        name[: -len(_SINK)] if name.endswith(_SINK) else "",
+    )
+
+
+def _computed_in(layers: Sequence[Layer]) -> dict[str, str]:
+    """Return by output the coarsest type on the way to it, where that is less than float32."""
+    seen: dict[str, str] = {}
+    for layer in layers:
+        before = [seen[name] for name in layer.reads if name in seen]
+        own = [PRECISIONS[layer.precision]] if layer.lowered else []
+        if (found := coarsest([*before, *own])) is not None:
+            seen[layer.name] = found.name
+    return {each.output: seen[each.name] for each in layers if each.output and each.name in seen}

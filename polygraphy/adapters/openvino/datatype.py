@@ -1,0 +1,73 @@
+"""OpenVINO's data types, and arrays of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polygraphy import mod
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+
+openvino = mod.lazy_import("openvino>=2024.0")
+
+_NAMES = {
+    "bool": "boolean",
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}
+
+
+class OpenvinoDataTypes:
+    """Translates between our data types and those of OpenVINO whose arrays NumPy can hold."""
+
+    def to_native(self, entry: DataTypeEntry) -> Any:
+        """Return an ``openvino.Type``; None where arrays cannot be handed over."""
+        name = _NAMES.get(entry.name)
+        return None if name is None else getattr(openvino.Type, name)
+
+    def from_native(self, dtype: Any) -> DataTypeEntry | None:
+        """Return our data type; None for text, and for what is packed into less than a byte."""
+        return _ENTRIES.get(dtype.get_type_name()) if hasattr(dtype, "get_type_name") else None
+
+
+_ENTRIES = {native: getattr(DataType, name.upper()) for name, native in _NAMES.items()}
+
+
+def checked_type(name: str, native: Any) -> DataTypeEntry:
+    """Return our data type of an input or output.
+
+    Raises:
+        BackendError: its arrays cannot be handed over.
+    """
+    entry = OpenvinoDataTypes().from_native(native)
+    if entry is None:
+        raise BackendError(
+            f"OpenVINO's tensor {name!r} is of type {native.get_type_name()}, whose arrays cannot"
+            " be handed over here.",
+            backend="openvino",
+            hint="Cast it inside the model.",
+        )
+    return entry
+
+
+def tensor_of(array: np.ndarray[Any, Any], dtype: DataTypeEntry) -> Any:
+    """Return an ``openvino.Tensor`` that shares the memory of an array where that is possible."""
+    held = np.require(array, requirements=["C", "A", "W"])
+    if dtype != DataType.BFLOAT16 and held.size:
+        return openvino.Tensor(held, shared_memory=True)
+    made = openvino.Tensor(OpenvinoDataTypes().to_native(dtype), list(held.shape))
+    if held.size:  # NumPy lacks the type, so that OpenVINO shows its bits as float16.
+        made.data[...] = held.view(np.float16)
+    return made
+
+
+def array_of(tensor: Any, dtype: DataTypeEntry) -> np.ndarray[Any, Any]:
+    """Return a copy of what a tensor holds."""
+    array = np.array(tensor.data)
+    return array.view(dtype.numpy()) if dtype == DataType.BFLOAT16 else array

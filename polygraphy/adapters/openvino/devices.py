@@ -1,0 +1,37 @@
+"""What OpenVINO would run models on here, for the port `Diagnosis`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polygraphy.domain.environment import Section
+
+_TITLE = "OpenVINO Devices"
+_HINT = "INFERENCE_PRECISION_HINT"
+
+
+class OpenvinoDiagnosis:
+    """Implements the port `Diagnosis`. The package is imported, because it alone knows; it is never
+    installed here.
+    """
+
+    def sections(self) -> list[Section]:
+        """Return the devices, and what each computes in by default; nothing without OpenVINO."""
+        try:
+            import openvino
+
+            core = openvino.Core()
+            facts = [(name, _described(core, name)) for name in core.available_devices]
+        except ModuleNotFoundError:
+            return []
+        except Exception as error:  # A shared library that does not load, say.
+            message = f"None: OpenVINO does not load: {type(error).__name__}: {error}"
+            return [Section(_TITLE, (), (message,))]
+        return [Section(_TITLE, tuple(facts))]
+
+
+def _described(core: Any, device: str) -> str:
+    said = [core.get_property(device, "FULL_DEVICE_NAME")]
+    if _HINT in core.get_property(device, "SUPPORTED_PROPERTIES"):
+        said.append(f"computes in {core.get_property(device, _HINT).get_type_name()} by default")
+    return ", ".join(said)

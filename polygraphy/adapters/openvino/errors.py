@@ -1,0 +1,79 @@
+"""What OpenVINO raises, and what it is called here: the one place where the two meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from polygraphy.domain.errors import (
+    BackendError,
+    ModelError,
+    PolygraphyException,
+    UnsupportedOperatorError,
+)
+
+_WHERE = re.compile(
+    r"^(?:Exception from \S+:\d+:?|Check '.*' failed at \S+:\d+:?|FrontEnd API failed with \w+:)\s*"
+)
+"""Where in OpenVINO an error was raised, which says nothing to its users."""
+_LACKING = re.compile(
+    r"(?:No conversion rule found for operations:|not support the following ONNX operations:) ?"
+    r"(.+?)(?: To facilitate .*)?$"
+)
+"""Which operators it does not have, in releases of 2026 and before."""
+_UNREADABLE = ("Unable to read the model", "Error during import of ONNX model", "can't be parsed")
+_HINTS = (
+    (
+        "dynamic rank",
+        "Give the shapes of the inputs: polygraphy surgeon sanitize --override-input-shapes.",
+    ),
+    ("unsupported element type", "OpenVINO has no tensors of one of the data types of the model."),
+    (
+        "Cannot load library",
+        "The libraries of the device's driver are missing, or it is not there.",
+    ),
+    ("Unsupported property", "--openvino-properties takes what the device knows."),
+    ("bad allocation", "Out of memory: use a smaller batch."),
+    ("bad_alloc", "Out of memory: use a smaller batch."),
+)
+
+
+@contextmanager
+def translated_errors(doing: str, model: str = "the model") -> Iterator[None]:
+    """Turn an error of OpenVINO inside the block into one of ours that says what was being done.
+
+    Args:
+        doing: what is done with the model, as in ``run``.
+        model: its path.
+    """
+    try:
+        yield
+    except (PolygraphyException, MemoryError, ImportError):
+        raise
+    except Exception as error:  # RuntimeError, for nearly all that can happen.
+        text = point_of(str(error)) or type(error).__name__
+        if any(sign in text for sign in _UNREADABLE):
+            raise ModelError(
+                f"OpenVINO cannot read {model}: it is truncated, damaged, or no ONNX model at all."
+                f" ({text.rstrip('.')})",
+                path=None if model == "the model" else model,
+                hint="`polygraphy check lint` may say more. Else export or download it again.",
+            ) from error
+        if lacking := _LACKING.search(text):
+            raise UnsupportedOperatorError(
+                f"OpenVINO could not {doing} {model}: it does not have {lacking[1]}.",
+                backend="openvino",
+                hint="Check domain and opset of the operator, or take a newer OpenVINO.",
+            ) from error
+        hint = next((advice for sign, advice in _HINTS if sign in text), "")
+        end = "" if text.endswith(".") else "."
+        raise BackendError(
+            f"OpenVINO could not {doing} {model}: {text}{end}", backend="openvino", hint=hint
+        ) from error
+
+
+def point_of(message: str) -> str:
+    """Return the message of an error without where in OpenVINO it was raised, in one line."""
+    lines = (_WHERE.sub("", line.strip()) for line in message.splitlines())
+    return " ".join(" ".join(line for line in lines if line).split())

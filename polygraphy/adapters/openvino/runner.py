@@ -1,0 +1,124 @@
+"""Runs models in OpenVINO."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polygraphy import mod
+from polygraphy.adapters.arrays.foreign import host_copy
+from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
+from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.base.runner import BaseRunner
+from polygraphy.adapters.openvino.compiled import known_of
+from polygraphy.adapters.openvino.datatype import array_of, checked_type, tensor_of
+from polygraphy.adapters.openvino.errors import translated_errors
+from polygraphy.adapters.os.signals import cancellable
+from polygraphy.domain.data.loading import check_has_outputs
+from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+
+if TYPE_CHECKING:
+    from openvino import CompiledModel
+
+_LONG = 0.5
+"""Seconds of an inference that are too long to wait for after ctrl-C."""
+_now = time.perf_counter
+
+
+@mod.export()
+class OpenvinoRunner(BaseRunner):
+    """Runs a model that OpenVINO compiled.
+
+    Inputs are arrays of NumPy, PyTorch, or of any library that knows DLPack; outputs are arrays of
+    NumPy, or tensors of PyTorch if an input is one.
+    """
+
+    outputs_are_fresh = True
+    leaves_inputs_alone = True
+
+    def __init__(self, compiled: Deferred[CompiledModel], name: str | None = None) -> None:
+        """Wrap a compiled model, or a loader that makes one when the runner is activated."""
+        super().__init__(name=name, prefix="openvino-runner")
+        self._compiled = compiled
+        self.compiled: CompiledModel | None = None
+        self._request: Any = None
+        self._inputs: dict[str, tuple[int, DataTypeEntry]] = {}
+        self._outputs: dict[str, tuple[int, DataTypeEntry]] = {}
+        self._may_take_long = True
+
+    def activate_impl(self) -> None:
+        """Compile the model, and make a request."""
+        given: Any = self._compiled  # A compiled model can be called, as loaders can.
+        compiled = given if hasattr(given, "create_infer_request") else evaluate(given)
+        check_has_outputs(compiled.outputs)
+        self._inputs = {
+            port.any_name: (index, checked_type(port.any_name, port.element_type))
+            for index, port in enumerate(compiled.inputs)
+        }
+        self._outputs = {
+            name: (index, checked_type(name, compiled.outputs[index].element_type))
+            for index, name in enumerate(known_of(compiled).outputs)
+        }
+        with translated_errors("run"):
+            self._request = compiled.create_infer_request()
+        self.compiled = compiled
+        self._may_take_long = True
+
+    def deactivate_impl(self) -> None:
+        """Let go of the compiled model."""
+        self.compiled = None
+        self._request = None
+
+    def get_model_facts(self) -> Facts:
+        """Return what the model tells, and in which data types OpenVINO computes it, as far as it
+        was compiled by `CompiledModelFromOnnx`.
+        """
+        assert self.compiled is not None
+        return known_of(self.compiled).facts
+
+    def get_input_metadata_impl(self) -> TensorMetadata:
+        """Describe the inputs; OpenVINO forgets what dynamic dimensions are called."""
+        assert self.compiled is not None
+        metadata = TensorMetadata()
+        for name, (index, dtype) in self._inputs.items():
+            shape = self.compiled.inputs[index].partial_shape
+            known = None if shape.rank.is_dynamic else [_dimension(one) for one in shape]
+            metadata.add(name, dtype, known)
+        return metadata
+
+    def infer_impl(self, feed_dict: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the model once.
+
+        Returns:
+            One array per output; they belong to the caller.
+
+        Raises:
+            BackendError: OpenVINO cannot compute it.
+        """
+        with translated_errors("run"):
+            for name, (index, dtype) in self._inputs.items():
+                array = host_copy(name, feed_dict[name])
+                self._request.set_input_tensor(index, tensor_of(array, dtype))
+            start = _now()
+            self._request.start_async()
+            if self._may_take_long:
+                cancellable(self._request.wait, self._request.cancel)
+            else:
+                self._request.wait()
+            self.inference_time = _now() - start
+            self._may_take_long = self.inference_time > _LONG
+            outputs = {
+                name: array_of(self._request.get_output_tensor(index), dtype)
+                for name, (index, dtype) in self._outputs.items()
+            }
+        is_plain = all(isinstance(array, np.ndarray) for array in feed_dict.values())
+        return outputs if is_plain or not has_torch(feed_dict.values()) else as_torch(outputs)
+
+
+def _dimension(dimension: Any) -> int | None:
+    return None if dimension.is_dynamic else dimension.get_length()

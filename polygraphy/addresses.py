@@ -1,0 +1,101 @@
+"""Published modules at other addresses, from which scripts import: a table in place of files.
+
+`setup.py` writes a stub beside the package for each of them, for type checkers and editors.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["ADDRESSES", "spec_of", "stub_of"]
+
+_AS_THEIR_PACKAGE = {
+    "backend.base": ("loader", "runner"),
+    "backend.common": ("loader",),
+    "backend.onnxrt": ("loader", "runner"),
+    "backend.pluginref": ("runner",),
+    "backend.pyt": ("runner",),
+    "backend.tensorrt_rtx": ("config",),
+    "backend.tf": ("loader", "runner"),
+    "backend.trt": (
+        "algorithm_selector",
+        "calibrator",
+        "config",
+        "file_reader",
+        "loader",
+        "profile",
+        "runner",
+    ),
+    "common": ("struct",),
+    "comparator": ("comparator", "data_loader", "postprocess"),
+    "cuda": ("cuda",),
+    "exception": ("exception",),
+    "func": ("func",),
+    "json": ("serde",),
+    "mod": ("exporter", "importer", "util"),
+}
+"""Modules that have what their package has."""
+
+ADDRESSES = {
+    **{
+        f"polygraphy.{package}.{name}": f"polygraphy.{package}"
+        for package, names in _AS_THEIR_PACKAGE.items()
+        for name in names
+    },
+    "polygraphy.common.constants": "polygraphy.constants",
+    "polygraphy.common.exception": "polygraphy.exception",
+    **{
+        f"polygraphy.datatype.{library}": f"polygraphy.legacy.datatypes:{library}"
+        for library in ("numpy", "onnx", "onnxrt", "tensorrt", "torch")
+    },
+}
+"""What has the names of each module: another module, or an object in one."""
+
+
+class _Alias:
+    """Loads a module whose names are those of something else."""
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        """Have the usual kind of module."""
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """Hand on what is asked for."""
+        home, _, name = ADDRESSES[module.__name__].partition(":")
+        target: Any = import_module(home)
+        target = getattr(target, name) if name else target
+        module.__doc__ = f"Another address of `{home}`, from which scripts import."
+        vars(module).update(
+            __all__=list(target.__all__),
+            __getattr__=partial(_handed_on, target),
+            __dir__=partial(dir, target),
+        )
+
+
+def _handed_on(target: Any, name: str) -> Any:
+    if name.startswith("__"):  # What the import system asks of a module.
+        raise AttributeError(name)
+    return getattr(target, name)
+
+
+def spec_of(name: str) -> ModuleSpec | None:
+    """Return what the import system needs to know of a module; None where no address is that."""
+    return ModuleSpec(name, _Alias) if name in ADDRESSES else None  # type: ignore[arg-type]
+
+
+def stub_of(name: str) -> str:
+    """Return what a type checker needs to know of a module."""
+    home, _, library = ADDRESSES[name].partition(":")
+    if not library:
+        return f"from {home} import *\n"
+    return (
+        "from typing import Any\n\n"
+        "from polygraphy.domain.tensors.datatype import DataType as DataType, DataTypeEntry\n\n"
+        "def from_datatype(self: DataTypeEntry) -> Any: ...\n"
+        f"def from_{library}({library}_type: Any) -> DataTypeEntry: ...\n"
+    )

@@ -1,0 +1,512 @@
+"""Assertions for tests of models: that backends agree, that a model still gives what it gave, that
+arrays are close. What rounding explains passes; a failure says in a few lines where, by how much,
+and which layer is the first.
+
+With pytest, the plugin `pytest_polygraphy` comes with this package: ``docs/testing.md``. Nothing is
+logged, unless the logger was set to something else than its default.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, TypeVar, Union, cast
+
+import numpy as np
+
+from polygraphy import __version__
+from polygraphy.adapters.arrays.foreign import host_copy
+from polygraphy.adapters.console.terminal import Terminal
+from polygraphy.adapters.files.small.goldens import Golden, golden_in, hash_of_inputs, save_golden
+from polygraphy.adapters.report.detail import detail_of
+from polygraphy.adapters.report.surroundings import file_facts
+from polygraphy.application.compare.comparator import Comparator
+from polygraphy.binding import bind, resolve
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.asked import ResultStore
+from polygraphy.domain.compare.simple import SimpleCompareFunc
+from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
+from polygraphy.domain.report.document import Comparison, Document, Recorder
+from polygraphy.domain.report.summary import diagnosis_instead_of
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import format_shape
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.models import save_model
+from polygraphy.ports.reporting import Console, Findings
+from polygraphy.ports.running import Runner
+
+__all__ = ["OutputsDiffer", "assert_close", "assert_matches_golden", "assert_outputs_match"]
+
+Tolerance = Union[float, str, Mapping[str, Union[float, str]]]
+"""A number, ``"auto"``, or these by output."""
+Shapes = Mapping[str, Sequence[int]]
+T = TypeVar("T")
+
+_BUDGET = 10.0
+"""Seconds in which the first layer that differs is looked for."""
+_MOST_ROWS = 4
+"""Outputs that a failure lists."""
+
+
+class OutputsDiffer(AssertionError):
+    """Outputs differ by more than is tolerated; the message says which, where and why."""
+
+
+def assert_outputs_match(
+    model: Any,
+    backends: Sequence[str | Runner] = ("onnxrt", "onnx"),
+    *,
+    rtol: Tolerance = "auto",
+    atol: Tolerance = "auto",
+    inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    shapes: Shapes | None = None,
+    seeds: int = 3,
+) -> None:
+    """Assert that a model gives the same in several backends.
+
+    Args:
+        model: the path of an ONNX model, or an ``onnx.ModelProto``.
+        backends: backends as the command line names them, perhaps with options of theirs
+            (``"onnxrt --graph-optimization-level DISABLE_ALL"``), or runners. Each is compared with
+            the next.
+        rtol: how large relative differences may be (default: what rounding explains).
+        atol: how large absolute differences may be (default: the same).
+        inputs: arrays by name, or several such (default: generated data).
+        shapes: of inputs, for generated data; where the model leaves them open.
+        seeds: how many sets of data are generated.
+
+    Raises:
+        OutputsDiffer: they do not.
+        UsageError: there is no such backend, or less than two.
+    """
+    __tracebackhide__ = True
+    if len(backends) < 2:
+        raise _short(UsageError("At least two backends are compared.", hint="Name another one."))
+    data = _Data(inputs, shapes, 1, seeds)
+    with _told(), _at_hand(model, data) as path:
+        runners = [_runner(path, backend) for backend in backends]
+        recorder, verdicts, _ = _judged(runners, data, None, rtol, atol)
+        if not verdicts:
+            words = [each for each in backends if isinstance(each, str)]
+            command = data.command(path, words) if len(words) == len(backends) else ""
+            raise _differing(recorder, path, command)
+
+
+def assert_matches_golden(
+    model: Any,
+    name: str = "",
+    *,
+    backend: str | Runner = "onnxrt",
+    rtol: Tolerance | None = None,
+    atol: Tolerance | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    shapes: Shapes | None = None,
+    seed: int = 1,
+    folder: str | Path | None = None,
+) -> None:
+    """Assert that a model gives what it gave when its golden was made, with ``pytest
+    --polygraphy-update-golden``.
+
+    Args:
+        model: the path of an ONNX model, or an ``onnx.ModelProto``.
+        name: of the golden (default: that of the test).
+        backend: what runs it: see `assert_outputs_match`.
+        rtol: how large relative differences may be (default: as the golden says, and of a new one
+            what rounding explains).
+        atol: how large absolute differences may be, as `rtol`.
+        inputs: arrays by name (default: generated data).
+        shapes: of inputs, for generated data; where the model leaves them open.
+        seed: of generated data.
+        folder: where the golden is (default: ``__goldens__/NAME_OF_TEST_FILE`` beside the test).
+
+    Raises:
+        OutputsDiffer: it does not.
+        UsageError: there is no golden, or it was made with other inputs.
+        FileError: the golden is damaged.
+    """
+    __tracebackhide__ = True
+    session = _session()
+    data = _Data(inputs, shapes, seed, 1)
+    with _told(), _at_hand(model, data) as path:
+        file = _golden_file(session, folder, name)
+        is_new = session is not None and session.updates
+        if not is_new and not file.exists():
+            raise UsageError(
+                f"There is no golden {_brief_path(file)}.",
+                hint="Make it with pytest --polygraphy-update-golden, look at it, and commit it.",
+            )
+        golden = None if is_new else golden_in(file)
+        runner = _runner(path, backend)
+        limits = _limits(golden, rtol, atol)
+        if golden is None:
+            outputs, feed = _computed(runner, data)
+            _save(file, path, outputs, feed, limits, session.sample if session else 0)
+        else:
+            recorder, verdicts, feeds = _judged([runner], data, (file, golden), *limits)
+            if hash_of_inputs(feeds[0]) != golden.inputs:
+                raise UsageError(
+                    f"The golden {_brief_path(file)} was made with other inputs.",
+                    hint="Give the same, or make it again: --polygraphy-update-golden.",
+                )
+            changed = golden.model != file_facts([path])[0].sha256
+            if not verdicts:
+                words = [backend] if isinstance(backend, str) else []
+                command = data.command(path, words) if words else ""
+                if golden.sampled:  # Half of an output says nothing of where it is from.
+                    command = f"{command} --onnx" if command else ""
+                elif command:
+                    command += f" --load-outputs {shlex.quote(str(file))}"
+                note = "the model's file is another than that of the golden" if changed else ""
+                raise _differing(recorder, path, command, note)
+            if changed and session is not None:
+                session.remarks.append(f"{_brief_path(file)} still matches, of a changed model")
+        if session is not None:
+            session.used.add(str(file))
+
+
+def assert_close(
+    actual: Any, expected: Any, *, rtol: Tolerance = "auto", atol: Tolerance = "auto"
+) -> None:
+    """Assert that arrays of any library are close.
+
+    Args:
+        actual: an array, or arrays by name.
+        expected: the same, of the same or of another library.
+        rtol: how large relative differences may be (default: what rounding explains, given the data
+            types).
+        atol: how large absolute differences may be (default: the same).
+
+    Raises:
+        OutputsDiffer: they are not.
+        InputError: one is no array.
+    """
+    __tracebackhide__ = True
+    with _told():
+        sides = [
+            (name, [IterationResult(_arrays(side), runner_name=name)])
+            for name, side in (("actual", actual), ("expected", expected))
+        ]
+        recorder, verdicts = _compared(RunResults(sides), rtol, atol)
+        if not verdicts:
+            raise _differing(recorder, "", "")
+
+
+def _arrays(side: Any) -> dict[str, Any]:
+    named = side if isinstance(side, Mapping) else {"array": side}
+    return {str(name): np.asarray(host_copy(str(name), each)) for name, each in named.items()}
+
+
+# What is run.
+
+
+class _Data:
+    """The input data of an assertion."""
+
+    def __init__(self, inputs: Any, shapes: Shapes | None, seed: int, count: int) -> None:
+        single = isinstance(inputs, Mapping)
+        self.inputs = [inputs] if single else None if inputs is None else list(inputs)
+        self._shapes = dict(shapes or {})
+        self._seed, self._count = seed, count
+        self.file = ""
+
+    def loader(self) -> Any:
+        """Return what makes the data."""
+        if self.inputs is not None:
+            return [_arrays(feed) for feed in self.inputs]
+        metadata = TensorMetadata()
+        for name, shape in self._shapes.items():
+            metadata.add(name, dtype=None, shape=tuple(shape))
+        return DataLoader(self._seed, self._count, metadata if self._shapes else None)
+
+    def command(self, path: str, backends: Sequence[str]) -> str:
+        """Return the command line that runs a model on the same data."""
+        words = ["polygraphy", "run", path, *(word for each in backends for word in _flags(each))]
+        if self.inputs is not None:
+            resolve(ResultStore).save(self.loader(), self.file)
+            return shlex.join([*words, "--load-inputs", self.file])
+        if self._seed != 1:
+            words += ["--seed", str(self._seed)]
+        if self._count != 1:
+            words += ["--iterations", str(self._count)]
+        if self._shapes:
+            shapes = (f"{name}:{'x'.join(map(str, dims))}" for name, dims in self._shapes.items())
+            words += ["--input-shapes", *shapes]
+        return shlex.join(words)
+
+
+@contextmanager
+def _at_hand(model: Any, data: _Data) -> Iterator[str]:
+    """Yield the path of a model. What is only in memory is saved, for as long as it is needed:
+    after a failure, for the command that finds out more.
+    """
+    if isinstance(model, (str, Path)) and data.inputs is None:
+        yield str(model)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="polygraphy-"))
+    data.file, path = str(folder / "inputs.json"), str(model)
+    is_needed = False
+    try:
+        if not isinstance(model, (str, Path)):
+            path = str(folder / "model.onnx")
+            save_model(model, path)
+        yield path
+    except OutputsDiffer:
+        is_needed = True
+        raise
+    finally:
+        if not is_needed:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _flags(backend: str) -> list[str]:
+    """Return what names a backend on a command line."""
+    from polygraphy.cli.backends.registry import built_in
+    from polygraphy.cli.declare.backend import flag_of
+    from polygraphy.mod.plugins import BACKENDS, installed
+
+    name, *options = shlex.split(backend) or [""]
+    known = [*built_in(), *(entry.name for entry in installed(BACKENDS))]
+    if name not in known:
+        raise UnknownNameError("Backend", name, known)
+    return [flag_of(name), *options]
+
+
+def _runner(path: str, backend: str | Runner) -> Runner:
+    """Return what runs a model, from a program as the command line makes it."""
+    if not isinstance(backend, str):
+        return backend
+    from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.parser import parse
+    from polygraphy.codegen.render import made_of
+
+    words = [path, *_flags(backend)]
+    try:
+        command = load("run").extended(words)
+        made = command.program(parse(command, words)).context
+    except CommandLineError as error:
+        raise UsageError(f"Backend {backend!r}: {error}") from error
+    names: dict[str, Any] = {}
+    steps = [*made["constants"], *made["run"].before]
+    exec(made_of(steps, "runners", made["run"].runners), names)
+    return cast("Runner", names["runners"][0])
+
+
+def _computed(runner: Runner, data: _Data) -> tuple[IterationResult, Mapping[str, Any]]:
+    loader = data.loader()
+    with bind(Console, cast("Any", Recorder())), bind(Findings, cast("Any", Recorder())):
+        results = Comparator.run([runner], loader)
+    return next(iter(results))[1][0], next(iter(loader))
+
+
+def _judged(
+    runners: Sequence[Runner],
+    data: _Data,
+    golden: tuple[Path, Golden] | None,
+    rtol: Tolerance,
+    atol: Tolerance,
+) -> tuple[Recorder, AccuracyResults, Sequence[Mapping[str, Any]]]:
+    """Run a model and compare what comes out, with a golden if there is one; return also the
+    data.
+    """
+    loader = data.loader()
+    recorder = Recorder()
+    with bind(Console, cast("Any", recorder)), bind(Findings, cast("Any", recorder)):
+        results = Comparator.run(runners, loader)
+    if golden is not None:
+        file, made = golden
+        [(name, [outputs])] = results
+        _check_shapes(file, made, outputs)
+        results = RunResults([(name, [made.kept_of(outputs)]), *RunResults.load(str(file))])
+    return *_compared(results, rtol, atol), list(loader)
+
+
+def _compared(
+    results: RunResults, rtol: Tolerance, atol: Tolerance
+) -> tuple[Recorder, AccuracyResults]:
+    recorder = Recorder()
+    session = _session()
+    if session is not None and session.report:
+        recorder.look_closer(detail_of)
+    with bind(Console, cast("Any", recorder)), bind(Findings, cast("Any", recorder)):
+        judge = SimpleCompareFunc(rtol=cast("Any", rtol), atol=cast("Any", atol))
+        verdicts = Comparator.compare_accuracy(results, compare_func=judge)
+    if session is not None and session.report:
+        session.comparisons += [(session.nodeid, each) for each in recorder.comparisons]
+    return recorder, verdicts
+
+
+# Goldens.
+
+
+def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
+    if session is None and (folder is None or not name):
+        raise UsageError(
+            "Outside of a test, a golden has no place.", hint="Give its name and its folder."
+        )
+    name = name or session.name
+    place = Path(session.folder if folder is None else folder)
+    safe = "".join(letter if letter.isalnum() or letter in "-_.[]" else "_" for letter in name)
+    return place / f"{safe}.safetensors"
+
+
+def _limits(
+    golden: Golden | None, rtol: Tolerance | None, atol: Tolerance | None
+) -> tuple[Tolerance, Tolerance]:
+    """Return what is tolerated: as is asked for, or else as the golden says."""
+    known = (golden.rtol, golden.atol) if golden is not None else ("auto", "auto")
+    return known[0] if rtol is None else rtol, known[1] if atol is None else atol
+
+
+def _save(
+    file: Path,
+    path: str,
+    outputs: IterationResult,
+    feed: Mapping[str, Any],
+    limits: tuple[Tolerance, Tolerance],
+    sample: int,
+) -> None:
+    """Write a golden."""
+    arrays = {name: np.asarray(array) for name, array in outputs.items()}
+    modules = {name: sys.modules.get(name) for name in ("numpy", "onnx", "onnxruntime")}
+    versions = {name: str(module.__version__) for name, module in modules.items() if module}
+    rtol, atol = cast("Any", limits)
+    golden = Golden(
+        model=str(file_facts([path])[0].sha256),
+        inputs=hash_of_inputs(feed),
+        versions={"polygraphy": __version__, **versions},
+        rtol=rtol,
+        atol=atol,
+        shapes={name: list(array.shape) for name, array in arrays.items()},
+        sampled={name: sample for name, array in arrays.items() if 0 < sample < array.size},
+    )
+    save_golden(file, golden, outputs.runner_name, golden.kept_of(outputs))
+
+
+def _check_shapes(file: Path, golden: Golden, outputs: IterationResult) -> None:
+    for name, shape in golden.shapes.items():
+        now = list(np.shape(outputs[name])) if name in outputs else None
+        if now is not None and now != shape:
+            raise UsageError(
+                f"Output {name!r} has the shape {format_shape(now)}, and in the golden"
+                f" {_brief_path(file)} {format_shape(shape)}.",
+                hint="If that is meant, make it again: --polygraphy-update-golden.",
+            )
+
+
+# What is said.
+
+
+def _session() -> Any:
+    """Return the session of pytest, if the plugin is part of one that runs a test."""
+    plugin = sys.modules.get("pytest_polygraphy")
+    return None if plugin is None else plugin.current
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Keep the log silent, unless it was asked for, and mark errors as those that say enough by
+    themselves.
+    """
+    with G_LOGGER.preserved():
+        if G_LOGGER.module_severity.get() == G_LOGGER.INFO:
+            G_LOGGER.module_severity = G_LOGGER.ERROR
+        try:
+            yield
+        except (PolygraphyException, OutputsDiffer) as error:
+            raise _short(error)  # noqa: B904 - it is the same
+
+
+def _short(error: T) -> T:
+    """Mark an error whose message says enough: the plugin shows it without a traceback."""
+    error.says_enough = True  # type: ignore[attr-defined]
+    return error
+
+
+def _brief_path(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _differing(recorder: Recorder, path: str, command: str, note: str = "") -> OutputsDiffer:
+    """Return the error that says what differs, about ten lines."""
+    terminal = Terminal(recorder, command, path, "")
+    [*rows] = (text for text, _ in terminal.tables() if text)
+    shown = rows[: _MOST_ROWS + 1]
+    if len(rows) > len(shown):
+        shown.append(f"  ... and {len(rows) - len(shown)} more lines")
+    why = takewhile(
+        lambda line: not line.startswith("  next"), (t for t, _ in terminal.findings(1))
+    )
+    lines = [terminal.verdict(1), *shown, *why]
+    if note:
+        lines.append(f"  note      {note}")
+    diagnosis = diagnosis_instead_of(command) if command else ""
+    if diagnosis:
+        session = _session()
+        lines += [*_first_layer(diagnosis, _BUDGET if session is None else session.budget)]
+        lines.append(f"  next      {diagnosis}")
+    return OutputsDiffer("\n".join(lines))
+
+
+def _first_layer(diagnosis: str, budget: float) -> Iterator[str]:
+    """Yield which node is to blame, if that is found out in so many seconds."""
+    if budget <= 0:
+        return
+    words = [sys.executable, "-m", "polygraphy", *shlex.split(diagnosis)[1:], "--format", "json"]
+    try:
+        ended = subprocess.run(words, capture_output=True, timeout=budget, check=False)
+        document = json.loads(ended.stdout)
+    except subprocess.TimeoutExpired:
+        yield f"  layer     not found in {budget:g} s; --polygraphy-budget gives it more"
+    except ValueError:  # It has no answer, which is not what failed.
+        return
+    else:
+        if document["culprits"] or document["verdict"] == "inconclusive":
+            yield f"  layer     {document['summary']}"
+
+
+def write_report(
+    folder: str, command: str, comparisons: Sequence[tuple[str, Comparison]], seconds: float
+) -> str:
+    """Write one page for all comparisons of a session; return its path."""
+    from attrs import evolve
+
+    from polygraphy.adapters.report.session import json_of
+    from polygraphy.adapters.report.surroundings import environment
+    from polygraphy.domain.report.summary import summary_of
+    from polygraphy.ports.reporting import report_page
+    from polygraphy.ports.storage import write_text
+
+    named = [
+        evolve(each, parties=(f"{test}: {each.parties[0]}", each.parties[1]))
+        for test, each in comparisons
+    ]
+    verdict = "passed" if all(each.passed for each in named) else "failed"
+    document = Document(
+        command=command,
+        started="",
+        seconds=seconds,
+        verdict=verdict,
+        exit_code=int(verdict == "failed"),
+        summary=summary_of(verdict, named, [], [], []),
+        environment=environment(),
+        comparisons=named,
+    )
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    write_text(str(place / "report.json"), json_of(document))
+    write_text(str(place / "index.html"), report_page(document, None))
+    return str(place / "index.html")

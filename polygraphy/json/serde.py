@@ -1,3 +1,0 @@
-"""Another address of `polygraphy.json`, from which scripts import."""
-
-from polygraphy.json import *  # noqa: F403

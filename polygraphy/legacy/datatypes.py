@@ -1,0 +1,40 @@
+"""Data types of other libraries, by the functions of `polygraphy.datatype.numpy` and its like."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+
+
+def _of(title: str, library: str, name: str | None = None) -> SimpleNamespace:
+    name = name or library
+
+    def from_datatype(self: DataTypeEntry) -> Any:
+        return DataType.to_dtype(self, library)
+
+    def from_library(native: Any) -> DataTypeEntry:
+        found: DataTypeEntry = DataType.from_dtype(native, library)
+        return found
+
+    from_datatype.__doc__ = (
+        f"Return what {title} calls a data type; DataTypeConversionException if it has none."
+    )
+    from_library.__doc__ = (
+        "Return the data type; DataTypeConversionException if it has no counterpart here."
+    )
+    from_library.__name__ = f"from_{name}"
+    return SimpleNamespace(
+        __all__=["DataType", "from_datatype", f"from_{name}"],
+        DataType=DataType,
+        from_datatype=from_datatype,
+        **{f"from_{name}": from_library},
+    )
+
+
+numpy = _of("NumPy", "numpy")
+onnx = _of("ONNX", "onnx")
+onnxrt = _of("ONNX Runtime", "onnxruntime", "onnxrt")
+tensorrt = _of("TensorRT", "tensorrt")
+torch = _of("PyTorch", "torch")

@@ -1,0 +1,298 @@
+"""The pytest plugin of Polygraphy: what its assertions need to know of a session, and fixtures.
+
+It is loaded in every session of an environment that Polygraphy is installed in, so it imports
+nothing but pytest and the standard library; `polygraphy` itself is imported by tests that use it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytest.register_assert_rewrite("polygraphy.assertions")
+
+_MARKER = "polygraphy_models"
+_FOLDER = "__goldens__"
+_WORKER = "polygraphy"
+
+
+class PolygraphySession:
+    """What assertions ask about the test that runs, and what they leave for the end.
+
+    Attributes:
+        updates: whether goldens are made.
+        sample: how many elements of an output new goldens keep; 0 for all.
+        budget: seconds in which the first layer that differs is looked for.
+        report: a folder for a page about all comparisons; empty for none.
+        nodeid: the test.
+        name: the same without its file.
+        folder: where its goldens are.
+        used: the goldens that were used.
+        remarks: what is said at the end.
+        comparisons: per comparison the test and what was found.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.updates = bool(config.getoption("polygraphy_update_golden"))
+        self.sample = int(config.getoption("polygraphy_golden_sample"))
+        self.budget = float(config.getoption("polygraphy_budget"))
+        self.report = str(config.getoption("polygraphy_report") or "")
+        self.nodeid = self.name = self.folder = ""
+        self.used: set[str] = set()
+        self.remarks: list[str] = []
+        self.comparisons: list[tuple[str, Any]] = []
+        self._root = config.rootpath
+        self._start = time.perf_counter()
+        self._collected: dict[str, set[str]] = defaultdict(set)
+        self._passed: Counter[str] = Counter()
+        self._partial = {
+            self._file(Path(str(config.invocation_params.dir), argument.partition("::")[0]))
+            for argument in config.args
+            if "::" in argument
+        }
+
+    def _file(self, path: Path) -> str:
+        try:
+            return path.resolve().relative_to(self._root).as_posix()
+        except ValueError:
+            return path.as_posix()
+
+    def entered(self, item: pytest.Item) -> None:
+        """Take the test that runs from now on."""
+        self.nodeid = item.nodeid
+        self.name = item.nodeid.partition("::")[2].replace("::", ".")
+        self.folder = str(item.path.parent / _FOLDER / item.path.stem)
+
+    def collected(self, nodeids: Iterable[str]) -> None:
+        """Take what is going to run."""
+        for nodeid in nodeids:
+            self._collected[nodeid.partition("::")[0]].add(nodeid)
+
+    def deselected(self, items: Iterable[pytest.Item]) -> None:
+        """Take what is not going to run."""
+        self._partial.update(item.nodeid.partition("::")[0] for item in items)
+
+    def ended(self, report: pytest.TestReport) -> None:
+        """Take what became of a test."""
+        if report.when == "call" and report.passed:
+            self._passed[report.nodeid.partition("::")[0]] += 1
+
+    def unused(self) -> list[Path]:
+        """Return the goldens that no test used, of files of which every test passed."""
+        found: list[Path] = []
+        for name, nodeids in self._collected.items():
+            if name in self._partial or self._passed[name] < len(nodeids):
+                continue
+            file = self._root / name
+            made = (file.parent / _FOLDER / file.stem).glob("*.safetensors")
+            found += [path for path in made if str(path) not in self.used]
+        return sorted(found)
+
+    def for_controller(self) -> bytes:
+        """Return what the process that started this one says at the end."""
+        return pickle.dumps((self.used, self.remarks, self._partial, self.comparisons))
+
+    def take(self, sent: bytes) -> None:
+        """Take what another process sent: one of this machine, which this session started."""
+        used, remarks, partial, comparisons = pickle.loads(sent)
+        self.used |= used
+        self.remarks += remarks
+        self._partial |= partial
+        self.comparisons += comparisons
+
+    def closing_lines(self, command: str) -> Iterator[str]:
+        """Yield what is said at the end, and write the report."""
+        yield from self.remarks
+        for path in self.unused():
+            yield f"unused golden: {self._file(path)}"
+        if self.updates and self.used:
+            yield f"{len(self.used)} golden(s) made"
+        if self.report and self.comparisons:
+            from polygraphy.assertions import write_report
+
+            seconds = round(time.perf_counter() - self._start, 3)
+            yield f"report: {write_report(self.report, command, self.comparisons, seconds)}"
+
+
+current: PolygraphySession | None = None
+"""The session of this process, for `polygraphy.assertions`."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    group = parser.getgroup("polygraphy", "Polygraphy: tests of models")
+    group.addoption(
+        "--polygraphy-update-golden",
+        action="store_true",
+        help="Make the goldens of the tests that run, anew.",
+    )
+    group.addoption(
+        "--polygraphy-golden-sample",
+        type=int,
+        default=0,
+        metavar="N",
+        help="Keep N elements of each output in new goldens, and statistics of all (default: all).",
+    )
+    group.addoption(
+        "--polygraphy-budget",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="How long the first layer that differs is looked for, after a failure; 0 is not at all"
+        " (default: 10).",
+    )
+    group.addoption(
+        "--polygraphy-report", metavar="DIR", help="Write one page about all comparisons to DIR."
+    )
+    parser.addini(
+        _MARKER, "Models that the fixture onnx_model gives, as patterns.", "args", default=[]
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin."""
+    global current  # noqa: PLW0603 - `polygraphy.assertions` asks for it, and imports no pytest
+    config.addinivalue_line(
+        "markers", f"{_MARKER}(*patterns): the models that the fixture onnx_model gives."
+    )
+    current = PolygraphySession(config)
+
+
+def pytest_unconfigure() -> None:
+    """End."""
+    global current  # noqa: PLW0603
+    current = None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note which tests there are."""
+    if current is not None:
+        current.collected(item.nodeid for item in session.items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(ids: list[str]) -> None:
+    """Note which tests a worker has."""
+    if current is not None:
+        current.collected(ids)
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Note which tests do not run."""
+    if current is not None:
+        current.deselected(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note which test runs."""
+    if current is not None:
+        current.entered(item)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what became of a test."""
+    if current is not None:
+        current.ended(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show errors that say enough without a traceback, but with the line of the test."""
+    report = yield
+    raised = call.excinfo
+    if raised is not None and report.failed and getattr(raised.value, "says_enough", False):
+        own = [entry.lineno + 1 for entry in raised.traceback if Path(entry.path) == item.path]
+        where = f"{report.nodeid.partition('::')[0]}:{own[-1]}: " if own else ""
+        kind = type(raised.value).__name__
+        report.longrepr = f"{where}{kind}: {raised.value}"
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send what is said at the end, from a worker of xdist."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None and current is not None:
+        output[_WORKER] = current.for_controller()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker sent; one that crashed sent nothing."""
+    sent = getattr(node, "workeroutput", {}).get(_WORKER)
+    if sent is not None and current is not None:
+        current.take(sent)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what there is to say about goldens."""
+    if current is None:
+        return
+    lines = [*current.closing_lines(" ".join(["pytest", *config.invocation_params.args]))]
+    if lines:
+        terminalreporter.section("polygraphy")
+        for line in lines:
+            terminalreporter.line(line)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once for each model, where it takes `onnx_model` from here."""
+    if "onnx_model" not in metafunc.fixturenames or not _is_own(metafunc):
+        return
+    config, marker = metafunc.config, metafunc.definition.get_closest_marker(_MARKER)
+    patterns = marker.args if marker else config.getini(_MARKER)
+    if not patterns:
+        return
+    base = metafunc.definition.path.parent if marker else config.rootpath
+    models = [_matching(base, str(pattern)) for pattern in patterns]
+    every = list(dict.fromkeys(path for paths in models for path in paths))
+    metafunc.parametrize("onnx_model", every, ids=[str(p.relative_to(base)) for p in every])
+
+
+def _is_own(metafunc: pytest.Metafunc) -> bool:
+    """Return whether no conftest defines the fixture, and no marker gives it values."""
+    known = getattr(metafunc, "_arg2fixturedefs", {}).get("onnx_model", ())
+    given = metafunc.definition.iter_markers("parametrize")
+    names = {name.strip() for each in given for name in _names_of(each)}
+    return bool(known) and known[-1].func.__module__ == __name__ and "onnx_model" not in names
+
+
+def _names_of(marker: pytest.Mark) -> list[str]:
+    names = marker.args[0] if marker.args else marker.kwargs.get("argnames", ())
+    return names.split(",") if isinstance(names, str) else list(names)
+
+
+def _matching(base: Path, pattern: str) -> list[Path]:
+    found = sorted(base.glob(pattern))
+    if not found:
+        raise pytest.UsageError(f"{_MARKER}: nothing matches {pattern!r} in {base}.")
+    return found
+
+
+@pytest.fixture
+def onnx_model(request: pytest.FixtureRequest) -> Path:
+    """Return the path of an ONNX model: one of those that the marker or the ini option
+    `polygraphy_models` names, each of which is a test of its own.
+    """
+    pytest.fail(  # Where models are named, this is never called.
+        f"onnx_model: name models with @pytest.mark.{_MARKER}('models/*.onnx'), or with"
+        f" {_MARKER} = models/*.onnx in pytest's settings.",
+        pytrace=False,
+    )
+
+
+@pytest.fixture
+def polygraphy() -> ModuleType:
+    """Return the module `polygraphy.assertions`."""
+    from polygraphy import assertions
+
+    return assertions

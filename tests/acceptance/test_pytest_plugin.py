@@ -1,0 +1,249 @@
+"""The pytest plugin in a project of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polygraphy.assertions import OutputsDiffer, assert_outputs_match
+from tests.acceptance.conftest import Done
+from tests.acceptance.test_diagnose import quantised_twice
+from tests.acceptance.test_readme import NUMBERS
+from tests.support import models
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits"
+
+Session = Callable[..., str]
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    """Return what runs pytest in a project with two models, and gives what it printed."""
+    for name in ("digits.onnx", "digits_changed.onnx"):
+        shutil.copy(DIGITS / name, tmp_path)
+
+    def run(*options: str, **files: str) -> str:
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        words = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:randomly",
+        ]
+        env = {**os.environ, "COLUMNS": "150"}
+        env.pop("PYTEST_ADDOPTS", None)
+        done = subprocess.run(
+            [*words, "--rootdir", ".", *options],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        return done.stdout + done.stderr
+
+    return run
+
+
+GOLDENS = """
+import numpy as np
+from polygraphy.assertions import assert_matches_golden
+
+IMAGES = {"image": np.ones((1, 1, 8, 8), np.float32)}
+
+def test_kept():
+    assert_matches_golden("digits.onnx")
+
+def test_named():
+    assert_matches_golden("digits.onnx", "by name", backend="onnx", inputs=IMAGES, rtol=1e-3)
+
+def test_other_data():
+    assert_matches_golden("digits.onnx", seed=SEED)
+
+def test_other_shape():
+    assert_matches_golden("digits.onnx", shapes={"image": (BATCH, 1, 8, 8)})
+
+def test_damaged():
+    assert_matches_golden("digits.onnx")
+
+def test_wrong():
+    assert_matches_golden(MODEL)
+"""
+FIRST = "SEED, BATCH, MODEL = 1, 1, 'digits.onnx'\n" + GOLDENS
+LATER = "SEED, BATCH, MODEL = 2, 2, 'digits_changed.onnx'\n" + GOLDENS
+
+
+def failure_of(said: str, test: str) -> list[str]:
+    """Return the lines below the title of a failure."""
+    body = said.partition(f"_ {test} _")[2].split("\n", 1)[1]
+    lines = []
+    for line in body.splitlines():
+        if line.startswith(("___", "===")):
+            break
+        lines.append(line)
+    return lines
+
+
+def test_goldens_are_made_used_and_missed(session: Session, tmp_path: Path) -> None:
+    said = session(test_models=FIRST)
+    assert "6 failed" in said
+    [line] = failure_of(said, "test_kept")
+    assert "There is no golden __goldens__/test_models/test_kept.safetensors." in line
+    assert "--polygraphy-update-golden" in line
+
+    said = session("--polygraphy-update-golden")
+    assert "6 passed" in said
+    assert "6 golden(s) made" in said
+    goldens = tmp_path / "__goldens__" / "test_models"
+    assert len([*goldens.iterdir()]) == 6
+    assert session().splitlines()[-1].startswith("6 passed")  # And nothing is said.
+
+    content = (goldens / "test_damaged.safetensors").read_bytes()
+    (goldens / "test_damaged.safetensors").write_bytes(content[:100])
+    said = session("--polygraphy-report", "page", "--polygraphy-budget", "60", test_models=LATER)
+    assert "4 failed, 2 passed" in said
+    [line] = failure_of(said, "test_other_data")
+    assert "was made with other inputs" in line
+    [line] = failure_of(said, "test_other_shape")
+    assert "has the shape (2, 10), and in the golden" in line
+    [line] = failure_of(said, "test_damaged")
+    assert "DamagedFileError" in line
+    wrong = failure_of(said, "test_wrong")
+    assert len(wrong) <= 12
+    assert wrong[0] == "test_models.py:24: OutputsDiffer: 2 of 2 outputs differ."
+    assert "the model's file is another than that of the golden" in wrong[-3]
+    assert wrong[-2].startswith("  layer ")
+    assert wrong[-1].startswith(
+        "  next      polygraphy diagnose digits_changed.onnx --onnxrt --load-"
+    )
+    assert "unused" not in said  # Not every test passed.
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert "test_models.py::test_wrong: onnxrt" in page
+
+
+TWO = """
+import pytest
+from polygraphy.assertions import assert_matches_golden
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kept(seed):
+    assert_matches_golden("digits.onnx", seed=seed)
+"""
+NONE = """
+def test_nothing(): pass
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_goldens_that_no_test_uses_are_told_once(
+    session: Session, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    session("--polygraphy-update-golden", test_two=TWO, test_none=NONE)
+    goldens = tmp_path / "__goldens__" / "test_two"
+    shutil.copy(goldens / "test_kept[1].safetensors", goldens / "test_gone.safetensors")
+    said = session(*options, "--polygraphy-report", "page")
+    assert said.count("unused golden: __goldens__/test_two/test_gone.safetensors") == 1
+    assert "3 passed" in said
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert "test_kept[1]" in page
+    assert "test_kept[2]" in page
+    assert "unused" not in session("-k", "1 or nothing")
+
+
+MARKED = """
+import sys
+import pytest
+
+assert not any(name.partition(".")[0] == "polygraphy" for name in sys.modules)
+
+@pytest.mark.polygraphy_models("digits*.onnx")
+def test_marked(onnx_model, polygraphy):
+    polygraphy.assert_outputs_match(onnx_model, seeds=1)
+
+def test_ini(onnx_model):
+    assert onnx_model.name == "digits.onnx"
+
+@pytest.mark.parametrize("onnx_model", ["mine"])
+def test_given(onnx_model):
+    assert onnx_model == "mine"
+"""
+OWN = """
+import pytest
+
+@pytest.fixture
+def onnx_model():
+    return "own"
+"""
+USES = "def test_own(onnx_model): assert onnx_model == 'own'\n"
+BARE = "def test_bare(onnx_model): pass\n"
+
+
+def test_models_come_from_a_marker_or_the_settings(session: Session, tmp_path: Path) -> None:
+    said = session("--strict-markers", "-o", "polygraphy_models=digits.onnx", test_marked=MARKED)
+    assert "4 passed" in said
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "conftest.py").write_text(OWN)
+    (tmp_path / "sub" / "test_own.py").write_text(USES)
+    assert "1 passed" in session("-o", "polygraphy_models=digits.onnx", "sub")
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "test_bare.py").write_text(BARE)
+    said = session("bare")
+    assert "onnx_model: name models with @pytest.mark.polygraphy_models" in said
+    said = session("-o", "polygraphy_models=none*.onnx", "bare")
+    assert "polygraphy_models: nothing matches 'none*.onnx'" in said
+
+
+def test_the_plugin_imports_the_standard_library_and_pytest() -> None:
+    code = (
+        "import sys, pytest, _pytest.pytester; before = set(sys.modules); import pytest_polygraphy;"
+        "print(sorted(set(sys.modules) - before - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "['pytest_polygraphy']"
+
+
+def test_a_failure_is_what_the_page_shows(
+    polygraphy: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    models.save(quantised_twice(), Path("model.onnx"))
+    with pytest.raises(OutputsDiffer) as caught:
+        assert_outputs_match("model.onnx", ["onnxrt", "onnx"], rtol=1e-3, atol=1e-3)
+    lines = str(caught.value).splitlines()
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    said = re.sub("^    ", "", page.split("<!-- session -->\n\n")[1].split("\n\n")[0], flags=re.M)
+    shown = said.removeprefix("test_models.py:4: OutputsDiffer: ").splitlines()
+    assert [NUMBERS.sub(" ", line) for line in lines] == [NUMBERS.sub(" ", line) for line in shown]
+    command = lines[-1].removeprefix("  next      ")
+    assert polygraphy(command).code == 1
+
+
+def test_data_and_a_model_in_memory_are_kept_for_the_command_that_finds_out_more(
+    polygraphy: Run,
+) -> None:
+    inputs = {"x": np.random.RandomState(0).rand(2, 8).astype(np.float32)}
+    with pytest.raises(OutputsDiffer) as caught:
+        assert_outputs_match(quantised_twice(), rtol=1e-3, atol=1e-3, inputs=inputs)
+    command = str(caught.value).splitlines()[-1].removeprefix("  next      ")
+    assert command.startswith("polygraphy diagnose ")
+    done = polygraphy(command)
+    assert done.code == 1
+    assert "DoubleQDQPairsRemover" in done.out

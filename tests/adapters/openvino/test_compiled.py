@@ -1,0 +1,228 @@
+"""OpenVINO: what it is asked, what it computes in, and what it calls things."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+pytest.importorskip("openvino")
+
+from polygraphy.adapters.openvino.compiled import (
+    Layer,
+    _computed_in,
+    layers_of,
+    precision_of,
+)
+from polygraphy.adapters.openvino.devices import OpenvinoDiagnosis
+from polygraphy.adapters.openvino.errors import point_of, translated_errors
+from polygraphy.backend.openvino import (
+    CompiledModelFromOnnx,
+    OpenvinoRunner,
+    compiled_model_from_onnx,
+)
+from polygraphy.domain.errors import (
+    BackendError,
+    FileError,
+    ModelError,
+    UnknownNameError,
+    UsageError,
+)
+from polygraphy.domain.tensors.datatype import DataType
+from tests.support import models
+
+X = np.random.RandomState(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+W = np.random.RandomState(1).standard_normal((4, 3, 3, 3)).astype(np.float32)
+
+
+def conv_relu() -> onnx.ModelProto:
+    """Return y = Relu(c), c = Conv(x, w), and z = Neg(x); x is float32 [n, 3, 8, 8]."""
+    return models.make(
+        "conv_relu",
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["y"]),
+            helper.make_node("Neg", ["x"], ["z"]),
+        ],
+        [models.value("x", ["n", 3, 8, 8])],
+        [models.value("y", ["n", 4, 8, 8]), models.value("z", ["n", 3, 8, 8])],
+        weights={"w": W},
+    )
+
+
+def infer(model: onnx.ModelProto, **how: object) -> dict[str, np.ndarray]:
+    with OpenvinoRunner(CompiledModelFromOnnx(model, **how)) as runner:
+        return runner.infer({"x": X})
+
+
+def layer(name: str, precision: str, reads: list[str], kind: str = "Eltwise") -> Layer:
+    return Layer(name, kind, precision, [name], reads, name if kind == "Output" else "")
+
+
+def test_fused_layers_show_and_can_be_kept_apart() -> None:
+    made = [each.names for each in layers_of(compiled_model_from_onnx(conv_relu()))]
+    assert ["c", "y"] in made
+    apart = layers_of(compiled_model_from_onnx(conv_relu(), fuse=False))
+    assert ["c", "y"] not in [each.names for each in apart]
+    outputs = infer(conv_relu(), fuse=False, precision_hint="f32")
+    assert list(outputs) == ["y", "z"]
+    assert np.allclose(outputs["y"], infer(conv_relu(), precision_hint="f32")["y"], atol=1e-5)
+
+
+def test_the_precision_is_what_was_asked_for() -> None:
+    assert precision_of(compiled_model_from_onnx(conv_relu(), precision_hint="f32")) == "f32"
+    properties = {"INFERENCE_PRECISION_HINT": "f32"}
+    assert precision_of(compiled_model_from_onnx(conv_relu(), properties=properties)) == "f32"
+
+
+def lowers() -> bool:
+    compiled = compiled_model_from_onnx(conv_relu(), precision_hint="bf16")
+    return any(each.lowered for each in layers_of(compiled))
+
+
+def test_outputs_computed_in_bfloat16_are_known_as_such() -> None:
+    if not lowers():
+        pytest.skip("this processor does not compute in bfloat16")
+    with OpenvinoRunner(CompiledModelFromOnnx(conv_relu(), precision_hint="bf16")) as runner:
+        facts = runner.get_model_facts()
+        assert facts.compute_dtypes.get("y") == "bfloat16"
+        assert facts.compute_dtypes.get("z", facts.compute_dtypes.get("")) != "bfloat16"
+    exact = infer(conv_relu(), precision_hint="f32")["y"]
+    low = infer(conv_relu(), precision_hint="bf16")["y"]
+    kept = infer(conv_relu(), precision_hint="bf16", float32_tensors=["c"])["y"]
+    assert np.abs(low - exact).max() > 1e-3
+    assert np.abs(kept - exact).max() < 1e-5
+
+
+def test_the_coarsest_type_on_the_way_to_an_output_counts() -> None:
+    layers = [
+        layer("x", "f32", [], "Input"),
+        layer("a", "bf16", ["x"]),
+        layer("b", "f32", ["a"]),
+        layer("c", "f16", ["x"]),
+        layer("moved", "bf16", ["x"], "Reorder"),
+        layer("p", "f32", ["b", "c"], "Output"),
+        layer("q", "f32", ["c"], "Output"),
+        layer("r", "f32", ["moved"], "Output"),
+    ]
+    assert _computed_in(layers) == {"p": "bfloat16", "q": "float16"}
+
+
+def test_an_input_keeps_its_name_where_tensors_are_the_same() -> None:
+    model = models.make(
+        "same",
+        [helper.make_node("Identity", ["x"], ["b"]), helper.make_node("Identity", ["x"], ["a"])],
+        [models.value("x", [2])],
+        [models.value("b", [2]), models.value("a", [2])],
+    )
+    with OpenvinoRunner(CompiledModelFromOnnx(model)) as runner:
+        assert list(runner.get_input_metadata()) == ["x"]
+        made = runner.infer({"x": np.array([1, 2], np.float32)})
+    assert list(made) == ["b", "a"]
+
+
+def test_what_numpy_lacks_is_handed_over_bit_by_bit() -> None:
+    model = models.make(
+        "narrow",
+        [helper.make_node("Identity", ["x"], ["y"])],
+        [models.value("x", ["n"], TensorProto.BFLOAT16)],
+        [models.value("y", ["n"], TensorProto.BFLOAT16)],
+    )
+    x = np.array([1.5, -2, 0.1]).astype(DataType.BFLOAT16.numpy())
+    with OpenvinoRunner(CompiledModelFromOnnx(model)) as runner:
+        made = runner.infer({"x": x})["y"]
+    assert made.dtype == x.dtype
+    assert np.array_equal(made, x)
+
+
+def test_a_compiled_model_of_somebody_else_is_run() -> None:
+    import openvino
+
+    made = openvino.Core().read_model(conv_relu().SerializeToString())
+    made.add_outputs("c")
+    with OpenvinoRunner(openvino.Core().compile_model(made, "CPU")) as runner:
+        assert list(runner.infer({"x": X})) == ["y", "z", "c"]
+        assert dict(runner.get_model_facts().compute_dtypes) == {}
+
+
+@pytest.mark.parametrize(
+    "make, error, said",
+    [
+        (CompiledModelFromOnnx("none.onnx"), FileError, "none.onnx"),
+        (CompiledModelFromOnnx(b"none"), ModelError, "truncated, damaged"),
+        (CompiledModelFromOnnx(conv_relu(), device="NPU"), UnknownNameError, "NPU"),
+        (lambda: CompiledModelFromOnnx(b"", precision_hint="f8"), UnknownNameError, "f8"),
+        (lambda: CompiledModelFromOnnx(b"", threads=0), UsageError, "one thread"),
+        (
+            CompiledModelFromOnnx(conv_relu(), float32_tensors=["no"]),
+            UnknownNameError,
+            "'no'",
+        ),
+        (
+            CompiledModelFromOnnx(conv_relu(), properties={"NONSENSE": "1"}),
+            BackendError,
+            "NONSENSE",
+        ),
+        (
+            CompiledModelFromOnnx(models.custom_op()),
+            BackendError,
+            "does not have test.custom.CustomOp.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    make: Callable[[], object], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error) as raised:
+        make()
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert ".cpp" not in str(raised.value)
+
+
+def test_errors_leave_out_where_they_were_raised() -> None:
+    said = (
+        "Exception from src/inference/src/cpp/core.cpp:106:\nCheck 'a()' failed at src/x.cpp:5:\n"
+        "FrontEnd API failed with GeneralFailure:\nOpenVINO does not support it\n\n"
+    )
+    assert point_of(said) == "OpenVINO does not support it"
+    with (
+        pytest.raises(BackendError, match="could not run the thing: It is so"),
+        translated_errors("run", "the thing"),
+    ):
+        raise RuntimeError("It is so")
+
+
+def test_a_cache_is_filled_and_read(tmp_path: Path) -> None:
+    first = infer(conv_relu(), cache_dir=str(tmp_path), precision_hint="f32")
+    assert list(tmp_path.iterdir())
+    again = infer(conv_relu(), cache_dir=str(tmp_path), precision_hint="f32")
+    assert np.array_equal(first["y"], again["y"]) and list(again) == ["y", "z"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked")
+def test_a_process_that_was_forked_refuses_rather_than_waits_for_ever() -> None:
+    from polygraphy.adapters.processes.forked import ForkedIsolation
+
+    infer(conv_relu())
+    with pytest.raises(UsageError, match="forked"):
+        ForkedIsolation().call(lambda: infer(conv_relu()), what="openvino", timeout=20)
+
+
+def test_a_release_that_is_too_old_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import openvino
+
+    monkeypatch.setattr(openvino, "__version__", "2023.2.0-13089")
+    with pytest.raises(BackendError, match="too old: 2024"):
+        CompiledModelFromOnnx(conv_relu())()
+
+
+def test_devices_are_listed_with_what_they_compute_in() -> None:
+    [section] = OpenvinoDiagnosis().sections()
+    said = dict(section.facts)
+    assert "computes in" in said["CPU"] and "by default" in said["CPU"]
