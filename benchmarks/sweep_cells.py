@@ -20,8 +20,8 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.binding import bind, resolve
+from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.ports.sweeping import SweepEngine
 from polygraphy.sweep import sweep
 
@@ -69,11 +69,12 @@ def overhead(rounds: int, cells: int = 10) -> None:
             command = [*polygraphy, "sweep", "plan.toml", "--folder", f"f{number}"]
             per_cell.append(processor_seconds(command, folder) / cells)
     base = median(bare)
-    print(f"bare run                       {base:.3f} s")
-    print(f"the run of a cell by itself    {median(alone):.3f} s  {median(alone) / base:.2f}")
-    print(
-        f"a cell, of {cells} in a sweep       {median(per_cell):.3f} s  {median(per_cell) / base:.2f}"
-    )
+    for what, seconds in (
+        ("bare run", base),
+        ("the run of a cell by itself", median(alone)),
+        (f"a cell, of {cells} in a sweep", median(per_cell)),
+    ):
+        print(f"{what:30} {seconds:.3f} s  {seconds / base:.2f}")
 
 
 class Nothing:
