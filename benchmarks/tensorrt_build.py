@@ -25,7 +25,7 @@ REPEATS = 3
 TARGET = 1.0
 TIMED = """
 import sys, time
-from polygraphy.adapters.tensorrt.library import gpu
+from polygraphy.adapters.tensorrt.library import module as gpu
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module
 
 trt, spent, builders = tensorrt_module(), {}, []

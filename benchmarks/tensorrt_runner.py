@@ -30,8 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.tensorrt.library.logger import get_trt_logger
-from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.module import get_trt_logger, trt
 from polygraphy.backend.trt import TrtRunner
 from polygraphy.cuda import DeviceArray, Stream
 from polygraphy.logger import G_LOGGER

@@ -34,9 +34,9 @@ class _Addresses:
     def find_spec(name: str, path: object = None, target: object = None) -> object:
         if not name.startswith("polygraphy."):
             return None
-        from polygraphy.addresses import spec_of
+        from importlib import import_module
 
-        return spec_of(name)
+        return import_module("polygraphy.addresses").spec_of(name)
 
 
 sys.meta_path.append(_Addresses)  # type: ignore[arg-type]  # Asked last: nothing else gets slower.

@@ -26,17 +26,17 @@ from polygraphy import __version__
 from polygraphy.adapters.arrays.foreign import host_copy
 from polygraphy.adapters.console.terminal import Terminal
 from polygraphy.adapters.files.small.goldens import Golden, golden_in, hash_of_inputs, save_golden
-from polygraphy.adapters.report.detail import detail_of
-from polygraphy.adapters.report.surroundings import file_facts
+from polygraphy.adapters.report.session import detail_of, file_facts
 from polygraphy.application.compare.comparator import Comparator
 from polygraphy.binding import bind, resolve
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.output_rows import Comparison
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
-from polygraphy.domain.report.document import Comparison, Document, Recorder
+from polygraphy.domain.report.document import Document, Recorder
 from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -484,8 +484,7 @@ def write_report(
     """Write one page for all comparisons of a session; return its path."""
     from attrs import evolve
 
-    from polygraphy.adapters.report.session import json_of
-    from polygraphy.adapters.report.surroundings import environment
+    from polygraphy.adapters.report.session import environment, json_of
     from polygraphy.domain.report.summary import summary_of
     from polygraphy.ports.reporting import report_page
     from polygraphy.ports.storage import write_text

@@ -56,6 +56,8 @@ def port(declared: F) -> F:
     def called(*arguments: Any, **named: Any) -> Any:
         return resolve(called)(*arguments, **named)  # type: ignore[arg-type]
 
+    # Models that wait to be described are pickled with it, for processes of runners.
+    called.__module__, called.__qualname__ = declared.__module__, declared.__qualname__
     called.__name__, called.__doc__ = declared.__name__, declared.__doc__
     return called  # type: ignore[return-value]
 

@@ -1,7 +1,11 @@
 """Splitting ONNX models over several devices."""
 
-from polygraphy.adapters.onnx.shard.shard_hints import find_shard_hints
-from polygraphy.adapters.onnx.shard.sharding import ShardModel, save_shards, shard_model
+from polygraphy.adapters.onnx.shard.sharding import (
+    ShardModel,
+    find_shard_hints,
+    save_shards,
+    shard_model,
+)
 from polygraphy.application.shard_hint_files import load_shard_hints, save_shard_hints
 from polygraphy.domain.sharding import (
     AttentionLayer,

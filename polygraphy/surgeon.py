@@ -12,7 +12,7 @@ from polygraphy.adapters.onnx.edit.inserting import (
     remove_nodes,
     sort_nodes,
 )
-from polygraphy.adapters.onnx.edit.observing import ObserveShapes, observe_shapes
+from polygraphy.adapters.onnx.edit.outputs import ObserveShapes, observe_shapes
 from polygraphy.adapters.onnx.edit.overriding import OverrideInputShapes, override_input_shapes
 from polygraphy.adapters.onnx.edit.stripping import (
     PruneWeights,

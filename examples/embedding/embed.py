@@ -6,7 +6,7 @@ import numpy as np
 
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.domain.tensors.profile import Profile
 
 

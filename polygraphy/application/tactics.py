@@ -6,7 +6,7 @@ from posixpath import join
 
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.tactics.tactics import TacticReplay, suspicious_tactics
+from polygraphy.domain.tactics import TacticReplay, suspicious_tactics
 from polygraphy.ports.reporting import BuildReports
 from polygraphy.ports.storage import load_tactic_replays, path_exists
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from polygraphy.domain.compare.metrics import *  # noqa: F403
     from polygraphy.domain.data.loading import StreamingDataLoader
     from polygraphy.domain.data.synthesis import DataLoader
-    from polygraphy.domain.limits.tolerance import Threshold, Tolerance
-    from polygraphy.domain.limits.tolerance import Tolerance as SimpleThreshold
+    from polygraphy.domain.limits import Threshold, Tolerance
+    from polygraphy.domain.limits import Tolerance as SimpleThreshold
     from polygraphy.domain.results.postprocess import BasePostprocessFunc, TopKPostprocessFunc
     from polygraphy.domain.results.results import IterationResult, RunResults
 
@@ -66,9 +66,9 @@ _ELSEWHERE = {
     "IterationResult": "polygraphy.domain.results.results",
     "RunResults": "polygraphy.domain.results.results",
     "StreamingDataLoader": "polygraphy.domain.data.loading",
-    "SimpleThreshold": "polygraphy.domain.limits.tolerance:Tolerance",
-    "Threshold": "polygraphy.domain.limits.tolerance",
-    "Tolerance": "polygraphy.domain.limits.tolerance",
+    "SimpleThreshold": "polygraphy.domain.limits:Tolerance",
+    "Threshold": "polygraphy.domain.limits",
+    "Tolerance": "polygraphy.domain.limits",
     "TopKPostprocessFunc": "polygraphy.domain.results.postprocess",
     "WithUnmarked": "polygraphy.application.run.unmarked",
 }

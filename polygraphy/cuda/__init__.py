@@ -1,8 +1,7 @@
 """Device memory, streams, and the CUDA runtime."""
 
 from polygraphy.adapters.cuda.array import DeviceArray, DeviceView
-from polygraphy.adapters.cuda.selection import use_device
-from polygraphy.adapters.cuda.stream import Stream
+from polygraphy.adapters.cuda.device import Stream, use_device
 from polygraphy.adapters.cuda.wrapper import Cuda, MemcpyKind, wrapper
 from polygraphy.mod.deferred import deferred_names
 

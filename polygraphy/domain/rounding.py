@@ -17,6 +17,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.domain.tensors.precision import (
     Precision,
@@ -27,7 +28,6 @@ from polygraphy.domain.tensors.precision import (
     precision_of,
 )
 
-Array = np.ndarray[Any, Any]
 ComputedIn = tuple["str | None", "str | None"]
 
 GROWTH = 16.0
@@ -311,8 +311,10 @@ def _elementwise(
         return _exact(value, reference, rounding.flips)
     one, other, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
     rms = root_mean_square(other)
-    worst, place, count, largest, broken = -1.0, 0, 0, 0.0, 0
+    worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
     for part in _blocks(one.size):
+        if np.array_equal(one[part], other[part]):
+            continue
         held = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
         ratio, error, is_broken = _errors(one[part], other[part], held, rounding)
         at = int(np.argmax(ratio))

@@ -14,8 +14,7 @@ import numpy as np
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.edit.outputs import GraphTensors, set_outputs
 from polygraphy.adapters.onnx.graph.graphsurgeon import gs
-from polygraphy.adapters.onnx.graph.shapes import add_shapes
-from polygraphy.adapters.onnx.graph.value_infos import shape_of
+from polygraphy.adapters.onnx.graph.shapes import add_shapes, shape_of
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
 from polygraphy.adapters.onnx_common.messages import inputs_of

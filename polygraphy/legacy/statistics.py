@@ -210,8 +210,11 @@ def build_heatmaps(
         MissingDependencyError: matplotlib is not installed.
         FileError: a picture cannot be saved.
     """
-    from polygraphy.adapters.plots.figures import hand_over, require_matplotlib
-    from polygraphy.adapters.plots.heat_maps import array_heat_maps
+    from polygraphy.adapters.plots import (
+        array_heat_maps,
+        hand_over,
+        require_matplotlib,
+    )
 
     require_matplotlib()
     values = array.to_numpy(arr)
@@ -251,8 +254,11 @@ def scatter_plot_error_magnitude(  # noqa: PLR0917
         MissingDependencyError: matplotlib is not installed.
         FileError: the picture cannot be saved.
     """
-    from polygraphy.adapters.plots.error_plots import known_error_plots
-    from polygraphy.adapters.plots.figures import hand_over, require_matplotlib
+    from polygraphy.adapters.plots import (
+        hand_over,
+        known_error_plots,
+        require_matplotlib,
+    )
 
     require_matplotlib()
     name = f"{runner0_name} {out0_name} vs. {runner1_name} {out1_name}"

@@ -9,14 +9,13 @@ from polygraphy.adapters.tensorrt.describe.describe_network import (
     layer_classes,
     tensor_dtype,
 )
-from polygraphy.adapters.tensorrt.library.logger import get_trt_logger
-from polygraphy.adapters.tensorrt.library.module import tensorrt_module
+from polygraphy.adapters.tensorrt.library.module import get_trt_logger, tensorrt_module
 from polygraphy.adapters.tensorrt.network.network import tensors_of
-from polygraphy.adapters.tensorrt.network.network_outputs import (
+from polygraphy.adapters.tensorrt.network.network_edits import (
     comparable_tensors,
     tensors_of_types,
 )
-from polygraphy.adapters.tensorrt.network.parser_errors import described
+from polygraphy.adapters.tensorrt.network.onnx_network import described
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import matching
@@ -257,7 +256,7 @@ def str_from_config(config: Any, network: Any) -> str:
         config: the `tensorrt.IBuilderConfig`.
         network: not needed.
     """
-    from polygraphy.adapters.tensorrt.build.config_text import config_lines
+    from polygraphy.adapters.tensorrt.build.config import config_lines
 
     return "\n".join(config_lines(config))
 

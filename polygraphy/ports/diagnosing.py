@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
-    from polygraphy.domain.diagnosis.mending import Mending
+    from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph
     from polygraphy.domain.tensors.datatype import DataTypeEntry

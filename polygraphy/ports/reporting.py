@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.sweep.outcome import SweepOutcome
-    from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
+    from polygraphy.domain.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
 

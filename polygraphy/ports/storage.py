@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.plugins import PluginMatch
     from polygraphy.domain.search.debug_replay import DebugReplay
     from polygraphy.domain.sharding import ShardHints
-    from polygraphy.domain.tactics.tactics import TacticReplay
+    from polygraphy.domain.tactics import TacticReplay
 
 
 T = TypeVar("T")

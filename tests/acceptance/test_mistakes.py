@@ -203,7 +203,8 @@ def test_nan_fails_whatever_the_tolerance(
     )
     assert done.code == 1
     assert "NaN Detected" in done.out
-    assert "No tolerance would pass" in done.out
+    assert "It passes with" not in done.out
+    assert "No tolerance can pass" in done.out
 
 
 def interrupted(folder: Path, how: signal.Signals) -> tuple[int, str]:
@@ -346,7 +347,7 @@ def test_what_failed_is_not_summed_up_as_equal(g2_dir: Path, polygraphy: Run) ->
     polygraphy("polygraphy run identity.onnx --onnxrt --save-outputs one.json --iterations 2")
     done = polygraphy("polygraphy run identity.onnx --onnxrt --load-outputs one.json")
     assert done.code == 1
-    assert "No difference at all" not in done.out
+    assert "every element is equal" not in done.out
 
 
 def test_averages_that_were_saved_can_be_judged_anew(g2_dir: Path, polygraphy: Run) -> None:

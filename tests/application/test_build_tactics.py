@@ -13,7 +13,7 @@ from polygraphy.application.tactics import compare_tactics, find_bad_tactics, in
 from polygraphy.binding import bind
 from polygraphy.domain.checks.capability import Problem, SupportReport
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
+from polygraphy.domain.tactics import Algorithm, TacticReplay
 from polygraphy.ports.editing import OpenModels
 from polygraphy.ports.models import SupportChecker
 from polygraphy.ports.reporting import BuildReports

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.application.compare.verification import verify
 from polygraphy.backend.onnx import OnnxReferenceRunner
 from polygraphy.binding import bind

@@ -18,7 +18,7 @@ from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.domain import compare
 from polygraphy.domain.compare import OutputCompareResult, PairwiseCompareFunc, SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.postprocess import TopKPostprocessFunc
 from polygraphy.domain.results.results import IterationResult, RunResults
 

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 import pytest
 
-from polygraphy.adapters.report.reports_recorder import ReportsRecorder
+from polygraphy.adapters.report.session import ReportsRecorder
 from polygraphy.adapters.tensorrt.network.network import layers_of
 from polygraphy.backend.trt import ModifyNetworkOutputs, NetworkFromOnnxPath
 from polygraphy.binding import bind

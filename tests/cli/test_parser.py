@@ -21,7 +21,7 @@ from polygraphy.cli.shared.compare import CompareOptions, SimpleOptions
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions, severities
 from polygraphy.cli.shared.model import ModelOptions
-from polygraphy.domain.diagnosis.remedies import copying
+from polygraphy.domain.diagnosis.variants import copying
 
 
 def test_runners_keep_their_order_and_may_repeat() -> None:

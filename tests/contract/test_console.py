@@ -26,7 +26,7 @@ from polygraphy.domain.compare import (
     SnrCompareFunc,
     SqnrCompareFunc,
 )
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.report.document import Recorder
 from polygraphy.domain.results.results import DeviceTimes, IterationResult
 from polygraphy.domain.results.validation import validate_outputs

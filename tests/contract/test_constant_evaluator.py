@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.reference import ReferenceConstantEvaluator
-from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
+from polygraphy.adapters.onnxruntime.trial import OnnxrtConstantEvaluator
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.editing import ConstantEvaluator

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from polygraphy.adapters.cuda import module as cuda_module
-from polygraphy.adapters.cuda.device import CudaDevice, Graph, Pinned
-from polygraphy.adapters.cuda.stream import Event, Stream
+from polygraphy.adapters.cuda import wrapper as cuda_module
+from polygraphy.adapters.cuda.device import CudaDevice, Event, Graph, Pinned, Stream
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.machine import (

@@ -11,8 +11,7 @@ import onnxruntime
 import pytest
 from attrs import frozen
 
-from polygraphy.adapters.base.bytes import BytesFromPath, InvokeFromScript, SaveBytes
-from polygraphy.adapters.base.loader import BaseLoader
+from polygraphy.adapters.base.loader import BaseLoader, BytesFromPath, InvokeFromScript, SaveBytes
 from polygraphy.adapters.fake import FakeLoader
 from polygraphy.adapters.onnx.storage.model import BytesFromOnnx, OnnxFromBytes, OnnxFromPath
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx

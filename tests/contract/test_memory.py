@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from hypothesis.stateful import Bundle as States
 from hypothesis.stateful import RuleBasedStateMachine, consumes, invariant, rule
 
-from polygraphy.adapters.cuda import module as cuda_module
+from polygraphy.adapters.cuda import wrapper as cuda_module
 from polygraphy.adapters.cuda.device import CudaDevice
 from polygraphy.adapters.fake import HostMemory
 from polygraphy.domain.errors import BackendError

@@ -11,7 +11,7 @@ import pytest
 
 from polygraphy import mod
 from polygraphy.adapters.fake import MeanDistance
-from polygraphy.adapters.lpips.distance import LpipsDistance
+from polygraphy.adapters.lpips import LpipsDistance
 from polygraphy.binding import resolve
 from polygraphy.domain.compare.measures import PerceptualDistance
 from polygraphy.domain.errors import BackendError

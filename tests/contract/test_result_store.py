@@ -17,9 +17,9 @@ from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.result import UncomparedResult
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.testing import check_result_store
 
 pytestmark = pytest.mark.usefixtures("_in_fresh_folder")

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.run.party import FormulaParty, OnnxParty
+from polygraphy.adapters.onnx.run.reference import FormulaParty, OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.diagnosing import SuspectedParty

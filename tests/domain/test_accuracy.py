@@ -13,7 +13,7 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults,
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult
 
 AB, BC = ("a", "b"), ("b", "c")

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.fake import MemorySpool
 from polygraphy.domain.accuracy import answer_log
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.compare import SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.compare.result import CompareResult
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.errors import FileError
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.support.examples import scaled
@@ -55,6 +55,23 @@ ANSWERS = st.one_of(
     st.just(UncomparedResult("It is not there.", is_missing=True)),
 )
 ITERATIONS = st.lists(st.dictionaries(st.sampled_from("xyz"), ANSWERS, max_size=3), max_size=12)
+
+
+class MemorySpool:
+    """Keeps bytes in memory, as many as there is room for."""
+
+    def __init__(self, room: int | None = None) -> None:
+        self.room = room
+        self.kept: list[bytes] = []
+
+    def put(self, data: bytes) -> int:
+        if self.room is not None and sum(map(len, self.kept)) + len(data) > self.room:
+            raise FileError("There is no room left.")
+        self.kept.append(data)
+        return len(self.kept) - 1
+
+    def take(self, ticket: int) -> bytes:
+        return self.kept[ticket]
 
 
 def logged(iterations: list[Any], spool: MemorySpool | None = None) -> AccuracyResult:

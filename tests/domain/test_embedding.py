@@ -31,11 +31,11 @@ results.add([{"y": numpy.ones(2)}], runner_name="mine")
 assert [step["mine"][0]["y"].sum() for step in results.split()] == [2]
 """,
     "Tolerance": """
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 assert Tolerance("max", atol=1).passed({"max_absdiff": 0.5, "max_reldiff": 9.0})
 """,
     "TacticReplay": """
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 replay = TacticReplay().add("conv", Algorithm(1, 2, [TensorInfo("float", (1,))], []))
 assert replay.difference(TacticReplay())["conv"][1] is None
 """,

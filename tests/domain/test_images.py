@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from polygraphy.adapters.lpips.distance import as_images, common_range
+from polygraphy.adapters.lpips import as_images, common_range
 from polygraphy.domain.errors import UsageError
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from polygraphy.domain.accuracy.output_rows import OutputRow
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
 from polygraphy.domain.model import Node
-from polygraphy.domain.report.document import Comparison
 from polygraphy.domain.report.summary import summary_of
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def compared(*differences: float, function: Any = None, iterations: int = 1) -> 
 
 def test_what_failed_is_listed_the_worst_first() -> None:
     lines = compared(0.0, 0.5, 1.0, iterations=3).summary().splitlines()
-    assert lines[0] == "FAILED: onnxrt vs. onnx (simple): 2 of 3 outputs differ"
+    assert lines[0] == "FAILED: onnxrt vs. onnx: 2 of 3 outputs differ; first to fail: 'y1'"
     assert [line.split()[0] for line in lines[1:]] == ["'y2'", "'y1'"]
     assert "max abs 1, max rel 0.5, allowed " in lines[1]
     assert "'y2' at [1]: 3, expected 2 (iteration 2), " in lines[1]
@@ -57,9 +58,15 @@ def test_many_failures_are_counted() -> None:
 
 def test_what_passed_says_how_close_it_was() -> None:
     text = compared(0.0, 1e-6, iterations=2).summary()
-    assert text.startswith("PASSED: onnxrt vs. onnx (simple): 2 outputs matched in 2 iterations")
-    assert "'y1' needs " in text and "%" in text
-    assert compared(0.0).summary().endswith("1 output matched; all equal")
+    assert text.startswith("PASSED: onnxrt vs. onnx: 2 outputs matched in 2 iterations")
+    assert re.search(r"; largest error: [\d.]+ % of the tolerance \('y1'\); allowed ", text)
+    assert (
+        compared(0.0)
+        .summary()
+        .endswith(
+            "1 output matched; every element is equal; allowed (rel=1e-05, abs=1e-05) (the default)."
+        )
+    )
 
 
 def test_other_metrics_have_their_own_value() -> None:
@@ -70,7 +77,14 @@ def test_other_metrics_have_their_own_value() -> None:
 def test_nothing_compared_is_a_failure() -> None:
     assert AccuracyResults().summary() == "FAILED: nothing was compared."
     assert AccuracyResults([AccuracyResult([(("a", "b"), [{}])])]).summary() == (
-        "FAILED: a vs. b (simple): no outputs"
+        "FAILED: a vs. b: no output was compared in iteration 0"
+    )
+
+
+def test_an_iteration_without_outputs_is_named() -> None:
+    verdict = AccuracyResult([(("a", "b"), [{"y": True}, {}])])
+    assert AccuracyResults([verdict]).summary() == (
+        "FAILED: a vs. b: no output was compared in iteration 1"
     )
 
 
@@ -85,7 +99,7 @@ def test_loaded_results_have_the_same_rows() -> None:
     results = compared(0.0, 1.0, function=SimpleCompareFunc(check_error_stat="max"))
     loaded = AccuracyResults.from_json(results.to_json())
     first, second = loaded.summary().splitlines()
-    assert first == "FAILED: onnxrt vs. onnx (simple): 1 of 2 outputs differs"
+    assert first == "FAILED: onnxrt vs. onnx: 1 of 2 outputs differs; first to fail: 'y1'"
     assert second.startswith("  'y1': max abs 1")
 
 
@@ -120,4 +134,4 @@ def test_saved_runs_are_called_by_their_file(tmp_path: Path) -> None:
     runs.extend(RunResults.load(str(tmp_path / "gold.json")))
     with bind(Console, RecordingConsole()):
         text = Comparator.compare_accuracy(runs).summary()
-    assert text.startswith("PASSED: onnxrt vs. gold.json (simple): 1 output matched")
+    assert text.startswith("PASSED: onnxrt vs. gold.json: 1 output matched")

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.tactics.tactics import (
+from polygraphy.domain.tactics import (
     Algorithm,
     TacticReplay,
     TensorInfo,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from tests.domain.strategies import names
 
 STRIDES: Any = (4, 1)

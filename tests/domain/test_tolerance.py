@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.limits.tolerance import STATISTICS, Tolerance
+from polygraphy.domain.limits import STATISTICS, Tolerance
 
 limits = st.floats(min_value=0, allow_nan=False)
 measured = st.floats(min_value=0)

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.library.logger import get_trt_logger
-from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.module import get_trt_logger, trt
 
 __all__ = ["engine", "is_loaded"]
 

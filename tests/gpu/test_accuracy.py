@@ -13,8 +13,7 @@ import onnx
 import pytest
 
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.backend.trt import (
     Calibrator,

@@ -15,8 +15,7 @@ import pytest
 
 from polygraphy import func
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from polygraphy.backend.common import BytesFromPath
 from polygraphy.backend.trt import (
     BytesFromEngine,

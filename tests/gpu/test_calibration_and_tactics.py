@@ -12,8 +12,7 @@ import pytest
 from polygraphy.adapters.console.models.engine_text import engine_lines
 from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from polygraphy.backend.trt import (
     Calibrator,
     CreateConfig,

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 
 pytestmark = [

@@ -11,10 +11,9 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.tactics.tactics import TacticReplay
+from polygraphy.domain.tactics import TacticReplay
 from tests.gpu.commands import Run, run
 from tests.support import models
 

@@ -10,8 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from tests.gpu.commands import Run, run
 from tests.support.networks import encoder, resnet50
 

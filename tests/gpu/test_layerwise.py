@@ -7,8 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from tests.gpu.commands import Run, run
 from tests.support import models
 from tests.support.networks import encoder, resnet50

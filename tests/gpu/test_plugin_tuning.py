@@ -10,8 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from polygraphy.backend.onnx import OnnxFromPath
 from polygraphy.backend.trt import CreateConfig, EngineFromNetwork, NetworkFromOnnxModel, TrtRunner
 from polygraphy.plugin import (

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from tests.support import g2, g4
 
 FOLDER = Path(os.environ.get("POLYGRAPHY_USER_SCRIPTS", "there-is-none"))

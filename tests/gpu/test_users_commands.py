@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.gpu import has_gpu
-from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.library.module import has_gpu, is_installed
 from polygraphy.cli.main import main
 from tests.acceptance.users_commands import COMMANDS
 from tests.support import g1, g2, g3, g4

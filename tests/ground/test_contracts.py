@@ -32,8 +32,7 @@ SAID = {
 }
 """Names of a technology that use cases may have, and why."""
 NAMED = {
-    "application/diagnose/half_model.py": "the evaluator, by its key",
-    "application/diagnose/lowering.py": "what computes a reference, by its key",
+    "application/diagnose/half_verdict.py": "what computes a reference, by its key",
     "application/doctor.py": "a source of facts about the machine, by its key",
     "application/models/linting.py": "what reads, tries and lints the native format, by their keys",
     "application/models/model_inspection.py": "the readers of each format, by their keys",
@@ -93,7 +92,8 @@ def test_the_ground_floor_may_import_nothing_else() -> None:
 def test_every_adapter_has_its_place() -> None:
     apart = set(contracts("independence")[0]["modules"])
     shared = next(sources for sources, _ in forbidden() if "adapters.base" in sources)
-    found = {f"adapters.{name}" for name in packages_in(PRODUCT / "adapters")}
+    modules = {path.stem for path in (PRODUCT / "adapters").glob("*.py")} - {"__init__"}
+    found = {f"adapters.{name}" for name in packages_in(PRODUCT / "adapters") | modules}
     assert {name.removeprefix("polygraphy.") for name in apart} | shared == found
     closed = next(others for sources, others in forbidden() if sources == {"cli"})
     assert found - CLI_MAY_USE == {name for name in closed if name.startswith("adapters.")}
@@ -121,7 +121,7 @@ def test_every_folder_of_rooms_has_a_contract() -> None:
         if folder.is_dir() and len(packages_in(folder)) > 1
     }
     beside = {"polygraphy.adapters", "polygraphy.cli.commands"}  # Which do not know each other.
-    assert with_rooms - beside == ordered().keys()
+    assert with_rooms - beside <= ordered().keys()  # A contract may order files, too.
 
 
 def technologies(path: Path) -> Iterator[str]:
@@ -150,15 +150,15 @@ def test_keys_are_those_of_what_reads_models() -> None:
 
 _KIND = re.compile(r"""kind\s*(==|!=|in|not in)\s*["']([biufcmMOSUVT]+)["']""")
 FLOATS_BY_KIND = {
-    "adapters/files/codecs/plain_results.py": "what `json` writes",
+    "adapters/files/store/writers.py": "what `json` writes",
+    "adapters/onnx_common/convolution.py": "asks for integers",
     "adapters/onnx_common/elementwise.py": "asks for integers",
-    "adapters/onnx_common/pooling.py": "asks for integers",
     "adapters/onnx_common/quantization.py": "what NumPy itself casts to bfloat16",
     "adapters/tensorflow/reading.py": "a letter of TensorFlow's",
     "domain/arithmetic/passes/widen.py": "the types of ml_dtypes are known by their names before",
-    "domain/arithmetic/ranking.py": "is handed numbers that were widened",
+    "domain/arithmetic/similarity.py": "is handed numbers that were widened",
+    "domain/data/feed.py": "NumPy's own types, which overflow to infinity",
     "domain/results/postprocess.py": "others are widened",
-    "domain/tensors/casting.py": "NumPy's own types, which overflow to infinity",
     "domain/tensors/narrowing.py": "NumPy's own types; others have no digits to lose",
     "domain/tensors/pairing.py": "asks for integers",
     "legacy/arrays.py": "others are widened",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.cuda import module as cuda_module
+from polygraphy.adapters.cuda import wrapper as cuda_module
 from polygraphy.adapters.tensorrt.library import module as tensorrt_module
 from polygraphy.adapters.tensorrt.runtime.inputs import STAGING_LIMIT
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
@@ -24,7 +24,7 @@ Feed = Mapping[str, Any]
 @contextmanager
 def fake_machine(generation: int = 10, memory: int = 1 << 30) -> Iterator[FakeTensorRT]:
     """Put fakes in place of CUDA and TensorRT, of an older (8) or newer (10) generation."""
-    from polygraphy.adapters.tensorrt.library.logger import get_trt_logger
+    from polygraphy.adapters.tensorrt.library.module import get_trt_logger
 
     cuda = FakeCudart(memory)
     trt = FakeTensorRT(cuda, generation)

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.domain.errors import BackendError
 
 

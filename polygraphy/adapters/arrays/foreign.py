@@ -1,17 +1,25 @@
 """Where the elements of an array lie, whichever library the array is of.
 
 Nothing is imported for that: an array can only come from a library that is imported already.
+
+Elements of less than a byte, such as four bits: several share one, the first in its lowest bits.
+
+NumPy keeps each of them in a byte of its own.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from math import ceil
 from typing import Any, Union
 
 import numpy as np
 
-from polygraphy.domain.errors import InputError
+from polygraphy.domain.errors import DataTypeConversionException, InputError
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.machine import DeviceStream
 
 DeviceBuffer = tuple[int, tuple[int, ...], Any]
@@ -247,3 +255,59 @@ def _of_dlpack(array: Any, stream: DeviceStream) -> DeviceBuffer | None:
         )
     # The capsule, which is not consumed, keeps the memory and releases it when it goes.
     return int(tensor.data or 0) + int(tensor.byte_offset), shape, capsule
+
+
+def packed(array: Array, bits: int) -> Array:
+    """Return the bytes (uint8) of elements of so many bits (1, 2 or 4), in C order."""
+    codes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    per_byte = 8 // bits
+    made = np.zeros(ceil(codes.size / per_byte), np.uint8)
+    for place in range(per_byte):
+        part = codes[place::per_byte]
+        made[: part.size] |= (part & (2**bits - 1)) << (bits * place)
+    return made
+
+
+def unpacked(raw: Array, bits: int, dtype: np.dtype[Any], count: int) -> Array:
+    """Return the first `count` elements in bytes (uint8); signed integers get their sign."""
+    per_byte = 8 // bits
+    codes = np.empty(raw.size * per_byte, np.uint8)
+    for place in range(per_byte):
+        codes[place::per_byte] = (raw >> (bits * place)) & (2**bits - 1)
+    if dtype.name.startswith("int"):  # The sign is the highest of the bits.
+        sign = np.int8(1 << (bits - 1))
+        signed: Array = ((codes[:count].view(np.int8) ^ sign) - sign).astype(dtype)
+        return signed
+    return codes[:count].view(dtype)
+
+
+def has_torch(arrays: Iterable[Any]) -> bool:
+    """Return whether one of the arrays is a tensor of PyTorch."""
+    return "torch" in sys.modules and any(is_torch(array) for array in arrays)
+
+
+def as_torch(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return outputs as tensors that share their memory: on the CPU for arrays of NumPy, on the GPU
+    for views of device memory. What PyTorch has no data type for stays as it is.
+    """
+    return {name: _tensor(output) for name, output in outputs.items()}
+
+
+def _tensor(output: Any) -> Any:
+    if not hasattr(output, "nbytes"):
+        return output
+    try:
+        dtype = DataType.from_dtype(output.dtype).torch()
+    except DataTypeConversionException:
+        return output
+    # By way of bytes, which all data types consist of.
+    torch = sys.modules["torch"]
+    if not output.nbytes:
+        device = "cpu" if isinstance(output, np.ndarray) else "cuda"
+        return torch.empty(tuple(output.shape), dtype=dtype, device=device)
+    if isinstance(output, np.ndarray):
+        raw = torch.from_numpy(output.reshape(-1).view(np.uint8))
+    else:
+        view = type(output)(output.ptr, (output.nbytes,), np.uint8, output.owner)
+        raw = torch.as_tensor(view, device="cuda")
+    return raw.view(dtype).reshape(tuple(output.shape))

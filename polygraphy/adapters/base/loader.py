@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, Union
 
-from polygraphy import func
+from polygraphy import func, mod
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.domain.calling import check_signature
+from polygraphy.logger import G_LOGGER
 
 T = TypeVar("T")
 Deferred = Union[T, Callable[[], T]]
@@ -42,3 +46,76 @@ class BaseLoader:
 def evaluate(value: Deferred[T]) -> T:
     """Return what a callable makes, or the value itself: arguments may be given either way."""
     return value() if callable(value) else value
+
+
+bytes_from_path: Callable[..., bytes]
+invoke_from_script: Callable[..., Any]
+save_bytes: Callable[..., Any]
+
+
+@mod.export(funcify=True)
+class BytesFromPath(BaseLoader):
+    """Reads a file."""
+
+    def __init__(self, path: str) -> None:
+        """Name the file to read."""
+        self._path = path
+
+    def call_impl(self) -> bytes:
+        """Return the content of the file; FileError when it cannot be read."""
+        G_LOGGER.info(f"Loading bytes from {Path(self._path).absolute()}")
+        path = readable_file(self._path)
+        with translated_os_errors(path, "read"):
+            return path.read_bytes()
+
+
+@mod.export(funcify=True)
+class SaveBytes(BaseLoader):
+    """Writes bytes to a file and passes them on."""
+
+    def __init__(self, obj: Deferred[Any], path: str) -> None:
+        """Name what to write (bytes, a buffer, or a loader that makes them) and where."""
+        self._bytes = obj
+        self._path = path
+
+    def call_impl(self) -> Any:
+        """Write the file, whole or not at all, and return the bytes."""
+        content = evaluate(self._bytes)
+        G_LOGGER.info(f"Saving bytes to {Path(self._path).absolute()}")
+        with atomic_file(self._path) as stream:
+            stream.write(content)
+        return content
+
+
+@mod.export(funcify=True)
+class InvokeFromScript(BaseLoader):
+    """Calls a function, or an instance of a class, that a user's script defines. The script is
+    imported once.
+    """
+
+    def __init__(self, path: str, name: str) -> None:
+        """Name the script and the symbol in it."""
+        self._path = path
+        self._name = name
+        self._loaded: list[Any] = []
+
+    def _load(self) -> Any:
+        if not self._loaded:
+            symbol = mod.import_from_script(self._path, self._name)
+            if isinstance(symbol, type):
+                check_signature(symbol, "class")
+                symbol = symbol()
+            self._loaded.append(symbol)
+        return self._loaded[0]
+
+    def call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the symbol with the same arguments; UsageError when it takes others."""
+        target = self._load()
+        if not kwargs:
+            check_signature(target, "function", *(f"a {type(each).__name__}" for each in args))
+        return target(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._load(), name)

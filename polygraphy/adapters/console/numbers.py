@@ -30,15 +30,6 @@ def tolerance(value: float) -> str:
     return f"{value:.15g}"
 
 
-def format_distinct(value: float, limit: float) -> tuple[str, str]:
-    """Return two numbers with five significant digits, or as many more as tell them apart."""
-    for digits in range(5, 18):
-        texts = f"{value:.{digits}g}", f"{limit:.{digits}g}"
-        if texts[0] != texts[1] or value == limit:
-            break
-    return texts
-
-
 def statistics(summary: Summary) -> str:
     """Return the statistics of an array in one line."""
     # All of these are numbers, which need no `format_number`.

@@ -27,7 +27,7 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorReport
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners, short_names
 from polygraphy.domain.sweep.outcome import SweepOutcome
 from polygraphy.domain.tensors.naming import counted, one_line
@@ -35,7 +35,7 @@ from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from polygraphy.domain.checks.capability import SupportReport
-    from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
+    from polygraphy.domain.tactics import Algorithm, TacticReplay
 
 _INDENT = "    "
 _MOST = 20

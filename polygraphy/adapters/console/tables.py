@@ -9,15 +9,15 @@ from unicodedata import combining, east_asian_width
 
 from attrs import frozen
 
-from polygraphy.adapters.console.numbers import format_distinct, format_number
-from polygraphy.domain.accuracy.output_rows import OutputRow, badness, largest_jump
+from polygraphy.adapters.console.numbers import format_number
+from polygraphy.domain.accuracy.output_rows import OutputRow, badness, brief_pair, largest_jump
 from polygraphy.domain.compare.metric import MetricThreshold
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger.severity import ERROR, INFO, ULTRA_VERBOSE
 
 if TYPE_CHECKING:
-    from polygraphy.domain.report.document import Comparison
+    from polygraphy.domain.accuracy.output_rows import Comparison
     from polygraphy.logger.sinks import Line
 
 
@@ -140,10 +140,10 @@ def table_lines(each: Comparison, *, width: int | None, whole: str) -> list[Line
     Args:
         each: what was compared with what, and the rows.
         width: the columns of the terminal; None for as many as it takes.
-        whole: says where all rows are, if not all of them are shown.
+        whole: says where all rows are, if not all of them are shown; empty where they are.
     """
     rows = [row for row in each.outputs if not row.worst.is_missing]
-    shown = _shown(rows)
+    shown = _shown(rows) if whole else [*range(len(rows))]
     chosen = [rows[at] for at in shown]
     columns, title = _result_columns(chosen), each.title
     if each.is_of_layers:
@@ -263,7 +263,7 @@ def limit_words(row: OutputRow) -> str:
         least = "at most" if limit.metric.lower_is_better else "at least"
         text = format_number(limit.threshold)
         if row.value is not None:
-            text = format_distinct(row.value, limit.threshold)[1]
+            text = brief_pair(row.value, limit.threshold, 5)[1]
         return f"{least} {text}{limit.metric.unit}"
     return ""
 

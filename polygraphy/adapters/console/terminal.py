@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.console.screen import columns, wrapped
-from polygraphy.domain.report.document import Comparison, with_nodes
+from polygraphy.domain.report.document import with_nodes
 from polygraphy.domain.results.runner_names import without_runner
 from polygraphy.domain.tensors.naming import counted, one_line
 from polygraphy.logger.severity import INFO
 
 if TYPE_CHECKING:
-    from polygraphy.domain.accuracy.output_rows import OutputRow
+    from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
     from polygraphy.domain.model import Graph, Node
     from polygraphy.domain.report.document import Party, Recorder, TensorFacts
     from polygraphy.logger.sinks import Line
@@ -118,12 +118,13 @@ class Terminal:
             return "" if code == _INCONCLUSIVE else f"Exit code {code}."
         recorder, comparisons = self._recorder, self.comparisons
         if comparisons or recorder.validation or recorder.culprits:
+            from polygraphy.domain.accuracy import summarizing
             from polygraphy.domain.report import summary
 
             if all(each.passed for each in comparisons):
-                compared = summary.passed_in_words(comparisons) if comparisons else ""
+                compared = summarizing.passed_in_words(comparisons) if comparisons else ""
             else:
-                compared = summary.failed_in_words(comparisons)
+                compared = summarizing.failed_in_words(comparisons)
             valid = summary.invalid_in_words(recorder.validation)
             if not valid and not comparisons:
                 valid = summary.validated_in_words(recorder.validation)
@@ -157,7 +158,7 @@ class Terminal:
     def _reasons(self) -> Iterator[tuple[str, str]]:
         """Say where the worst output is worst, and what rounding explains of it."""
         from polygraphy.domain.accuracy.output_rows import rounding_in_words, row_in_words
-        from polygraphy.domain.report.summary import worst_row
+        from polygraphy.domain.accuracy.summarizing import worst_row
 
         failing = [row for each in self.comparisons for row in each.outputs if not row.passed]
         worst = worst_row(self.comparisons)

@@ -4,17 +4,12 @@ means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import isnan
 from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.console.conclusion import conclusion_of
-from polygraphy.adapters.console.metrics import (
-    log_indices,
-    log_metric,
-    metric_line,
-)
 from polygraphy.adapters.console.numbers import (
     format_number,
     histogram_bars,
@@ -22,17 +17,87 @@ from polygraphy.adapters.console.numbers import (
     statistics,
     tolerance,
 )
-from polygraphy.adapters.console.outputs import log_outputs
+from polygraphy.adapters.console.tables import table_lines
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
-from polygraphy.domain.arithmetic import Summary, histogram
+from polygraphy.domain.accuracy.output_rows import brief_pair, rounding_in_words
+from polygraphy.domain.accuracy.summarizing import comparison_in_words, comparisons_of, worst_row
+from polygraphy.domain.arithmetic import Histogram, Summary, histogram
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
-from polygraphy.domain.compare.metric import MetricResult
+from polygraphy.domain.compare.metric import DetailedResult, MetricResult
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.report.summary import passing_tolerances
 from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
+
+def log_metric(result: MetricResult, *, is_judged: bool = True) -> None:
+    """Log a metric, what it is held to and, where it is judged, whether it passed."""
+    _log_start(result)
+    with G_LOGGER.indent():
+        if not is_judged:
+            G_LOGGER.info(lambda: metric_line(result))
+            return
+        report = G_LOGGER.finish if result else G_LOGGER.error
+        report(lambda: f"{metric_line(result)} | {'PASSED' if result else 'FAILED'}")
+        if isinstance(result, DetailedResult):
+            _log_details(result)
+
+
+def _log_details(result: DetailedResult) -> None:
+    """Log the facts behind a metric; a distribution is drawn."""
+    facts = [
+        f"{name}={format_number(result.details[name])}"
+        for name in result.metric.details
+        if name in result.details
+    ]
+    G_LOGGER.info(f"{result.metric.title} | {', '.join(facts)}")
+    drawn = result.details.get("histogram")
+    if drawn:
+        G_LOGGER.info(lambda: histogram_bars(_histogram(drawn)))
+
+
+def _histogram(drawn: Mapping[str, Sequence[float]]) -> Histogram:
+    counts = tuple(int(count) for count in drawn["counts"])
+    return Histogram(counts, tuple(drawn["bin_edges"]), nonfinite=0, outside=0)
+
+
+def log_indices(name: str, result: IndicesResult) -> None:
+    """Log how many entries are misplaced, and the first of them."""
+    _log_start(result)
+    with G_LOGGER.indent():
+        allowed = f"(index tolerance: {result.index_tolerance})"
+        if result.first is None:
+            G_LOGGER.finish(
+                f"PASSED | Output: {name!r} | All {result.size} entries are in place {allowed}"
+            )
+            return
+        first = result.first
+        found = "nowhere" if first.place is None else f"at place {first.place}"
+        G_LOGGER.error(
+            f"FAILED | Output: {name!r} | {result.count} of {result.size} entries are misplaced"
+            f" {allowed}; the first is {first.value} at {first.index}, which the other run has"
+            f" {found}"
+        )
+
+
+def metric_line(result: MetricResult) -> str:
+    """Return ``L2 Norm: 0.1 (tolerance: 1e-05)``."""
+    metric = result.metric
+    if result.value is None or result.thresholds is None:
+        return f"{metric.title}: {format_number(result.value)}{metric.unit}"
+    value, limit = brief_pair(result.value, result.thresholds.threshold, 5)
+    held_to = "tolerance" if metric.lower_is_better else "min required"
+    return f"{metric.title}: {value}{metric.unit} ({held_to}: {limit}{metric.unit})"
+
+
+def _log_start(result: CompareResult) -> None:
+    G_LOGGER.start(f"Comparing Output: {result.tensor0} with {result.tensor1}")
+
+
+_HANDFUL = 5
+"""Outputs of which a table says more than the lines about each."""
 _SMALL = 100
 _MANY = 20
 """Finite elements of which a distribution says more than they do."""
@@ -182,7 +247,7 @@ def _by(label: str) -> str:
 
 
 def log_summary(result: AccuracyResult) -> None:
-    """Log how many iterations matched, or on average outputs, and in plain words what is worst."""
+    """Log how many iterations matched, or on average outputs, and in words what that comes to."""
     for position, tally in enumerate(result.tallies()):
         text = (
             f"Accuracy Summary{_by(result.label)} | {label_of_runners(tally.runners)} | Passed:"
@@ -195,13 +260,28 @@ def log_summary(result: AccuracyResult) -> None:
         (G_LOGGER.finish if tally.passed else G_LOGGER.error)(text)
         if result.is_average:
             _log_averages(result.average_results(position))
-    passed = bool(result)
-    if not G_LOGGER.is_enabled_for(G_LOGGER.FINISH if passed else G_LOGGER.ERROR):
-        return
-    log_outputs(result)
-    words = conclusion_of(result)
-    if words:
-        (G_LOGGER.finish if passed else G_LOGGER.error)(words)
+    report = G_LOGGER.finish if result else G_LOGGER.error
+    if G_LOGGER.is_enabled_for(G_LOGGER.FINISH if result else G_LOGGER.ERROR):
+        for text in _conclusion(result):
+            report(text)
+
+
+def _conclusion(result: AccuracyResult) -> Iterator[str]:
+    """Yield what each pair of runs comes to, whether that is rounding, and what would pass."""
+    comparisons = comparisons_of([result])
+    for each in comparisons:
+        if len(each.outputs) > _HANDFUL and not each.average:
+            lines = table_lines(each, width=None, whole="")
+            G_LOGGER.info("\n".join(text for text, _ in lines))
+        yield comparison_in_words(each)
+    failing = [row for each in comparisons for row in each.outputs if not row.passed]
+    worst = worst_row(comparisons)
+    if any(row.absolute is not None and isnan(row.absolute) for row in failing):
+        yield "No tolerance can pass: differences are NaN."
+    elif failing and worst is not None and (rounding := rounding_in_words(worst[1], failing)):
+        yield f"Is it rounding? {rounding}"
+    if needed := passing_tolerances(comparisons):
+        yield f"It passes with {needed}."
 
 
 def _log_averages(averages: Mapping[str, CompareResult]) -> None:

@@ -14,7 +14,7 @@ from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from polygraphy.adapters.cuda.stream import Stream
+    from polygraphy.adapters.cuda.device import Stream
 
 
 A = TypeVar("A", bound="DeviceArray")

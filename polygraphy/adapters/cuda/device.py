@@ -4,20 +4,174 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from polygraphy.adapters.cuda.array import DeviceView
-from polygraphy.adapters.cuda.errors import checked, value_of
-from polygraphy.adapters.cuda.module import cudart
-from polygraphy.adapters.cuda.selection import use_device
-from polygraphy.adapters.cuda.stream import Event, Stream
-from polygraphy.adapters.cuda.wrapper import MemcpyKind, MemoryType, wrapper
-from polygraphy.domain.errors import BackendError, InputError
+from polygraphy.adapters.cuda.wrapper import (
+    MemcpyKind,
+    MemoryType,
+    checked,
+    cudart,
+    value_of,
+    wrapper,
+)
+from polygraphy.domain.errors import BackendError, InputError, UsageError
+
+
+@contextmanager
+def use_device(index: int | None) -> Iterator[None]:
+    """Make the calling thread use GPU `index` inside the block, and the one before after it.
+
+    What is made inside - memory, streams, engines - stays on that GPU.
+
+    Args:
+        index: of the GPU, from 0, among those that CUDA_VISIBLE_DEVICES shows; None to change
+            nothing, for which no GPU is needed.
+
+    Raises:
+        UsageError: there is no such GPU.
+        BackendError: CUDA cannot be used.
+    """
+    if index is None:
+        yield
+        return
+    cuda = wrapper()
+    count = cuda.device_count()
+    if not 0 <= index < count:
+        raise UsageError(
+            f"There is no GPU {index}: there are {count}, and the first one is 0.",
+            hint="See nvidia-smi and CUDA_VISIBLE_DEVICES.",
+        )
+    before = cuda.get_device()
+    cuda.set_device(index)
+    try:
+        yield
+    finally:
+        cuda.set_device(before)
+
+
+S = TypeVar("S", bound="Stream")
+
+# `cudaStreamNonBlocking`: without an order towards the default stream.
+_NON_BLOCKING = 1
+
+
+class Stream:
+    """A queue of work on the current GPU, done in order. Work that was given to the default stream
+    before is done before.
+
+    Attributes:
+        ptr: the address by which libraries know the stream; 0 once it is freed.
+        device: the index of the GPU whose queue it is.
+    """
+
+    def __init__(self) -> None:
+        """Create the stream; BackendError without a GPU."""
+        self._take(wrapper().create_stream())
+
+    @classmethod
+    def unordered(cls: type[S]) -> S:
+        """Return a stream that has no order towards the default stream."""
+        stream = cls.__new__(cls)
+        made = cudart().cudaStreamCreateWithFlags(_NON_BLOCKING)
+        stream._take(int(value_of(made, "create a stream")))
+        return stream
+
+    def _take(self, ptr: int) -> None:
+        module = cudart()
+        self.ptr = ptr
+        self.device = wrapper().get_device()
+        self._handle = module.cudaStream_t(ptr)
+        # Looked up once: these are called for every inference.
+        self._synchronize = module.cudaStreamSynchronize
+        self._copy = module.cudaMemcpyAsync
+        self._record = module.cudaEventRecord
+        kinds = module.cudaMemcpyKind
+        self._to_device = kinds(int(MemcpyKind.HostToDevice))
+        self._to_host = kinds(int(MemcpyKind.DeviceToHost))
+        self._on_device = kinds(int(MemcpyKind.DeviceToDevice))
+
+    def synchronize(self) -> None:
+        """Wait until all work is done; BackendError when some of it failed."""
+        result = self._synchronize(self._handle)
+        if result[0]:
+            checked(result, "finish the work on a stream")
+
+    def to_device(self, address: int, host_address: int, nbytes: int) -> None:
+        """Copy host memory to the device."""
+        result = self._copy(address, host_address, nbytes, self._to_device, self._handle)
+        if result[0]:
+            checked(result, f"copy {nbytes} bytes to the GPU")
+
+    def to_host(self, host_address: int, address: int, nbytes: int) -> None:
+        """Copy device memory to the host."""
+        result = self._copy(host_address, address, nbytes, self._to_host, self._handle)
+        if result[0]:
+            checked(result, f"copy {nbytes} bytes from the GPU")
+
+    def on_device(self, address: int, source: int, nbytes: int) -> None:
+        """Copy device memory to device memory."""
+        result = self._copy(address, source, nbytes, self._on_device, self._handle)
+        if result[0]:
+            checked(result, f"copy {nbytes} bytes on the GPU")
+
+    def record(self, event: Any) -> None:
+        """Note in an `Event` the time at which the work before this is done."""
+        result = self._record(event.handle, self._handle)
+        if result[0]:
+            checked(result, "record an event")
+
+    def wait_for(self, stream: int) -> None:
+        """Do what follows after what is queued on another stream now; `stream` is its address."""
+        module = cudart()
+        event = Event()
+        try:
+            checked(module.cudaEventRecord(event.handle, stream), "record an event")
+            checked(module.cudaStreamWaitEvent(self._handle, event.handle, 0), "wait for a stream")
+        finally:
+            event.free()
+
+    def free(self) -> None:
+        """Give the stream back; harmless when done twice."""
+        ptr, self.ptr = self.ptr, 0
+        if ptr:
+            wrapper().destroy_stream(ptr)
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.free()
+
+    def __repr__(self) -> str:
+        return f"Stream(ptr={self.ptr:#x})"
+
+
+class Event:
+    """A moment on a stream.
+
+    Attributes:
+        handle: by which cudart knows the event; None once it is freed.
+    """
+
+    def __init__(self) -> None:
+        """Create the event; BackendError without a GPU."""
+        self.handle: Any = value_of(cudart().cudaEventCreate(), "create an event")
+
+    def seconds_since(self, earlier: Event) -> float:
+        """Return the time between two moments that have passed; BackendError if one has not."""
+        elapsed = cudart().cudaEventElapsedTime(earlier.handle, self.handle)
+        return float(value_of(elapsed, "measure the time between events")) / 1000
+
+    def free(self) -> None:
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            checked(cudart().cudaEventDestroy(handle), "destroy an event")
 
 
 class Graph:

@@ -2,12 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import IntEnum
+from importlib import import_module
 from typing import Any
 
-from polygraphy.adapters.cuda.errors import checked, failure, value_of
-from polygraphy.adapters.cuda.module import cudart
-from polygraphy.domain.errors import BackendError
+from polygraphy import mod
+from polygraphy.domain.errors import BackendError, MissingDependencyError
+
+# cuda-python 12.3 moved the module; 12.x keeps the old name, 13 does not.
+_NAMES = ("cuda.bindings.runtime", "cuda.cudart")
+
+_in_use: list[Any] = []
+"""What was put in place of cuda-python, innermost last; at the bottom the one that was found."""
+
+
+def cudart() -> Any:
+    """Return the module in use, importing it the first time.
+
+    Raises:
+        MissingDependencyError: cuda-python is not installed, or cannot be imported.
+        BackendError: there is no driver.
+    """
+    if not _in_use:
+        _in_use.append(_with_driver(_found()))
+    return _in_use[-1]
+
+
+def _with_driver(module: Any) -> Any:
+    """Return the module if there is a driver; without one, the older layout raises what it
+    should answer.
+    """
+    try:
+        module.cudaGetDeviceCount()
+    except RuntimeError as error:
+        raise BackendError(
+            f"CUDA cannot be used: {error}.",
+            backend="cuda",
+            hint="Install the NVIDIA driver, or run this on a machine that has a GPU.",
+        ) from error
+    return module
+
+
+def _found() -> Any:
+    try:
+        return import_module(_NAMES[0])
+    except (ImportError, RuntimeError, OSError) as error:
+        reason = error
+    with suppress(ImportError, RuntimeError, OSError):
+        return import_module(_NAMES[1])
+    install = mod.lazy_import("cuda").install_command()
+    raise MissingDependencyError(
+        f"The GPU is reached through cuda-python, which cannot be imported ({reason})."
+        f" Install it with: {install}",
+        module="cuda",
+        install=install,
+    )
+
+
+@contextmanager
+def using(module: Any) -> Iterator[Any]:
+    """Make `module` the one in use inside the block."""
+    _in_use.append(module)
+    try:
+        yield module
+    finally:
+        _in_use.remove(module)
+
 
 # `cudaHostRegisterDefault` and `cudaHostAllocDefault`.
 _DEFAULT = 0
@@ -156,3 +218,62 @@ def wrapper() -> Cuda:
     call.
     """
     return _wrapper
+
+
+_NO_DRIVER = "Install the NVIDIA driver, or run this on a machine that has a GPU."
+_BROKEN_CONTEXT = (
+    "The GPU is unusable for the rest of this process: an earlier kernel or copy failed. "
+    "Set CUDA_LAUNCH_BLOCKING=1 to find out which."
+)
+_HINTS = {
+    "cudaErrorInsufficientDriver": "The driver is missing or older than this CUDA runtime. "
+    + _NO_DRIVER,
+    "cudaErrorNoDevice": "No GPU is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES.",
+    "cudaErrorInvalidDevice": "See nvidia-smi and CUDA_VISIBLE_DEVICES for the GPUs that exist.",
+    "cudaErrorStubLibrary": "libcuda is a stub. " + _NO_DRIVER,
+    "cudaErrorSystemDriverMismatch": "Restart the machine, or reinstall the driver.",
+    "cudaErrorNoKernelImageForDevice": "It was built for another GPU: build it for this one.",
+    "cudaErrorIllegalAddress": _BROKEN_CONTEXT,
+    "cudaErrorLaunchFailure": _BROKEN_CONTEXT,
+    "cudaErrorMisalignedAddress": _BROKEN_CONTEXT,
+    "cudaErrorMemoryAllocation": "Use a smaller batch, or end other programs that use this GPU.",
+}
+
+
+def checked(result: tuple[Any, ...], doing: str) -> None:
+    """Raise a BackendError if a call failed; `doing` says what it was for: ``free memory``."""
+    if result[0]:
+        raise failure(result[0], doing)
+
+
+def value_of(result: tuple[Any, ...], doing: str) -> Any:
+    """Return the value of a call that has one; BackendError if the call failed."""
+    if result[0]:
+        raise failure(result[0], doing)
+    return result[1]
+
+
+def failure(code: Any, doing: str, found: str = "") -> BackendError:
+    """Return the error for a code; `found` is what else is known, as a sentence."""
+    name, text = describe(code)
+    # Some errors stay pending: reading them once keeps them from being blamed on the next call.
+    cudart().cudaGetLastError()
+    message = f"CUDA could not {doing}: {text} ({name}, {int(code)})."
+    return BackendError(
+        f"{message} {found}" if found else message, backend="cuda", hint=_HINTS.get(name, "")
+    )
+
+
+def describe(code: Any) -> tuple[str, str]:
+    """Return CUDA's name of an error code and CUDA's words for it."""
+    module = cudart()
+    try:
+        code = module.cudaError_t(code)
+        name = _text(module.cudaGetErrorName(code)[1])
+        return name, _text(module.cudaGetErrorString(code)[1])
+    except (ValueError, TypeError):
+        return "unknown", "an error that this version of cuda-python does not know"
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

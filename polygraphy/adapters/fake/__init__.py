@@ -9,16 +9,13 @@ from polygraphy.adapters.fake.narrow import FakeNarrowModel, FakeNarrowModels
 from polygraphy.adapters.fake.runner import (
     FakeLoader,
     FakeRunner,
-    FakeShapeInference,
     FunctionCommands,
     HostMemory,
     InlineIsolation,
     MeanDistance,
-    ScriptedQuestions,
 )
 from polygraphy.adapters.fake.store import (
     MemoryResultStore,
-    MemoryTextFiles,
 )
 from polygraphy.adapters.fake.sweep import ScriptedEngine
 
@@ -27,16 +24,13 @@ __all__ = [
     "FakeNarrowModel",
     "FakeNarrowModels",
     "FakeRunner",
-    "FakeShapeInference",
     "FollowedJob",
     "FunctionCommands",
     "HostMemory",
     "InlineIsolation",
     "MeanDistance",
     "MemoryResultStore",
-    "MemoryTextFiles",
     "RecordingConsole",
     "RecordingProgress",
     "ScriptedEngine",
-    "ScriptedQuestions",
 ]

@@ -1,4 +1,4 @@
-"""A console and progress that record what is reported."""
+"""A console and progress that remember what happened."""
 
 from __future__ import annotations
 

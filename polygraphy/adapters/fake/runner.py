@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Union
 
 import numpy as np
@@ -12,7 +12,7 @@ from attrs import frozen
 from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.domain.data.feed import own_copy
-from polygraphy.domain.errors import BackendError, CheckFailedError
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.running import RunningCommand
@@ -288,31 +288,6 @@ class FinishedCommand:
         """Do nothing: it has ended."""
 
 
-class ScriptedQuestions:
-    """Answers questions with lines that were known before.
-
-    Attributes:
-        asked: the questions, in order.
-    """
-
-    def __init__(self, answers: Iterable[str], *, is_there: bool = True) -> None:
-        """Take the answers, and say whether a user is there."""
-        self.asked: list[str] = []
-        self._answers = iter(answers)
-        self._is_there = is_there
-
-    def can_ask(self) -> bool:
-        """Return whether a user is there."""
-        return self._is_there
-
-    def ask(self, question: str) -> str:
-        """Return the next answer."""
-        self.asked.append(question)
-        for answer in self._answers:
-            return answer.strip()
-        raise CheckFailedError("Nobody answers.")
-
-
 class InlineIsolation:
     """Calls functions right here, and remembers what for; fails instead for what it is set to.
 
@@ -325,7 +300,7 @@ class InlineIsolation:
         self.calls: list[tuple[str, float | None]] = []
         self._crashes = crashes or {}
 
-    def call(
+    def __call__(
         self,
         function: Callable[[], T],
         *,
@@ -338,35 +313,6 @@ class InlineIsolation:
         if what in self._crashes:
             raise self._crashes[what]
         return function()
-
-
-class FakeShapeInference:
-    """Gives what a function makes of a copy of the model, or fails.
-
-    Attributes:
-        models: the models that were given.
-    """
-
-    def __init__(
-        self,
-        change: Callable[[Any], None] | None = None,
-        error: Exception | None = None,
-    ) -> None:
-        """Set what is done to the copy, or what is raised instead."""
-        self.models: list[Any] = []
-        self._change = change
-        self._error = error
-
-    def infer(self, model: Any) -> Any:
-        """Return a changed copy of the model."""
-        self.models.append(model)
-        if self._error is not None:
-            raise self._error
-        copied = type(model)()
-        copied.CopyFrom(model)
-        if self._change is not None:
-            self._change(copied)
-        return copied
 
 
 class MeanDistance:

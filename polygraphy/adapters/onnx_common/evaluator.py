@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from polygraphy.adapters.onnx_common.evaluated import NodeError
-from polygraphy.adapters.onnx_common.formulas import FORMULAS
+from polygraphy.adapters.onnx_common.formulas import FORMULAS, TYPED
 from polygraphy.adapters.onnx_common.messages import used_by
 from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
 from polygraphy.domain.errors import PolygraphyException
@@ -84,20 +84,24 @@ def formula_evaluator(model: onnx.ModelProto) -> Evaluator:
     replaced: dict[str, type[OpRun]] = {}
     for node in model.graph.node:
         formula = FORMULAS.get(node.op_type) if node.domain in _STANDARD else None
-        if formula is None or len(node.output) > 1:
+        if formula is None:
             raise NotImplementedError(f"There is no formula for {node.op_type}.")
-        by_formula = partial(_in_float64, formula)
+        by_formula = partial(_in_float64, formula, node.op_type in TYPED)
         replaced[node.op_type] = _operator(
             node.domain, node.op_type, opsets[node.domain], by_formula
         )
     return evaluator_of(model, list(replaced.values()))
 
 
-def _in_float64(formula: Callable[..., Any], *inputs: Any, outputs: int, **attributes: Any) -> Any:
-    """Return what a formula makes of inputs, in the type of those that are no whole numbers.
+def _in_float64(
+    formula: Callable[..., Any], is_typed: bool, *inputs: Any, outputs: int, **attributes: Any
+) -> tuple[Any, ...]:
+    """Return what a formula makes of inputs, in the type of those that are no whole numbers, or in
+    its own where it has one.
 
     Raises:
-        NotImplementedError: they are whole numbers, of which the standard makes another type.
+        NotImplementedError: they are whole numbers, of which the standard makes another type; or
+            more is asked for than the formula makes.
     """
     floats = [value.dtype for value in inputs if value is not None and epsilon_of(value.dtype)]
     wide = [
@@ -105,10 +109,20 @@ def _in_float64(formula: Callable[..., Any], *inputs: Any, outputs: int, **attri
         for value in inputs
     ]
     with np.errstate(all="ignore"):
-        made = np.asarray(formula(*wide, **attributes))
+        made = formula(*wide, **attributes)
+    every = [np.asarray(each) for each in (made if isinstance(made, tuple) else (made,))]
+    if len(every) < outputs:
+        raise NotImplementedError("more results than one")
+    return tuple(
+        each if is_typed or (at and each.dtype == np.int64) else _typed(each, floats, inputs[0])
+        for at, each in enumerate(every[:outputs])
+    )
+
+
+def _typed(made: Any, floats: Sequence[Any], first: Any) -> Any:
     if floats and made.dtype == np.float64:
         return made.astype(floats[0])
-    if made.dtype.kind != "b" and made.dtype != inputs[0].dtype:
+    if made.dtype.kind != "b" and made.dtype != first.dtype:
         raise NotImplementedError("another type than those of the inputs")
     return made
 

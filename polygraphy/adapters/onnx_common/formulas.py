@@ -2,8 +2,9 @@
 
 They are written from the standard, apart from the operators beside them, and are not quick. A
 formula takes the inputs of a node, floating-point numbers in float64, its attributes by name with
-their defaults, and `opset`, the version of its operator; it returns the first result. What is not
-here, or an operator means in a rare form, cannot be decided: NotImplementedError.
+their defaults, and `opset`, the version of its operator; it returns its result, or all that it
+makes. What is not here, or an operator means in a rare form, cannot be decided:
+NotImplementedError.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common import sliding
+from polygraphy.adapters.onnx_common import cells, moving, sliding
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.precision import is_float
 
@@ -186,6 +187,8 @@ def _dequantize(
 ) -> Array:
     if attributes.get("block_size") or scale.ndim > 1:
         raise NotImplementedError("blocks with scales of their own")
+    if is_float(x):
+        raise NotImplementedError("a type of few bits")
     shape = [1] * x.ndim
     if scale.ndim and scale.size > 1:
         shape[axis] = -1
@@ -244,7 +247,8 @@ _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "Prod": np.prod, "Sum": np.sum, "SumSquare": lambda x, **how: np.sum(x * x, **how),
 }  # fmt: skip
 
-FORMULAS: Mapping[str, Formula] = {
+_SIMPLE: Mapping[str, Formula] = {
+    **moving.FORMULAS,
     **{name: _unary(getattr(np, function)) for name, function in _UNARY.items()},
     **{name: _binary(function) for name, function in _BINARY.items()},
     **{f"Reduce{name}": _reduction(function) for name, function in _REDUCTIONS.items()},
@@ -269,6 +273,7 @@ FORMULAS: Mapping[str, Formula] = {
     "LRN": _lrn,
     "LayerNormalization": _layer_normalization,
     "LeakyRelu": lambda x, alpha, **_: np.where(x < 0, alpha * x, x),
+    "GridSample": cells.grid_sample,
     "LogSoftmax": _normalised(_log_softmax),
     "LpPool": sliding.lp_pool,
     "MatMul": lambda x, y, **_: np.matmul(x, y),
@@ -290,4 +295,9 @@ FORMULAS: Mapping[str, Formula] = {
     "Transpose": _transpose,
     "Where": lambda condition, x, y, **_: np.where(condition, x, y),
 }  # fmt: skip
+_RECURRENT = {op: cells.recurrent(op, _SIMPLE) for op in ("RNN", "GRU", "LSTM")}
+
+FORMULAS: Mapping[str, Formula] = {**_SIMPLE, **_RECURRENT, **moving.TYPED}
 """By operator of the standard."""
+TYPED = frozenset(moving.TYPED)
+"""Those whose results have a type of their own."""

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.arrays.foreign import device_buffer, host_array, host_copy, is_on_device
-from polygraphy.adapters.arrays.packed import packed, unpacked
-from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
+from polygraphy.adapters.arrays.foreign import (
+    as_torch,
+    device_buffer,
+    has_torch,
+    host_array,
+    host_copy,
+    is_on_device,
+    packed,
+    unpacked,
+)
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.onnxruntime.errors import translated_errors

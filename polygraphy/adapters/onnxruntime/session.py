@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.machine import cores
 from polygraphy.ports.running import (
     find_facts,
     first_omission,
@@ -224,7 +224,7 @@ def session_options(graph_optimization_level: str | None) -> SessionOptions:
     exceptions only.
     """
     options: SessionOptions = onnxrt.SessionOptions()
-    options.intra_op_num_threads = _cores()
+    options.intra_op_num_threads = cores()
     options.log_severity_level = 4  # What ONNX Runtime has to say arrives in its exceptions.
     if graph_optimization_level is not None:
         known = onnxrt.GraphOptimizationLevel.__members__
@@ -234,12 +234,6 @@ def session_options(graph_optimization_level: str | None) -> SessionOptions:
             raise UnknownNameError("Graph optimization level", graph_optimization_level, known)
         options.graph_optimization_level = known[name]
     return options
-
-
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def matched_providers(providers: Sequence[Provider]) -> list[Provider]:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event, Timer
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from attrs import frozen
 
 from polygraphy import config, mod
-from polygraphy.adapters.onnxruntime.errors import point_of
+from polygraphy.adapters.onnx_common.omitted import with_all_results
+from polygraphy.adapters.onnxruntime.errors import point_of, translated_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
     Provider,
@@ -21,8 +22,17 @@ from polygraphy.adapters.onnxruntime.session import (
     session_options,
     terminable,
 )
-from polygraphy.domain.errors import BackendError, InconclusiveError, MissingDependencyError
+from polygraphy.domain.errors import (
+    BackendError,
+    InconclusiveError,
+    MissingDependencyError,
+    PolygraphyException,
+)
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+
+if TYPE_CHECKING:
+    import numpy as np
+
 
 onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 
@@ -202,3 +212,69 @@ def _described(raw: Any) -> OnnxrtValue:
         return OnnxrtValue(raw, _TYPES.from_native(text[4:-1]), None)
     shape = tuple(raw.shape()) if raw.is_tensor() else None
     return OnnxrtValue(raw, _TYPES.from_native(text), shape)
+
+
+class OnnxrtConstantEvaluator:
+    """Computes tensors of an ONNX model without inputs, one session per call."""
+
+    def evaluate(self, model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+        """Compute `outputs`; BackendError when ONNX Runtime has no implementation."""
+        options = session_options("disable")
+        with translated_errors("evaluate"):
+            serialized = with_all_results(model).SerializeToString()
+            session = load_session(serialized, options, ["CPUExecutionProvider"])
+            computed = terminable(lambda options: session.run(list(outputs), {}, options))
+            return dict(zip(outputs, computed))
+
+
+sympy = mod.lazy_import("sympy")
+
+
+def infer_symbolic_shapes(model: Any) -> Any:
+    """Return a model with more shapes; MissingDependencyError without `sympy` or ONNX Runtime,
+    BackendError when the tool gives up.
+    """
+    for module, name in ((onnxrt, "onnxruntime"), (sympy, "sympy")):
+        if not module.is_installed():
+            install = sympy.install_command()  # The other, too.
+            raise MissingDependencyError(
+                f"{name} is not installed; symbolic shape inference takes it. Install it with:"
+                f" {install}",
+                module=name,
+                install=install,
+            )
+    from onnxruntime.tools import symbolic_shape_infer as tool
+
+    if not isinstance(tool.onnx, _WithoutFiles):
+        tool.onnx = _WithoutFiles(tool.onnx)
+    try:
+        made = tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
+    except PolygraphyException:
+        raise
+    except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
+        text = " ".join(str(error).split())
+        raise BackendError(
+            f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}.",
+            backend="onnxruntime",
+        ) from error
+    if made is None:  # It has said why in a log that is not shown.
+        raise BackendError(
+            "ONNX Runtime's symbolic shape inference takes models of opset 7 and above.",
+            backend="onnxruntime",
+        )
+    return made
+
+
+class _WithoutFiles:
+    """The onnx package as the tool sees it: when it gives up, it would leave the model behind in
+    the current folder.
+    """
+
+    def __init__(self, package: Any) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._package, name)
+
+    def save_model(self, *args: Any, **kwargs: Any) -> None:
+        """Save nothing."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.arrays.foreign import host_copy
-from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
+from polygraphy.adapters.arrays.foreign import as_torch, has_torch, host_copy
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.openvino.compiled import known_of

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sysconfig
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
 
+from polygraphy.logger.plain import plain
 from polygraphy.termination import interrupt_program
 
 T = TypeVar("T")
@@ -86,3 +90,77 @@ def _ends_call(number: int) -> bool:
     if number == signal.SIGINT:
         return handler in (signal.default_int_handler, interrupt_program)
     return number == signal.SIGTERM and callable(handler)
+
+
+_WITNESS = 'read -r dismissed || printf "%s\\n" "$0" >&2'
+
+_witnesses: list[subprocess.Popen[bytes]] = []
+
+
+@contextmanager
+def last_words(text: str) -> Iterator[None]:
+    """Have a line written to standard error if the process ends inside the block, however it does.
+
+    Where there is no shell, nothing is written.
+    """
+    witness = _started(text)
+    try:
+        yield
+    finally:
+        if witness is not None:
+            _dismiss(witness)
+
+
+def dismiss_witnesses() -> None:
+    """Have nothing written: the process is about to end itself."""
+    for witness in tuple(_witnesses):
+        _dismiss(witness)
+
+
+def _started(text: str) -> subprocess.Popen[bytes] | None:
+    try:
+        # A session of its own: ctrl-C in a terminal reaches this process alone.
+        witness = subprocess.Popen(
+            ["/bin/sh", "-c", _WITNESS, plain(text)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    _witnesses.append(witness)
+    return witness
+
+
+def _dismiss(witness: subprocess.Popen[bytes]) -> None:
+    with suppress(ValueError):
+        _witnesses.remove(witness)
+    with suppress(OSError, ValueError, subprocess.TimeoutExpired):
+        witness.communicate(b"dismissed\n", timeout=1)
+
+
+_OURS = str(Path(__file__).resolve().parents[2])
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def user_frame(error: BaseException) -> str:
+    """Return `` (model.py, line 7)`` for the innermost line that an exception came through, in a
+    file that belongs neither to Python, nor to this package, nor to an installed one; an empty text
+    where there is none.
+    """
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if _is_users(file):
+            place = f" ({Path(file).name}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
+def _is_users(file: str) -> bool:
+    """Return whether a file is the user's; a name in angle brackets means code without a file."""
+    if file.startswith(("<", _OURS, _STANDARD_LIBRARY)):
+        return False
+    return not any(name in file for name in _INSTALLED)

@@ -2,29 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
 from polygraphy.adapters.onnx_common.messages import all_nodes
-from polygraphy.adapters.os.user_frame import user_frame
-from polygraphy.adapters.pluginref.references import OP_REGISTRY, Reference
+from polygraphy.adapters.os.signals import user_frame
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.mod.scripts import run_script
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx_graphsurgeon
     from onnx import ModelProto, NodeProto
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
-op_run = mod.lazy_import("onnx.reference.op_run")
+    Array = np.ndarray[Any, Any]
+
+
+Reference = Callable[..., Sequence[Any]]
+R = TypeVar("R", bound=Reference)
+
+OP_REGISTRY: dict[str, Reference] = {}
+"""The references by type of operator, whatever its domain."""
+
+
+def register(op: str) -> Callable[[R], R]:
+    """Return a decorator that makes a function the reference of an operator, in place of one that
+    there may be.
+
+    The function takes the attributes of a node as a dictionary, of numbers, texts, arrays and lists
+    of these, then its inputs as NumPy arrays, None for one that is left out. It returns the list of
+    the outputs. Attributes that the standard gives a default have it.
+
+    Args:
+        op: the type of the operator.
+    """
+
+    def decorator(function: R) -> R:
+        OP_REGISTRY[op] = function
+        return function
+
+    return decorator
+
+
+@register("Identity")
+def identity(attrs: Mapping[str, Any], x: Array) -> list[Array]:
+    """Return the input."""
+    return [x]
+
+
+@register("InstanceNormalization")
+def instance_normalization(
+    attrs: Mapping[str, Any], x: Array, scale: Array, bias: Array
+) -> list[Array]:
+    """Normalise each channel of each instance: x is [batch, channels, ...], scale and bias are
+    [channels]. As of the ONNX standard.
+    """
+    from polygraphy.adapters.onnx_common import normalization
+
+    return [normalization.instance_normalization(x, scale, bias, **attrs)]
+
+
+@register("MeanVarianceNormalization")
+def mean_variance_normalization(attrs: Mapping[str, Any], x: Array) -> list[Array]:
+    """Bring the mean to 0 and the variance to 1 along some axes. As of the ONNX standard."""
+    from polygraphy.adapters.onnx_common import normalization
+
+    return [normalization.mean_variance_normalization(x, **attrs)]
+
+
 numpy = mod.lazy_import("numpy")
+op_run = mod.lazy_import("onnx.reference.op_run")
 
 # What the evaluator hands to nodes with sub-graphs, besides their attributes.
 _NOT_ATTRIBUTES = ("attributes", "bindings", "context")

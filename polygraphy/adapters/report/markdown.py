@@ -1,15 +1,20 @@
-"""The document as Markdown: the verdict, and what failed, for comments and step summaries."""
+"""The document as Markdown, as JUnit XML, and as what GitHub Actions shows of a run."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
-from polygraphy.domain.accuracy.output_rows import OutputRow, brief
-from polygraphy.domain.report.document import Comparison, Document
-from polygraphy.domain.report.summary import PASSED, advice_for, checks_of
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief
+from polygraphy.domain.report.document import Document
+from polygraphy.domain.report.summary import ERROR, FAILED, PASSED, SKIPPED, advice_for, checks_of
 
 _MOST_ROWS = 50
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")
@@ -132,3 +137,98 @@ def _code(text: str) -> str:
     line = " ".join(text.split())
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", line)), default=0))
     return f"{fence}\n{line}\n{fence}"
+
+
+_MOST_LINES = 10
+"""GitHub shows no more of a step."""
+_ESCAPES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_IN_TITLES = {**_ESCAPES, ":": "%3A", ",": "%2C"}
+
+
+def annotate(document: Document) -> None:
+    """Write both, where GitHub runs the program; what cannot be written is left out."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    with suppress(OSError):
+        if path:
+            with Path(path).open("a", encoding="utf-8", errors="replace") as stream:
+                stream.write(markdown_of(document))
+    if sys.stderr is not None:
+        # Both streams are read; standard output may hold the document.
+        sys.stderr.write("".join(f"{line}\n" for line in error_lines(document)))
+
+
+def error_lines(document: Document) -> list[str]:
+    """Return the lines about what did not pass."""
+    failed = [check for check in checks_of(document) if check.outcome in (FAILED, ERROR)]
+    lines = [
+        f"::error title={_escaped(f'{check.group} | {check.name}', _IN_TITLES)}"
+        f"::{_escaped(check.message, _ESCAPES)}"
+        for check in failed[:_MOST_LINES]
+    ]
+    if len(failed) > _MOST_LINES:
+        lines[-1] = f"::error::{len(failed) - _MOST_LINES + 1} more checks failed."
+    return lines
+
+
+def _escaped(text: str, escapes: dict[str, str]) -> str:
+    printable = text.encode("utf-8", "replace").decode()
+    return "".join(escapes.get(letter, letter) for letter in printable)
+
+
+_UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What no XML document may hold, not even escaped."""
+_TAGS = {FAILED: "failure", ERROR: "error", SKIPPED: "skipped"}
+
+
+def junit_of(document: Document) -> str:
+    """Return the text of the file."""
+    checks = checks_of(document)
+    counts = {
+        "tests": len(checks),
+        "failures": sum(check.outcome == FAILED for check in checks),
+        "errors": sum(check.outcome == ERROR for check in checks),
+        "skipped": sum(check.outcome == SKIPPED for check in checks),
+    }
+    seconds = {"time": f"{document.seconds:.3f}"}
+    root = _element("testsuites", {**counts, **seconds})
+    started = document.started.partition("+")[0]
+    head = {"name": document.command, **counts, **seconds, "timestamp": started}
+    suite = _below(root, "testsuite", head)
+    properties = _below(suite, "properties", {})
+    facts = {"verdict": document.verdict, "exit_code": document.exit_code}
+    facts.update(
+        (fact, text) for each in document.environment.sections for fact, text in each.facts
+    )
+    facts.update((f"sha256 of {each.path}", each.sha256) for each in document.files if each.sha256)
+    for name, value in facts.items():
+        _below(properties, "property", {"name": name, "value": value})
+    for check in checks:
+        case = _below(
+            suite,
+            "testcase",
+            {"classname": check.group, "name": check.name, "time": f"{check.seconds:g}"},
+        )
+        if check.outcome in _TAGS:
+            about = {"message": check.message}
+            if check.outcome != SKIPPED:
+                about["type"] = check.outcome
+            _below(case, _TAGS[check.outcome], about).text = _writable(check.message)
+    _below(suite, "system-out", {}).text = _writable(document.summary)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _element(tag: str, attributes: Mapping[str, object]) -> ET.Element:
+    return ET.Element(tag, {name: _writable(str(value)) for name, value in attributes.items()})
+
+
+def _below(parent: ET.Element, tag: str, attributes: Mapping[str, object]) -> ET.Element:
+    made = _element(tag, attributes)
+    parent.append(made)
+    return made
+
+
+def _writable(text: str) -> str:
+    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -2,34 +2,277 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
-from pathlib import PurePath
-from typing import Any, TextIO, cast
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from polygraphy.adapters.report.detail import detail_of
+import numpy as np
+from attrs import evolve
+
 from polygraphy.adapters.report.everyone import Everyone
-from polygraphy.adapters.report.github import annotate
-from polygraphy.adapters.report.junit import junit_of
-from polygraphy.adapters.report.markdown import markdown_of
-from polygraphy.adapters.report.reports_recorder import ReportsRecorder
-from polygraphy.adapters.report.surroundings import environment, file_facts, first_model
+from polygraphy.adapters.report.markdown import annotate, junit_of, markdown_of
 from polygraphy.binding import bind, resolve
+from polygraphy.domain.arithmetic import histogram
+from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
-from polygraphy.domain.errors import UsageError
-from polygraphy.domain.model import Model
-from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder, with_nodes
+from polygraphy.domain.compare.differences import OutputCompareResult
+from polygraphy.domain.compare.result import CompareResult
+from polygraphy.domain.environment import Environment
+from polygraphy.domain.errors import PolygraphyException, UsageError
+from polygraphy.domain.model import Detail, Model, ModelSource
+from polygraphy.domain.report.document import (
+    VERDICTS,
+    Document,
+    FileFacts,
+    Problem,
+    Recorder,
+    plain,
+    with_nodes,
+)
 from polygraphy.domain.report.summary import summary_of
-from polygraphy.ports.models import ModelReports
-from polygraphy.ports.reporting import BuildReports, Reports, report_page
+from polygraphy.ports.machine import Diagnosis
+from polygraphy.ports.models import ModelReader, ModelReports
+from polygraphy.ports.reporting import BuildReports, Findings, Reports, report_page
 from polygraphy.ports.storage import write_text
+
+if TYPE_CHECKING:
+    from polygraphy.domain.accuracy.accuracy import AccuracyResults
+    from polygraphy.domain.accuracy.inspection import DataReport
+    from polygraphy.domain.checks.capability import Compatibility, SupportReport
+    from polygraphy.domain.checks.lint import LintReport
+    from polygraphy.domain.model.description import TensorUse
+    from polygraphy.domain.model.difference import Difference, Edit, Outline
+    from polygraphy.domain.model.sparsity import WeightSparsity
+    from polygraphy.domain.sweep.outcome import SweepOutcome
+    from polygraphy.domain.tactics import Algorithm, TacticReplay
+
+
+_BLOCK = 1 << 20
+_SOURCES = ("packages", "machine")
+"""What is known without importing a backend."""
+
+
+def environment() -> Environment:
+    """Return versions and facts about the machine, without settings that are not set."""
+    found = (section for key in _SOURCES for section in resolve(Diagnosis, key).sections())
+    kept = (
+        evolve(section, facts=tuple(fact for fact in section.facts if fact[1] != "not set"))
+        for section in found
+    )
+    return Environment(tuple(section for section in kept if section.facts))
+
+
+def file_facts(paths: Sequence[str]) -> list[FileFacts]:
+    """Return size and hash of files; neither of a folder, and of what cannot be read."""
+    return [_facts_of(path) for path in dict.fromkeys(paths)]
+
+
+def _facts_of(path: str) -> FileFacts:
+    try:
+        with Path(path).open("rb") as stream:
+            digest, size = hashlib.sha256(), 0
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+                size += len(block)
+    except OSError:
+        return FileFacts(path)
+    return FileFacts(path, size, digest.hexdigest())
+
+
+def first_model(paths: Sequence[str]) -> Model | None:
+    """Describe the first ONNX model among some files; None where there is none that can be read."""
+    for path in paths:
+        if format_named(path) == "onnx" and Path(path).is_file():
+            source = ModelSource(path, ignore_external_data=True)
+            detail = Detail(layers=True, attrs=True, origins=True)
+            try:
+                found = resolve(ModelReader, "onnx").read(source, detail)
+            except PolygraphyException:  # The report is about more than the model.
+                return None
+            return found if isinstance(found, Model) else None
+    return None
+
+
+class ReportsRecorder:
+    """Turns every report into a finding."""
+
+    def __init__(self, findings: Findings) -> None:
+        """Set who takes them."""
+        self._findings = findings
+        self._path: str | None = None
+
+    def _found(self, kind: str, **facts: Any) -> None:
+        self._findings.found(kind, facts)
+
+    # Saved data, and the machine.
+
+    def source(self, path: str) -> None:
+        """Several files are reported on, and this one is next."""
+
+    def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
+        self._found("data", **plain(report))
+
+    def accuracy(self, results: AccuracyResults) -> None:
+        """Verdicts that were saved; what each comparison found comes as an event of its own."""
+        found = [
+            {"function": result.label, "parties": pair, "iterations": len(iterations)}
+            for result in results
+            for pair, iterations in result.read()
+        ]
+        self._found("accuracy", comparisons=found)
+
+    def environment(self, environment: Environment) -> None:
+        self._found("environment", sections=environment.sections)
+
+    def sweep(self, outcome: SweepOutcome) -> None:
+        self._found("sweep", **plain(outcome))
+
+    # Models.
+
+    def loading(self, path: str) -> None:
+        self._path = path
+
+    def model(self, description: Any, detail: Detail) -> None:
+        self._path = getattr(description, "path", self._path)
+        self._found("model", path=self._path, model=description)
+
+    def statistics(self, statistics: Any) -> None:
+        self._found("statistics", path=self._path, statistics=statistics)
+
+    def unbounded(self, names: Sequence[str]) -> None:
+        self._found("unbounded_dds", path=self._path, tensors=list(names))
+
+    def tensors(self, uses: Sequence[TensorUse]) -> None:
+        self._found("tensors", path=self._path, tensors=uses)
+
+    def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
+        found = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
+        self._found("sparsity", path=self._path, weights=found)
+
+    def differences(self, found: Sequence[Difference]) -> None:
+        self._found("differences", differences=found)
+
+    def outline(self, title: str, outline: Outline) -> None:
+        self._found("outline", title=title, outline=outline)
+
+    def edit(self, edit: Edit) -> None:
+        self._found("edit", edit=edit)
+
+    def lint(self, report: LintReport) -> None:
+        self._found("lint", **plain(report))
+
+    def compatibility(self, result: Compatibility) -> None:
+        self._found("compatibility", is_compatible=result.is_compatible, **plain(result))
+
+    def page_saved(self, path: str) -> None:
+        self._found("page", path=path)
+
+    def page_served(self, address: str) -> None:
+        """A page that shows a model can be opened at this address."""
+
+    # Builds.
+
+    def replay(self, replay: TacticReplay) -> None:
+        layers = {name: str(algorithm) for name, algorithm in replay.items()}
+        self._found("tactics", layers=layers)
+
+    def replays_compared(
+        self,
+        name0: str,
+        name1: str,
+        difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
+    ) -> None:
+        layers = {
+            name: [None if one is None else str(one) for one in both]
+            for name, both in difference.items()
+        }
+        self._found("tactic_differences", replays=[name0, name1], layers=layers)
+
+    def bad_tactics(
+        self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
+    ) -> None:
+        layers = {name: [*map(str, algorithms)] for name, algorithms in suspicious.items()}
+        self._found("bad_tactics", good=good, bad=bad, layers=layers)
+
+    def support(self, report: SupportReport) -> None:
+        self._found("capability", **plain(report))
+
+
+_BINS = 32
+_AROUND = 2
+_MOST = 1 << 20
+"""Elements that a histogram is made of; of more, some are left out at equal distances."""
+
+_Array = np.ndarray[Any, Any]
+
+
+def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
+    """Return histograms of both sides and of the differences, and the elements around the worst;
+    None where there are no numbers to look at.
+    """
+    if not isinstance(answer, OutputCompareResult) or answer.arrays is None:
+        return None
+    found, expected = answer.arrays
+    if found.dtype.kind in "OSUc" or expected.dtype.kind in "OSUc" or not found.size:
+        return None
+    worst = answer.mismatches.worst if answer.mismatches is not None else None
+    detail: dict[str, Any] = {"is_sample": found.size > _MOST}
+    detail |= _histograms(_thinned(found), _thinned(expected))
+    if worst is not None and found.ndim:
+        detail["around"] = _around(found, expected, worst.index)
+    return detail
+
+
+def _thinned(array: _Array) -> _Array:
+    flat = array.reshape(-1)
+    return np.asarray(flat[:: max(1, -(-flat.size // _MOST))], np.float64)
+
+
+def _histograms(found: _Array, expected: _Array) -> dict[str, Any]:
+    finite = [side[np.isfinite(side)] for side in (found, expected)]
+    ends = [(float(side.min()), float(side.max())) for side in finite if side.size]
+    low, high = min((a for a, _ in ends), default=0.0), max((b for _, b in ends), default=1.0)
+    if not low < high or not np.isfinite(high - low):
+        low, high = low - 0.5, low + 0.5
+    counts = [list(histogram(side, _BINS, (low, high)).counts) for side in finite]
+    with np.errstate(all="ignore"):
+        difference = np.abs(found - expected)
+        sizes = difference[np.isfinite(difference) & (difference > 0)]
+        decades = histogram(np.log10(sizes), _BINS)
+    return {
+        "range": [low, high],
+        "found": counts[0],
+        "expected": counts[1],
+        "difference": {
+            "decades": [decades.edges[0], decades.edges[-1]],
+            "counts": list(decades.counts),
+            "equal": int(np.count_nonzero(difference == 0)),
+            "not_finite": int(np.count_nonzero(~np.isfinite(difference))),
+        },
+    }
+
+
+def _around(found: _Array, expected: _Array, index: tuple[int, ...]) -> dict[str, Any]:
+    """Return the elements around an index in the last two dimensions."""
+    starts = [max(0, at - _AROUND) for at in index[-2:]]
+    place: tuple[Any, ...] = (
+        *index[:-2],
+        *(slice(start, at + _AROUND + 1) for start, at in zip(starts, index[-2:])),
+    )
+    return {
+        "start": [*map(int, index[:-2]), *map(int, starts)],
+        "found": plain(np.atleast_2d(np.asarray(found[place], np.float64)).tolist()),
+        "expected": plain(np.atleast_2d(np.asarray(expected[place], np.float64)).tolist()),
+    }
 
 
 class Session:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.adapters.tensorflow.errors import translated_errors
-from polygraphy.adapters.tensorflow.module import tensorflow_module
-from polygraphy.domain.errors import DataTypeConversionException, ModelError
+from polygraphy import constants, mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.tensorflow.module import tensorflow_module, translated_errors
+from polygraphy.domain.errors import DataTypeConversionException, ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import matching
+from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     import tensorflow
+
+    from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
 
 # Tensors that come of no computation on the inputs.
@@ -150,3 +155,196 @@ def pruned(definition: Any, kept: Sequence[str]) -> Any:
     inputs = [node.name for node in definition.node if node.op == "Placeholder"]
     names = list(dict.fromkeys([*inputs, *map(op_name, kept)]))
     return tf.compat.v1.graph_util.extract_sub_graph(definition, names)
+
+
+modify_graph_outputs: Callable[..., GraphAndOutputs]
+
+
+@mod.export(funcify=True)
+class ModifyGraphOutputs(BaseLoader):
+    """Makes other tensors of a TensorFlow graph its outputs."""
+
+    def __init__(
+        self, graph: Deferred[GraphAndOutputs], outputs: Sequence[str] | str | None = None
+    ) -> None:
+        """Set which tensors become outputs.
+
+        Args:
+            graph: a graph and the names of its outputs, or a loader that makes them.
+            outputs: names of tensors, such as ``relu:0``, of operations, which stand for their
+                first tensor, or patterns, as of `fnmatch`; `constants.MARK_ALL` for every tensor
+                that can be fetched, but for inputs and constants (default: its own outputs).
+        """
+        self._graph = graph
+        self._outputs = outputs
+
+    def call_impl(self) -> GraphAndOutputs:
+        """Return the same graph, and the names of the outputs in the order of the graph.
+
+        Raises:
+            UnknownNameError: a name means no tensor of the graph.
+            UsageError: no tensor of the graph can be an output.
+        """
+        graph, outputs = evaluate(self._graph)
+        if self._outputs is None:
+            return graph, outputs
+        computed = computed_tensors(graph)
+        if self._outputs == constants.MARK_ALL:
+            chosen = set(computed)
+        else:
+            known = [tensor.name for op in graph.get_operations() for tensor in op.outputs]
+            words = [self._outputs] if isinstance(self._outputs, str) else self._outputs
+            qualified = [f"{word}:0" if f"{word}:0" in known else word for word in words]
+            chosen = matching(qualified, known, unless=set(known) - set(computed))
+            computed = known
+        if not chosen:
+            raise UsageError("No tensor of the TensorFlow graph can be an output.")
+        outputs = [name for name in computed if name in chosen]
+        G_LOGGER.verbose(f"Outputs of the TensorFlow graph: {outputs}")
+        return graph, outputs
+
+
+_HANDING_ON = {"CheckNumerics", "Identity", "PreventGradient", "StopGradient"}
+
+
+def without_passthroughs(definition: Any, kept: Collection[str]) -> Any:
+    """Return a copy of a `GraphDef` in which a consumer of an operation that hands on its input
+    reads that input.
+
+    An operation stays if its name is among the `kept`, or if it, or another because of it, waits
+    for an operation whose result it does not read.
+    """
+    waited_for = {name[1:] for node in definition.node for name in node.input if name[0] == "^"}
+    sources = {
+        node.name: node.input[0]
+        for node in definition.node
+        if node.op in _HANDING_ON
+        and len(node.input) == 1
+        and node.name not in waited_for
+        and node.name not in kept
+    }
+    shorter = type(definition)()
+    shorter.CopyFrom(definition)
+    del shorter.node[:]
+    for node in definition.node:
+        if node.name in sources:
+            continue
+        copied = shorter.node.add()
+        copied.CopyFrom(node)
+        copied.input[:] = [_origin(name, sources) for name in node.input]
+        # A request to be on the same device as an operation that is gone.
+        places = copied.attr["_class"].list.s if "_class" in copied.attr else ()
+        if any(place.decode().removeprefix("loc:@") in sources for place in places):
+            del copied.attr["_class"]
+    return shorter
+
+
+def without_control_dependencies(definition: Any) -> Any:
+    """Return a copy of a `GraphDef` in which no operation waits for one whose result it does not
+    read. That changes nothing where no operation has a state or an effect.
+    """
+    shorter = type(definition)()
+    shorter.CopyFrom(definition)
+    for node in shorter.node:
+        node.input[:] = [name for name in node.input if not name.startswith("^")]
+    return shorter
+
+
+def _origin(name: str, sources: dict[str, str]) -> str:
+    """Follow an input, ``x`` or ``x:0``, to the first operation that stays."""
+    while (operation := name.removesuffix(":0")) in sources:
+        name = sources[operation]
+    return name
+
+
+optimize_graph: Callable[..., GraphAndOutputs]
+
+
+@mod.export(funcify=True)
+class OptimizeGraph(BaseLoader):
+    """Freezes a TensorFlow graph, and removes what its outputs do not need."""
+
+    def __init__(self, graph: Deferred[GraphAndOutputs]) -> None:
+        """Take a graph and the names of its outputs, or a loader that makes them."""
+        self._graph = graph
+
+    def call_impl(self) -> GraphAndOutputs:
+        """Return another graph with the same inputs and outputs.
+
+        It has no variables, no operation on which no output depends, and none that hands on what it
+        is given, for training or for a check (`Identity`, `StopGradient`, `CheckNumerics`).
+
+        Raises:
+            BackendError: variables without values cannot be frozen.
+        """
+        graph, outputs = evaluate(self._graph)
+        v1 = tensorflow_module().compat.v1
+        names = [op_name(name) for name in outputs]
+        definition = graph.as_graph_def()
+        with graph.as_default(), translated_errors("freeze"), v1.Session(graph=graph) as session:
+            inputs = {node.name for node in definition.node if node.op == "Placeholder"}
+            if any(
+                node.op in ("VarHandleOp", "VariableV2", "Variable") for node in definition.node
+            ):
+                kept = [name for name in names if name not in inputs]
+                definition = v1.graph_util.convert_variables_to_constants(session, definition, kept)
+            definition = pruned(definition, outputs)
+        if not any(
+            op.op_def.is_stateful for op in graph_from_definition(definition).get_operations()
+        ):
+            definition = pruned(without_control_dependencies(definition), outputs)
+        definition = without_passthroughs(definition, names)
+        before = len(graph.get_operations())
+        G_LOGGER.info(
+            f"Optimised the TensorFlow graph: {len(definition.node)} operations, {before} before"
+        )
+        return graph_from_definition(definition), list(outputs)
+
+
+def frozen_function(function: Any, names: Mapping[str, str] | None = None) -> GraphAndOutputs:
+    """Return the graph of a concrete function, its variables turned into constants.
+
+    Args:
+        function: a `ConcreteFunction`.
+        names: what outputs are to be called, by the tensor that the function returns; the tensor's
+            own name where there is none, or where it is taken.
+    """
+    # The one way to freeze a function; every converter imports it from here.
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    # While and If stay what they are: their lowered forms cannot be fetched, nor converted.
+    frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+    definition = frozen.graph.as_graph_def()
+    returned = [tensor.name for tensor in frozen.outputs]
+    graph = graph_from_definition(definition)
+    tf = tensorflow_module()
+    outputs = []
+    with graph.as_default():
+        for position, name in enumerate(returned):
+            wanted = (names or {}).get(function.outputs[position].name)
+            is_free = wanted is not None and not _has_op(graph, wanted)
+            tensor = graph.get_tensor_by_name(name)
+            outputs.append(tf.identity(tensor, name=wanted).name if is_free else name)
+    definition = pruned(graph.as_graph_def(), outputs)
+    return graph_from_definition(definition), outputs
+
+
+def _has_op(graph: Any, name: str) -> bool:
+    return any(op.name == name for op in graph.get_operations())
+
+
+def frozen_session(session: Any, outputs: Sequence[str]) -> GraphAndOutputs:
+    """Return the graph of a session as far as some outputs need it, its variables turned into
+    constants.
+    """
+    v1 = tensorflow_module().compat.v1
+    definition = session.graph.as_graph_def()
+    inputs = [node.name for node in definition.node if node.op == "Placeholder"]
+    kept = [name for name in map(op_name, outputs) if name not in inputs]
+    constant = v1.graph_util.convert_variables_to_constants(session, definition, kept)
+    # It keeps what the outputs need only; inputs that they do not need are inputs all the same.
+    found = {node.name for node in constant.node}
+    constant.node.extend(
+        node for node in definition.node if node.name in inputs and node.name not in found
+    )
+    return graph_from_definition(constant), list(outputs)

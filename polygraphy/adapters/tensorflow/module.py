@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.domain.errors import BackendError, InputError, ModelError, PolygraphyException
+from polygraphy.domain.tensors.datatype import NUMPY_NAMES, DataType, DataTypeEntry
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -43,3 +47,104 @@ def register_logger_callback() -> None:
 def _report_as_much(_: object) -> None:
     if "tensorflow" in sys.modules:
         tensorflow_module()
+
+
+_THEIR_PACKAGES = ("tensorflow", "keras", "tf2onnx", "google", "h5py")
+_HINTS = (
+    ("Op type not registered", "Unsupported operator: load its library first."),
+    ("No OpKernel was registered", "Unsupported operator: no kernel for these types and devices."),
+    ("are not supported", "tf2onnx cannot convert these operators; try another opset."),
+    ("OOM when allocating", "Out of memory: use a smaller batch."),
+    ("please upgrade", "It was saved by a newer release."),
+)
+# About a file that cannot be loaded, rather than about what this TensorFlow cannot do.
+_LAMBDA = "of a `Lambda` layer"
+_LAMBDA_HINT = "Its code is not run here: save the model as a SavedModel where it was made."
+_CAUSE = "Exception encountered: "
+
+
+@contextmanager
+def translated_errors(doing: str, model: object = "") -> Iterator[None]:
+    """Turn an error of TensorFlow inside the block into one of ours.
+
+    Args:
+        doing: what was being done: ``load``, ``run``, ``convert``.
+        model: the file, where there is one.
+
+    Raises:
+        ModelError: a file is not the model that it should be.
+        InputError: the model was run on data that do not fit it.
+        BackendError: anything else that TensorFlow could not do.
+    """
+    try:
+        yield
+    except (PolygraphyException, MemoryError):
+        raise
+    except Exception as error:
+        is_theirs = type(error).__module__.partition(".")[0] in _THEIR_PACKAGES
+        if not is_theirs and not isinstance(
+            error, (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError)
+        ):
+            raise
+        raise _translated(error, doing, model) from error
+
+
+def _translated(error: Exception, doing: str, model: object) -> PolygraphyException:
+    text = _first_line(error)
+    hint = next((advice for sign, advice in _HINTS if sign.lower() in str(error).lower()), "")
+    if doing == "run" and _is_about_data(error):
+        return InputError(f"TensorFlow refuses the data: {text}")
+    if doing == "load" and not hint:
+        return ModelError(
+            f"TensorFlow cannot load {model or 'the model'}: {text}",
+            path=model or None,
+            hint=(
+                _LAMBDA_HINT
+                if _LAMBDA in str(error)
+                else "Is it complete, and of the type that it is taken for?"
+            ),
+        )
+    return BackendError(
+        f"TensorFlow could not {doing} {model or 'the model'}: {text}",
+        backend="tensorflow",
+        hint=hint,
+    )
+
+
+def _is_about_data(error: Exception) -> bool:
+    return isinstance(error, (KeyError, TypeError, ValueError)) or (
+        type(error).__name__ == "InvalidArgumentError"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    """Return what the error says without the places in the graph before and after it, and without
+    what Keras says before it.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return "It is damaged."
+    lines = [" ".join(line.split()) for line in str(error).splitlines()]
+    nodes = [index for index, line in enumerate(lines) if line.startswith("Node: ")]
+    said = next((line for line in lines[nodes[0] + 1 if nodes else 0 :] if line), "")
+    said = next((line for line in reversed(lines) if line.startswith(_CAUSE)), said).removeprefix(
+        _CAUSE
+    )
+    return f"{said.rstrip('.')}." if said else f"{type(error).__name__}."
+
+
+_ENTRIES = {NUMPY_NAMES.get(entry.name, entry.name): entry for entry in DataType}
+
+
+class TensorFlowDataTypes:
+    """Translates between our data types and the members of `tensorflow.dtypes`."""
+
+    def to_native(self, entry: DataTypeEntry) -> Any:
+        """Return the `tf.DType`; None where this release of TensorFlow has none."""
+        try:
+            return tensorflow_module().as_dtype(NUMPY_NAMES.get(entry.name, entry.name))
+        except TypeError:
+            return None
+
+    def from_native(self, dtype: Any) -> DataTypeEntry | None:
+        """Return our data type; None for quantised types, resources and variants."""
+        return _ENTRIES.get(getattr(dtype, "name", ""))

@@ -2,31 +2,336 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
-from polygraphy import constants
-from polygraphy.adapters.tensorflow.checkpoint import graph_from_ckpt
-from polygraphy.adapters.tensorflow.frozen import graph_from_frozen
-from polygraphy.adapters.tensorflow.graphs import input_tensors
-from polygraphy.adapters.tensorflow.keras import graph_from_keras
-from polygraphy.adapters.tensorflow.module import tensorflow_module
-from polygraphy.adapters.tensorflow.optimizing import optimize_graph
-from polygraphy.adapters.tensorflow.outputs import modify_graph_outputs
-from polygraphy.adapters.tensorflow.saved_model import graph_from_saved_model
+from polygraphy import constants, mod
+from polygraphy.adapters.base.loader import BaseLoader
+from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.adapters.tensorflow.graphs import (
+    final_tensors,
+    frozen_function,
+    frozen_session,
+    graph_from_definition,
+    input_tensors,
+    modify_graph_outputs,
+    op_name,
+    optimize_graph,
+)
+from polygraphy.adapters.tensorflow.module import tensorflow_module, translated_errors
+from polygraphy.domain.errors import FileError, ModelError, PolygraphyException, UnknownNameError
 from polygraphy.domain.model import Attribute, Detail, Graph, ModelSource, Node, Tensor, Weight
 from polygraphy.domain.model.description import TensorFlowGraph
+from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
 
+graph_from_frozen: Callable[..., GraphAndOutputs]
+
+
+@mod.export(funcify=True)
+class GraphFromFrozen(BaseLoader):
+    """Loads a TensorFlow graph from a file that holds a `GraphDef` (.pb, .graphdef)."""
+
+    def __init__(self, path: str) -> None:
+        """Name the file."""
+        self._path = path
+
+    def call_impl(self) -> GraphAndOutputs:
+        """Return the graph, and the names of its outputs: the tensors that nothing in it uses.
+
+        Raises:
+            FileError: the file is missing or empty.
+            ModelError: it holds no `GraphDef`, or is a folder.
+            BackendError: the graph uses an operator that this TensorFlow does not have.
+        """
+        if Path(self._path).is_dir():
+            raise ModelError(
+                f"The folder {self._path} holds neither a SavedModel (saved_model.pb) nor a"
+                " checkpoint (NAME.index), and a frozen graph is a file.",
+                path=self._path,
+            )
+        path = readable_file(self._path, "Model")
+        definition = tensorflow_module().compat.v1.GraphDef()
+        G_LOGGER.info(f"Loading TensorFlow graph: {path.absolute()}")
+        with translated_os_errors(path, "read"):
+            content = path.read_bytes()
+        with translated_errors("load", path):
+            definition.ParseFromString(content)
+        if not definition.node:
+            raise ModelError(
+                f"{path} holds no TensorFlow graph.",
+                path=path,
+                hint="The saved_model.pb of a SavedModel is loaded by naming its folder.",
+            )
+        graph = graph_from_definition(definition, path)
+        return graph, final_tensors(graph)
+
+
+graph_from_saved_model: Callable[..., GraphAndOutputs]
+
+_DEFAULT_SIGNATURE = "serving_default"
+
+
+@mod.export(funcify=True)
+class GraphFromSavedModel(BaseLoader):
+    """Loads a TensorFlow graph from the folder of a SavedModel, of TensorFlow 1 or 2."""
+
+    def __init__(
+        self, path: str, signature: str | None = None, tags: Sequence[str] | None = None
+    ) -> None:
+        """Name the folder.
+
+        Args:
+            path: the folder that holds ``saved_model.pb``.
+            signature: which of its functions is run
+                (default: ``serving_default``, or else the only one).
+            tags: which of its graphs is loaded
+                (default: the one for serving, or else the only one).
+        """
+        self._path = path
+        self._signature = signature
+        self._tags = tags
+
+    def call_impl(self) -> GraphAndOutputs:
+        """Return the graph of one signature, its variables turned into constants, and the names of
+        its outputs. They are called as the signature calls them, the inputs of TensorFlow 1 as in
+        the graph.
+
+        Raises:
+            FileError: there is no such folder.
+            ModelError: it holds no SavedModel, or one without signatures.
+            UnknownNameError: there is no such signature.
+        """
+        path = _folder(self._path)
+        tf = tensorflow_module()
+        G_LOGGER.info(f"Loading SavedModel: {path.absolute()}")
+        with translated_errors("load", path):
+            model = tf.saved_model.load(str(path), tags=self._tags and list(self._tags))
+        function = self._chosen(model, path)
+        with translated_errors("load", path):
+            return frozen_function(function, _signature_outputs(function))
+
+    def _chosen(self, model: Any, path: Path) -> Any:
+        signatures = getattr(model, "signatures", {})
+        if not signatures:
+            raise ModelError(
+                f"The SavedModel {path} has no signature, so nothing in it can be run.",
+                path=path,
+                hint="Save it with tf.saved_model.save(model, path, signatures=...).",
+            )
+        only = next(iter(signatures)) if len(signatures) == 1 else _DEFAULT_SIGNATURE
+        wanted = only if self._signature is None else self._signature
+        if wanted not in signatures:
+            raise UnknownNameError(f"In {path}, the signature", wanted, sorted(signatures))
+        return signatures[wanted]
+
+
+def _folder(name: str) -> Path:
+    path = Path(name)
+    if path.name in ("saved_model.pb", "saved_model.pbtxt"):
+        path = path.parent
+    if not path.is_dir():
+        raise FileError(
+            f"SavedModel {path} is no folder." if path.exists() else f"{path} does not exist.",
+            path=path,
+            hint="Name the folder that holds saved_model.pb.",
+        )
+    if not any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
+        raise ModelError(f"The folder {path} holds no saved_model.pb.", path=path)
+    return path
+
+
+def _signature_outputs(function: Any) -> dict[str, str]:
+    """Return what the signature calls its outputs, by tensor of the function."""
+    structured = function.structured_outputs
+    if not isinstance(structured, dict):
+        return {}
+    tensors = function.outputs
+    return dict(zip((tensor.name for tensor in tensors), sorted(structured)))
+
+
+graph_from_ckpt: Callable[..., GraphAndOutputs]
+
+
+@mod.export(funcify=True)
+class GraphFromCkpt(BaseLoader):
+    """Loads a TensorFlow graph from a checkpoint and the ``.meta`` file beside it."""
+
+    def __init__(self, dir: str, name: str | None = None) -> None:
+        """Name the folder.
+
+        Args:
+            dir: the folder of the checkpoint.
+            name: the checkpoint's name, without extension (default: the latest, by the file
+                ``checkpoint`` in the folder).
+        """
+        self._dir = dir
+        self._name = name
+
+    def call_impl(self) -> GraphAndOutputs:
+        """Return the graph, its variables turned into constants, and the names of its outputs: the
+        tensors that nothing in it uses.
+
+        Raises:
+            FileError: the folder or the checkpoint is missing.
+            ModelError: there is no graph beside the variables, or they do not fit together.
+        """
+        prefix = self._prefix()
+        v1 = tensorflow_module().compat.v1
+        G_LOGGER.info(f"Loading checkpoint: {prefix.absolute()}")
+        graph = tensorflow_module().Graph()
+        with (
+            graph.as_default(),
+            translated_errors("load", prefix),
+            v1.Session(graph=graph) as session,
+        ):
+            saver = v1.train.import_meta_graph(f"{prefix}.meta", clear_devices=True)
+            if saver is None:
+                raise ModelError(f"{prefix}.meta does not tell how its variables were saved.")
+            saver.restore(session, str(prefix))
+            helpers = saver.as_saver_def()
+            ignored = {op_name(helpers.save_tensor_name), op_name(helpers.filename_tensor_name)}
+            return frozen_session(session, final_tensors(graph, ignored))
+
+    def _prefix(self) -> Path:
+        folder = Path(self._dir)
+        if not folder.is_dir():
+            raise FileError(
+                f"There is no folder {folder}.",
+                path=folder,
+                hint="Name the folder of the checkpoint.",
+            )
+        prefix = folder / (self._name or self._latest(folder))
+        if not prefix.with_name(f"{prefix.name}.index").is_file():
+            known = sorted(path.stem for path in folder.glob("*.index"))
+            raise UnknownNameError(f"In the folder {folder}, the checkpoint", prefix.name, known)
+        if not prefix.with_name(f"{prefix.name}.meta").is_file():
+            raise ModelError(
+                f"The checkpoint {prefix} holds variables alone: there is no {prefix.name}.meta"
+                " with the graph.",
+                path=prefix,
+                hint="Load the model where it is defined, and save it as a SavedModel.",
+            )
+        return prefix
+
+    def _latest(self, folder: Path) -> str:
+        latest = tensorflow_module().train.latest_checkpoint(str(folder))
+        if latest is None:
+            raise FileError(
+                f"The folder {folder} has no file 'checkpoint' that tells the latest one.",
+                path=folder,
+                hint="Give the name of the checkpoint (--ckpt NAME).",
+            )
+        return Path(latest).name
+
+
+graph_from_keras: Callable[..., GraphAndOutputs]
+
+
+@mod.export(funcify=True)
+class GraphFromKeras(BaseLoader):
+    """Loads a TensorFlow graph from a Keras model (.keras, .h5, .hdf5)."""
+
+    def __init__(self, path: str) -> None:
+        """Name the file; the folder of a SavedModel, which older releases of Keras wrote, will do
+        too.
+        """
+        self._path = path
+
+    def call_impl(self) -> GraphAndOutputs:
+        """Return the graph of the model's inference, its weights turned into constants, and the
+        names of its outputs: those of the model's inputs, and of the layers that end it.
+
+        Layers that hold Python code (`Lambda`) are refused, as Keras does by default.
+
+        Raises:
+            FileError: the file is missing or empty.
+            ModelError: it is no Keras model, or one that this release of Keras cannot load.
+        """
+        if Path(self._path).is_dir():
+            return GraphFromSavedModel(self._path).call_impl()
+        path = readable_file(self._path, "Model")
+        tf = tensorflow_module()
+        G_LOGGER.info(f"Loading Keras model: {path.absolute()}")
+        if path.suffix == ".keras" and not is_zipfile(path):
+            raise ModelError(
+                f"{path} is no Keras file, or not all of one: those are zip archives.", path=path
+            )
+        with _version_named(path), translated_errors("load", path):
+            model = tf.keras.models.load_model(str(path), compile=False)
+        if not getattr(model, "inputs", None):
+            raise ModelError(
+                f"The Keras model in {path} does not tell its inputs.",
+                path=path,
+                hint="Build it with keras.Input, or call it once, before saving it.",
+            )
+        with translated_errors("load", path):
+            return _graph(model)
+
+
+@contextmanager
+def _version_named(path: Path) -> Iterator[None]:
+    """Add to an error which release of Keras wrote the file, if it is another."""
+    try:
+        yield
+    except PolygraphyException as error:
+        written, here = _version_of(path), tensorflow_module().keras.__version__
+        if written is not None and written != here:
+            error.hint = f"It was saved by Keras {written}, and this is Keras {here}."
+        raise
+
+
+def _version_of(path: Path) -> str | None:
+    """Return the release of Keras that wrote a file; None where it does not tell."""
+    try:
+        if is_zipfile(path):
+            with ZipFile(path) as archive:
+                return str(json.loads(archive.read("metadata.json"))["keras_version"])
+        import h5py
+
+        with h5py.File(path) as file:
+            return str(file.attrs["keras_version"])
+    except (BadZipFile, KeyError, OSError, TypeError, ValueError):
+        return None
+
+
+def _graph(model: Any) -> GraphAndOutputs:
+    tf = tensorflow_module()
+    inputs, outputs = tf.nest.flatten(model.inputs), tf.nest.flatten(model.outputs)
+
+    def infer(*tensors: Any) -> list[Any]:
+        fed = tensors[0] if len(tensors) == 1 else list(tensors)
+        return list(tf.nest.flatten(model(fed, training=False)))
+
+    signature = [tf.TensorSpec(item.shape, item.dtype, name=item.name) for item in inputs]
+    function = tf.function(infer, input_signature=signature).get_concrete_function()
+    names = _output_names(model, len(outputs))
+    return frozen_function(function, {t.name: name for t, name in zip(function.outputs, names)})
+
+
+def _output_names(model: Any, count: int) -> list[str]:
+    """Return the names of the layers that compute the outputs, or ``output``, ``output_1``, ..."""
+    names = getattr(model, "output_names", None)
+    if not names:
+        names = [layer.name for layer in model.layers[-1:]]
+    unique = dict.fromkeys(names)
+    if len(unique) != count:
+        return ["output", *(f"output_{index}" for index in range(1, count))]
+    return list(unique)
+
+
 _LOADERS: dict[str, Callable[[ModelSource], GraphAndOutputs]] = {
-    "frozen": lambda source: graph_from_frozen(source.path),
-    "keras": lambda source: graph_from_keras(source.path),
-    "saved-model": lambda source: graph_from_saved_model(source.path),
-    "ckpt": lambda source: graph_from_ckpt(source.path, source.checkpoint),
+    "frozen": lambda source: GraphFromFrozen(source.path)(),
+    "keras": lambda source: GraphFromKeras(source.path)(),
+    "saved-model": lambda source: GraphFromSavedModel(source.path)(),
+    "ckpt": lambda source: GraphFromCkpt(source.path, source.checkpoint)(),
 }
 _NO_LAYERS = ("Const", "Placeholder")
 

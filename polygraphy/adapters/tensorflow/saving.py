@@ -2,22 +2,188 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx_common.messages import all_nodes
 from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
-from polygraphy.adapters.tensorflow.errors import translated_errors
-from polygraphy.adapters.tensorflow.graphs import pruned
-from polygraphy.adapters.tensorflow.module import tensorflow_module
+from polygraphy.adapters.tensorflow.graphs import (
+    graph_from_definition,
+    input_tensors,
+    op_name,
+    pruned,
+)
+from polygraphy.adapters.tensorflow.module import tensorflow_module, translated_errors
+from polygraphy.domain.errors import BackendError
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     import tensorflow
+    from onnx import ModelProto
 
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
+
+
+use_tf_trt: Callable[..., GraphAndOutputs]
+
+
+@mod.export(funcify=True)
+class UseTfTrt(BaseLoader):
+    """Replaces parts of a TensorFlow graph by TensorRT engines, with TensorFlow's own converter.
+
+    TensorFlow's packages hold it up to 2.17, on Linux with CUDA; those for the CPU never did.
+    """
+
+    def __init__(
+        self,
+        graph: Deferred[GraphAndOutputs],
+        max_workspace_size: int | None = None,
+        fp16: bool | None = None,
+        int8: bool | None = None,
+        max_batch_size: int | None = None,
+        is_dynamic_op: bool = False,
+        minimum_segment_size: int | None = None,
+    ) -> None:
+        """Describe the engines; what is None is left to TensorFlow.
+
+        Args:
+            graph: a graph and the names of its outputs, or a loader that makes them.
+            max_workspace_size: bytes that TensorRT may use as scratch memory.
+            fp16: whether engines may compute in float16.
+            int8: whether engines may compute in int8, in place of `fp16`.
+            max_batch_size: the largest batch of engines that are built at once.
+            is_dynamic_op: whether engines are built when the graph runs, for the shapes that come.
+            minimum_segment_size: the fewest operations that become an engine.
+        """
+        self._graph = graph
+        self._options = {
+            "max_workspace_size_bytes": max_workspace_size,
+            "max_batch_size": max_batch_size,
+            "minimum_segment_size": minimum_segment_size,
+            "precision_mode": "INT8" if int8 else "FP16" if fp16 else None,
+            "is_dynamic_op": is_dynamic_op,
+        }
+
+    def call_impl(self) -> GraphAndOutputs:
+        """Return the graph with engines in it; BackendError where TensorFlow has no TensorRT."""
+        graph, outputs = evaluate(self._graph)
+        converter = _converter()
+        options = {name: value for name, value in self._options.items() if value is not None}
+        with graph.as_default(), translated_errors("give TensorRT parts of"):
+            definition = converter(
+                input_graph_def=graph.as_graph_def(),
+                nodes_denylist=[op_name(name) for name in outputs],
+                **options,
+            ).convert()
+        engines = sum(node.op == "TRTEngineOp" for node in definition.node)
+        G_LOGGER.info(f"TensorRT runs {engines} parts of the TensorFlow graph")
+        return graph_from_definition(definition), list(outputs)
+
+
+def _converter() -> Any:
+    """Return TensorFlow's converter for graphs.
+
+    Raises:
+        BackendError: this TensorFlow was built without.
+    """
+    tf = tensorflow_module()
+    if not tf.sysconfig.get_build_info().get("is_tensorrt_build"):
+        raise BackendError(
+            f"TensorFlow {tf.__version__} was built without TensorRT, so it cannot hand parts of"
+            " the graph to it.",
+            backend="tensorflow",
+            hint="TensorFlow 2.17 with CUDA is the last that was; or convert the model to ONNX and"
+            " use --trt.",
+        )
+    from tensorflow.python.compiler.tensorrt.trt_convert import TrtGraphConverter
+
+    return TrtGraphConverter
+
+
+onnx_from_tf_graph: Callable[..., ModelProto]
+
+_DEFAULT_OPSET = 11
+
+onnx = mod.lazy_import("onnx")
+tf2onnx = mod.lazy_import("tf2onnx>=1.16", requires=["onnx"])
+
+
+@mod.export(funcify=True)
+class OnnxFromTfGraph(BaseLoader):
+    """Converts a TensorFlow graph to an ONNX model."""
+
+    makes_new_model = True
+
+    def __init__(
+        self,
+        graph: Deferred[GraphAndOutputs],
+        opset: int | None = None,
+        optimize: bool | None = None,
+    ) -> None:
+        """Describe the conversion.
+
+        Args:
+            graph: a graph and the names of its outputs, or a loader that makes them.
+            opset: the version of the standard's operators (default: 11).
+            optimize: whether tf2onnx simplifies the model (default: it does).
+        """
+        self._graph = graph
+        self._opset = _DEFAULT_OPSET if opset is None else opset
+        self._optimize = optimize is None or optimize
+
+    def call_impl(self) -> ModelProto:
+        """Return the model; its inputs and outputs are called like the graph's, ``x:0``.
+
+        Raises:
+            BackendError: tf2onnx cannot convert an operator, or does not know the opset.
+        """
+        graph, outputs = evaluate(self._graph)
+        tensorflow_module()
+        # Where it is talkative, so is every module of it, whatever TensorFlow's level is.
+        level = logging.INFO if G_LOGGER.is_enabled_for(G_LOGGER.VERBOSE) else logging.ERROR
+        logging.getLogger("tf2onnx").setLevel(level)
+        inputs = [tensor.name for tensor in input_tensors(graph)]
+        G_LOGGER.info(f"Converting the TensorFlow graph to ONNX, opset {self._opset}")
+        with translated_errors("convert"):
+            converted = _converted(graph, self._opset, inputs, list(outputs))
+            if self._optimize:
+                converted = tf2onnx.optimizer.optimize_graph(converted)
+            model: ModelProto = converted.make_model("Converted from TensorFlow by tf2onnx")
+        _refuse_foreign_operators(model)
+        return model
+
+
+def _converted(graph: Any, opset: int, inputs: list[str], outputs: list[str]) -> Any:
+    """Return tf2onnx's own graph. What the outputs do not need is left away before: it might not be
+    convertible.
+    """
+    tf = tensorflow_module()
+    definition = pruned(graph.as_graph_def(), outputs)
+    needed = tf.Graph()
+    with needed.as_default():
+        tf.graph_util.import_graph_def(definition, name="")
+        return tf2onnx.tfonnx.process_tf_graph(
+            needed, opset=opset, input_names=inputs, output_names=outputs
+        )
+
+
+def _refuse_foreign_operators(model: ModelProto) -> None:
+    """Refuse a model in which operators of TensorFlow are left: tf2onnx only mentions them."""
+    foreign = {
+        node.op_type
+        for node in all_nodes(model.graph)
+        if not node.domain and not onnx.defs.has(node.op_type)
+    }
+    if foreign:
+        raise BackendError(
+            f"tf2onnx cannot convert these operators of TensorFlow: {', '.join(sorted(foreign))}.",
+            backend="tensorflow",
+            hint="Choose outputs before them, or a later opset.",
+        )
 
 
 save_graph: Callable[..., GraphAndOutputs]

@@ -19,7 +19,7 @@ from polygraphy.adapters.tensorrt.build.build import EngineFromNetwork
 from polygraphy.adapters.tensorrt.build.config import CreateConfig
 from polygraphy.adapters.tensorrt.build.profile import Profile
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.network.layer_precisions import SetLayerPrecisions
+from polygraphy.adapters.tensorrt.network.network_edits import SetLayerPrecisions
 from polygraphy.adapters.tensorrt.network.onnx_network import (
     NetworkFromOnnxModel,
     NetworkFromOnnxPath,

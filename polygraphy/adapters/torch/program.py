@@ -2,16 +2,247 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
 from typing import Any, Protocol
 
 from polygraphy import mod
-from polygraphy.adapters.torch.exported import Exported
-from polygraphy.adapters.torch.module import Module
-from polygraphy.domain.errors import UsageError
+from polygraphy.adapters.base.loader import BaseLoader
+from polygraphy.adapters.os.paths import readable_file
+from polygraphy.adapters.os.signals import user_frame
+from polygraphy.domain.errors import (
+    BackendError,
+    InputError,
+    ModelError,
+    PolygraphyException,
+    UsageError,
+)
+from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
+
+
+@contextmanager
+def translated_errors(doing: str, model: object = "") -> Iterator[None]:
+    """Turn whatever is raised inside the block into one of our errors: a model is Python code, and
+    may raise anything. The error names the line of it.
+
+    Args:
+        doing: what was being done: ``load``, ``compile``, ``run``.
+        model: the file, where there is one.
+
+    Raises:
+        ModelError: a file is not the model that it should be.
+        InputError: the model does not take these inputs.
+        BackendError: anything else.
+    """
+    try:
+        yield
+    except (PolygraphyException, MemoryError):
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        place = user_frame(error)
+        said = f"{kind}: {text.rstrip('.')}{place}." if text else f"{kind}{place}."
+        if doing == "load":
+            raise ModelError(
+                f"PyTorch cannot load {model or 'the model'}: {said}",
+                path=model or None,
+                hint="Files of torch.export.save (.pt2) and torch.jit.save (.pt) can be loaded.",
+            ) from error
+        if doing == "run" and isinstance(error, TypeError):
+            raise InputError(f"The PyTorch model does not take these inputs: {said}") from error
+        hint = "Out of memory: use a smaller batch." if kind == "OutOfMemoryError" else ""
+        raise BackendError(
+            f"PyTorch could not {doing} the model: {said}", backend="torch", hint=hint
+        ) from error
+
+
+triton = mod.lazy_import("triton", log=False)
+
+
+def check_compiler() -> None:
+    """Refuse to load the compiler where that would end the process.
+
+    Triton and TensorFlow each bring an LLVM of their own, and that of Triton aborts when it comes
+    second. The other way round is no problem.
+
+    Raises:
+        BackendError: TensorFlow is loaded, and Triton is not.
+    """
+    if "tensorflow" in sys.modules and "triton" not in sys.modules and triton.is_installed():
+        raise BackendError(
+            "PyTorch cannot load its compiler after TensorFlow in the same process.",
+            backend="torch",
+            hint="Let PyTorch come first (--torch before --tf), or run each runner in a process of"
+            " its own (--use-subprocess).",
+        )
+
 
 torch = mod.lazy_import("torch>=2.2")
+
+
+class Exported:
+    """A `torch.export.ExportedProgram`; implements `Program`.
+
+    Tensors are called as in the program's graph. The ONNX model that `torch.onnx.export` makes of a
+    program calls them the same.
+    """
+
+    def __init__(self, program: Any) -> None:
+        self._program = program
+        self._module: Any = None
+        self._call: Any = None
+
+    def inputs(self) -> TensorMetadata | None:
+        """Describe the inputs; dimensions that may vary are texts."""
+        names = self._program.graph_signature.user_inputs
+        values = {node.name: node.meta.get("val") for node in self._program.graph.nodes}
+        metadata = TensorMetadata()
+        for name in names:
+            value = values.get(name)
+            if not isinstance(value, torch.Tensor):
+                continue  # A constant argument, such as None or 3.
+            shape = [dim if isinstance(dim, int) else str(dim) for dim in value.shape]
+            metadata.add(name, DataType.from_dtype(value.dtype, "torch"), shape)
+        return metadata
+
+    def output_names(self) -> Sequence[str] | None:
+        """Return the names of the outputs, in the order in which the graph returns them."""
+        return [str(name) for name in self._program.graph_signature.user_outputs]
+
+    def start(self, device: str | None, compiled: bool) -> Any:
+        """Make a module of the program, on a device of its own where one is given."""
+        check_compiler()
+        program = self._program
+        if device is not None:
+            from torch.export.passes import move_to_device_pass
+
+            program = move_to_device_pass(program, device)
+        self._module = self._call = program.module()
+        if compiled:
+            with translated_errors("compile"):
+                self._call = torch.compile(self._module)
+        held = next(iter([*program.state_dict.values(), *program.constants.values()]), None)
+        place = getattr(held, "device", None)
+        return torch.device(place or device or "cpu")
+
+    def run(self, tensors: Sequence[Any]) -> Any:
+        """Call the program with its arguments arranged as when it was exported."""
+        args, kwargs = self._arranged(tensors)
+        return self._call(*args, **kwargs)
+
+    def _arranged(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
+        from torch.utils import _pytree as pytree  # What describes the arguments has no other name.
+
+        given = iter(tensors)
+        described = self.inputs() or TensorMetadata()
+        leaves = [
+            next(given) if name in described else name
+            for name in self._program.graph_signature.user_inputs
+        ]
+        arranged = pytree.tree_unflatten(leaves, self._program.call_spec.in_spec)
+        return arranged[0], arranged[1]
+
+    def run_all(self, tensors: Sequence[Any]) -> Mapping[str, Any]:
+        """Run the program node by node, and return every tensor that one computes."""
+        computed: dict[str, Any] = {}
+
+        class Recorder(torch.fx.Interpreter):  # type: ignore[misc, name-defined]
+            """Keeps what each operation computes."""
+
+            def run_node(self, node: Any) -> Any:
+                result = super().run_node(node)
+                if node.op == "call_function" and isinstance(result, torch.Tensor):
+                    computed[node.name] = result.clone()  # A later operation may overwrite it.
+                return result
+
+        args, kwargs = self._arranged(tensors)
+        leaves = [*args, *kwargs.values()]
+        Recorder(self._module).run(*leaves)
+        return computed
+
+    def stop(self) -> None:
+        """Let go of the module."""
+        self._module = self._call = None
+
+
+class Module:
+    """A `torch.nn.Module` or a `torch.jit.ScriptModule`; implements `Program`."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._call: Any = None
+        self._in_training: list[Any] = []
+
+    def inputs(self) -> TensorMetadata | None:
+        """Describe the parameters of `forward` that have no default, as float32 of any shape; there
+        is nothing to describe where their number is open.
+        """
+        names = self._parameters()
+        if names is None:
+            return None
+        metadata = TensorMetadata()
+        for name in names:
+            metadata.add(name, DataType.FLOAT32, None)
+        return metadata
+
+    def _parameters(self) -> list[str] | None:
+        if isinstance(self._model, torch.jit.ScriptModule):
+            arguments = self._model.forward.schema.arguments[1:]
+            return [argument.name for argument in arguments if not argument.has_default_value()]
+        parameters = inspect.signature(self._model.forward).parameters.values()
+        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+            return None
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return [
+            parameter.name
+            for parameter in parameters
+            if parameter.kind in kinds and parameter.default is parameter.empty
+        ]
+
+    def output_names(self) -> Sequence[str] | None:
+        """Return None: what a module returns has no names, unless it is a dictionary."""
+        return None
+
+    def start(self, device: str | None, compiled: bool) -> Any:
+        """Move the model, and switch it to inference."""
+        if compiled:
+            check_compiler()
+        if device is not None:
+            self._model.to(device)
+        self._in_training = [part for part in self._model.modules() if part.training]
+        self._model.eval()
+        self._call = self._model
+        if compiled:
+            with translated_errors("compile"):
+                self._call = torch.compile(self._model)
+        tensors = chain(self._model.parameters(), self._model.buffers())
+        place = next((tensor.device for tensor in tensors), device or "cpu")
+        return torch.device(place)
+
+    def run(self, tensors: Sequence[Any]) -> Any:
+        """Call the model."""
+        return self._call(*tensors)
+
+    def run_all(self, tensors: Sequence[Any]) -> Mapping[str, Any]:
+        """Raise a UsageError: modules do not name what they compute on the way."""
+        raise UsageError(
+            "A torch.nn.Module does not name the tensors inside it, so they cannot be outputs.",
+            hint="Export it with torch.export.export.",
+        )
+
+    def stop(self) -> None:
+        """Switch the parts of the model back to training that were in it."""
+        for part in self._in_training:
+            part.training = True
+        self._call = None
 
 
 class Program(Protocol):
@@ -59,4 +290,56 @@ def program_of(model: Any) -> Program:
     raise UsageError(
         "A PyTorch model must be a torch.nn.Module, TorchScript or a torch.export.ExportedProgram,"
         f" not a {type(model).__name__}."
+    )
+
+
+torch_from_path: Callable[..., Any]
+
+
+@mod.export(funcify=True)
+class TorchFromPath(BaseLoader):
+    """Loads a program of `torch.export.save` (.pt2) or a module of `torch.jit.save` (.pt).
+
+    What `torch.save` writes holds pickled objects, which run code when they are loaded: it is
+    refused.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Name the file."""
+        self._path = path
+
+    def call_impl(self) -> Any:
+        """Return the `torch.export.ExportedProgram`, or the `torch.jit.ScriptModule`.
+
+        Raises:
+            FileError: the file is missing or empty.
+            ModelError: it is neither.
+        """
+        path = readable_file(self._path, "Model")
+        G_LOGGER.info(f"Loading PyTorch model: {path.absolute()}")
+        kind = _kind(path)
+        with translated_errors("load", path):
+            if kind == "exported":
+                check_compiler()
+                return torch.export.load(str(path))
+            return torch.jit.load(str(path), map_location="cpu")
+
+
+def _kind(path: Path) -> str:
+    """Return what an archive holds by the names in it: programs are described in JSON, the code of
+    TorchScript lies in a folder.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        names = []
+    if any("/code/" in name for name in names):
+        return "script"
+    if any(name.endswith(("archive_format", "serialized_exported_program.json")) for name in names):
+        return "exported"
+    raise ModelError(
+        f"{path} holds neither an exported program of PyTorch nor TorchScript.",
+        path=path,
+        hint="Save it with torch.export.save, or load it in a script (--torch script.py:function).",
     )

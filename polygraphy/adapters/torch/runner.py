@@ -10,8 +10,7 @@ from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
-from polygraphy.adapters.torch.errors import translated_errors
-from polygraphy.adapters.torch.program import Program, is_model, program_of
+from polygraphy.adapters.torch.program import Program, is_model, program_of, translated_errors
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata

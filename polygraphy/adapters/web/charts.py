@@ -13,6 +13,7 @@ from attrs import frozen
 from markupsafe import Markup
 
 from polygraphy.domain.accuracy.output_rows import OutputRow, brief
+from polygraphy.domain.tensors.naming import shortened
 
 _WIDTH, _HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40
@@ -318,11 +319,3 @@ def svg(
     return Markup('<svg viewBox="0 0 {:.0f} {:.0f}"{} role="img" aria-label="{}">{}</svg>').format(
         width, height, size, title, Markup("\n").join(parts)
     )
-
-
-def shortened(text: str, most: int) -> str:
-    """Return a text without its middle where it is too long: names differ at their ends."""
-    if len(text) <= most:
-        return text
-    head = most // 2
-    return f"{text[:head]}\N{HORIZONTAL ELLIPSIS}{text[-(most - head - 1) :]}"

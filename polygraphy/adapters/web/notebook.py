@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from polygraphy.adapters.web.charts import shortened
 from polygraphy.adapters.web.page import displayable
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.output_rows import brief
@@ -21,6 +20,7 @@ from polygraphy.domain.model import Model
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.results.runner_names import short_names
+from polygraphy.domain.tensors.naming import shortened
 
 _MOST_ROWS = 100
 _LARGEST = 1 << 22

@@ -3,6 +3,17 @@
 A model is made by anybody, and its names may look like markup. So they are in the page as JSON
 only, in which every character that could end a script is escaped, and the viewer writes them as
 text. A content security policy has the browser run the viewer and nothing else.
+
+What a page knows about its model, as JSON has it; `viewer/*.js` read it.
+
+The document is kept small, because a model may have 20,000 nodes: lists stand for objects, and a
+tensor is described once per graph.
+
+Serves one page to browsers on this machine, and to no other.
+
+It listens on the loopback address only. A page of another site that the user has open could still
+have the browser ask for it, under a host name that leads here (DNS rebinding) or from a script; so
+a request must name this host, and an origin, where it names one, must be this server.
 """
 
 from __future__ import annotations

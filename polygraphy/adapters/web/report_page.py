@@ -26,17 +26,25 @@ from polygraphy.adapters.web.charts import (
     depth_chart,
     difference_chart,
     histogram_chart,
-    shortened,
     svg,
 )
 from polygraphy.adapters.web.page import VIEWER, displayable, embedded, levels_of, policy_of
-from polygraphy.domain.accuracy.output_rows import OutputRow, Worst, brief, brief_pair, row_in_words
+from polygraphy.domain.accuracy.output_rows import (
+    Comparison,
+    OutputRow,
+    Worst,
+    brief,
+    brief_pair,
+    row_in_words,
+)
+from polygraphy.domain.accuracy.summarizing import worst_row
 from polygraphy.domain.model import Model, Node
 from polygraphy.domain.model.description import held_weight
 from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
-from polygraphy.domain.report.document import Comparison, Document
-from polygraphy.domain.report.summary import PASSED, advice_for, checks_of, worst_row
+from polygraphy.domain.report.document import Document
+from polygraphy.domain.report.summary import PASSED, advice_for, checks_of
 from polygraphy.domain.sweep.outcome import FAILURES
+from polygraphy.domain.tensors.naming import shortened
 
 _MOST_NODES = 36
 _WIDTH, _HEIGHT = 176, 56

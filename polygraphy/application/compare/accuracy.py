@@ -16,8 +16,8 @@ from polygraphy.domain.accuracy.accuracy import (
     RunnerPair,
 )
 from polygraphy.domain.accuracy.answer_log import AnswerLog
-from polygraphy.domain.accuracy.output_rows import AccuracyTable
-from polygraphy.domain.accuracy.summarizing import ComparisonRecord, names_of_pairs
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
+from polygraphy.domain.accuracy.summarizing import ComparisonRecord, comparisons_of
 from polygraphy.domain.asked import Plots, ResultStore
 from polygraphy.domain.calling import check_signature, name_of, supporting, verdict_of
 from polygraphy.domain.compare import (
@@ -26,9 +26,9 @@ from polygraphy.domain.compare import (
     SimpleCompareFunc,
     UncomparedResult,
 )
-from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.compare.function import JudgesAverages, Labelled, UsesThreads
 from polygraphy.domain.compare.pairwise import is_program
+from polygraphy.domain.compare.result import check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import label_of_runner
@@ -240,22 +240,21 @@ class DepthPlot:
         differences; FileError when that is not possible.
         """
         for verdict in verdicts:
-            tables = AccuracyTable.of(verdict)
-            lines = {label: table.rows() for label, table in zip(_labels(verdict), tables)}
+            lines = _labelled(comparisons_of([verdict]))
             if any(row.absolute is not None for rows in lines.values() for row in rows):
                 resolve(Plots).error_by_depth(lines, self._path)
                 return
 
 
-def _labels(verdict: AccuracyResult) -> list[str]:
-    """Name each pair of runs; those of equal names are numbered."""
-    labels: list[str] = []
-    for names in names_of_pairs([verdict])[0]:
-        name = label = " vs. ".join(names)
-        while label in labels:
-            label = f"{name} ({sum(each.startswith(name) for each in labels) + 1})"
-        labels.append(label)
-    return labels
+def _labelled(comparisons: Sequence[Comparison]) -> dict[str, Sequence[OutputRow]]:
+    """Return the rows of each pair of runs by its name; those of equal names are numbered."""
+    labelled: dict[str, Sequence[OutputRow]] = {}
+    for each in comparisons:
+        name = label = " vs. ".join(each.parties)
+        while label in labelled:
+            label = f"{name} ({sum(other.startswith(name) for other in labelled) + 1})"
+        labelled[label] = each.outputs
+    return labelled
 
 
 _MOST_KEPT = 256 << 20

@@ -8,11 +8,11 @@ from typing import Any
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.catalog.metrics import GROUPS
-from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
+from polygraphy.domain.compare.result import check_metrics
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
-from polygraphy.domain.limits.tolerance import Tolerance, joint_reason
+from polygraphy.domain.limits import Tolerance, joint_reason
 from polygraphy.domain.tensors.per_output import PerOutput, value_for
 from polygraphy.ports.reporting import Console, Reports
 

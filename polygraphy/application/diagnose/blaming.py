@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.locating import Place
-from polygraphy.application.diagnose.rewriting import guilty_passes
 from polygraphy.application.diagnose.tracing import Trace
+from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
+from polygraphy.domain.diagnosis.regions import around
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, deviation
+from polygraphy.domain.search.subsets import healing_alone, healing_passes
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.editing import OpenModels
 
 
 def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Culprit:
@@ -109,3 +114,135 @@ def some_of(names: Sequence[str]) -> str:
     """Return names in words, the first four of many."""
     shown = ", ".join(map(repr, names[:4]))
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+
+
+_HOPS = (1, 2, 4, 8)
+"""How many nodes around a region are taken with it: what is rewritten may depend on them."""
+_SMALL = 60
+"""Nodes of a part in which every rewrite is tried alone."""
+_HEALED = 0.1
+
+Wrong = Callable[[Sequence[str]], float]
+"""Returns how wrong a part is without some rewrites, in multiples of what rounding explains;
+infinite where it is refused."""
+
+
+@frozen
+class Experiment:
+    """A part of a model, or the whole, which is wrong as it is run.
+
+    Attributes:
+        wrong: how wrong it is without some rewrites.
+        nodes: how many nodes it has.
+        before: how wrong it is with all.
+    """
+
+    wrong: Wrong
+    nodes: int
+    before: float
+
+    def heals(self, without: Sequence[str]) -> bool:
+        """Return whether it is right without some rewrites."""
+        after = self.wrong(without)
+        return after <= 1 or after <= min(_HEALED * self.before, 10.0)
+
+
+def guilty_passes(case: Case, party: SuspectedParty, place: Place, known: Trace) -> list[str]:
+    """Return the fewest rewrites of a party without which a region is right; none where they cannot
+    be switched off.
+
+    They are searched in the part around the region, and in the whole model where that is right.
+    """
+    experiment = _smallest(case, party, place, known)
+    if experiment is None:
+        return []
+    if experiment.nodes <= _SMALL and (alone := healing_alone(party.passes, experiment.heals)):
+        whole = _executed(case, party, [])
+        return [min(alone, key=lambda name: len(whole ^ _executed(case, party, [name])))]
+    return healing_passes(party.passes, experiment.heals) or []
+
+
+def refusal_passes(party: SuspectedParty, part: Any, feed: Values) -> list[str]:
+    """Return the fewest rewrites without which a part is not refused."""
+
+    def heals(without: Sequence[str]) -> bool:
+        try:
+            party.load(part, without=without)(feed)
+        except PolygraphyException:
+            return False
+        return True
+
+    return healing_passes(party.passes, heals) or []
+
+
+def _executed(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[Any]:
+    """Return the nodes that are really run without some rewrites, to see how little is undone."""
+    try:
+        executed = party.executed(case.model.proto, without=without)
+    except PolygraphyException:
+        return set()
+    if executed is None:
+        return set()
+    nodes = resolve(OpenModels).open(executed).nodes
+    return {(node.op, *node.makes) for node in nodes}
+
+
+def _smallest(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Experiment | None:
+    """Return the smallest part around a region that is wrong as it is run."""
+    held = known.held
+    nodes = case.model.nodes
+    size = 0
+    for hops in _HOPS:
+        chosen = around(nodes, place.region, hops)
+        if len(chosen) in (size, len(nodes)):
+            continue
+        size = len(chosen)
+        try:
+            part = case.model.part(chosen, held)
+        except PolygraphyException:
+            continue
+        if any(value.name not in held for value in part.graph.input):
+            continue
+        made = _experiment(party, part, held, known.values, size)
+        if made is not None:
+            return made
+    return _experiment(party, case.model.proto, held, known.values, len(nodes))
+
+
+def _experiment(
+    party: SuspectedParty, part: Any, held: Mapping[str, Any], expected: Values, nodes: int
+) -> Experiment | None:
+    constants = {tensor.name for tensor in part.graph.initializer}
+    feed = {v.name: held[v.name] for v in part.graph.input if v.name not in constants}
+    known = resolve(OpenModels).open(part)
+    noise: dict[str, Any] = {}
+    try:
+        plain = party.load(part, plain=True)(feed)
+        noise = {
+            name: abs(value.astype("float64") - expected[name].astype("float64")) / 16
+            for name, value in plain.items()
+            if name in expected
+            and is_float(value)
+            and is_float(expected[name])
+            and value.shape == expected[name].shape
+            and not deviation(value, expected[name]).excess > 100
+        }
+    except PolygraphyException:
+        pass
+
+    def wrong(without: Sequence[str]) -> float:
+        try:
+            values = party.load(part, without=without)(feed)
+        except PolygraphyException:
+            return float("inf")
+        return max(
+            (
+                deviation(values[name], expected[name], noise.get(name, 0.0)).excess
+                for name in known.outputs
+                if name in values and name in expected
+            ),
+            default=0.0,
+        )
+
+    before = wrong(())
+    return Experiment(wrong, nodes, before) if before > 1 else None

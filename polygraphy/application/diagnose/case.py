@@ -25,8 +25,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.diagnosis.remedies import undoing
-from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.variants import Variant, undoing
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
 from polygraphy.domain.rounding import (
     Deviation,
@@ -38,7 +37,12 @@ from polygraphy.domain.rounding import (
 )
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
-from polygraphy.ports.diagnosing import Compute, DiagnosisReports, SuspectedParty
+from polygraphy.ports.diagnosing import (
+    Compute,
+    DiagnosisReports,
+    OtherEnvironment,
+    SuspectedParty,
+)
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import free_memory, release_memory
 from polygraphy.ports.reporting import Findings
@@ -55,6 +59,8 @@ _USUAL_ATOL = 1e-5
 """What outputs may differ by where no tolerance is given."""
 _SHARE = 4
 """One part in so many of the free memory is taken, where no budget is given."""
+_MOST = 768 << 20
+"""Of free memory, all tensors take no more bytes at a time than these: a file does as well."""
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -75,6 +81,7 @@ class Case:
         is_given: whether this is the model that was given, and not another form of it.
         is_made_up: whether the data are.
         are_shapes_open: whether they are, and no shape was given.
+        versions: other versions of each party that can be asked, in environments of their own.
         moved: the data for which outputs were last computed as rounding may move them, and these.
     """
 
@@ -98,6 +105,7 @@ class Case:
         self.is_given = True
         self.is_made_up = self.are_shapes_open = False
         self.curves: list[Curve] = []
+        self.versions: Mapping[str, Mapping[str, OtherEnvironment]] = {}
         self.moved: tuple[Feed, Sequence[Values]] | None = None
         self._reports = reports
         self.budget = memory
@@ -109,7 +117,7 @@ class Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
         made = Case(model, self.path, self.parties, self._reports, self.budget)
         made.attempts, made.curves, made.evidence = self.attempts, self.curves, self.evidence
-        made.is_given = False
+        made.is_given, made.versions = False, self.versions
         made.is_made_up, made.are_shapes_open = self.is_made_up, self.are_shapes_open
         return made
 
@@ -128,8 +136,13 @@ class Case:
     def memory(self) -> int:
         """How many bytes all tensors may take at a time."""
         if self._memory is None:
-            self._memory = free_memory() // _SHARE
+            self._memory = min(self.room, _MOST)
         return self._memory
+
+    @property
+    def room(self) -> int:
+        """How many bytes there are for what cannot be kept in a file meanwhile."""
+        return self.budget or free_memory() // _SHARE
 
     @contextmanager
     def attempt(self, title: str) -> Iterator[list[str]]:

@@ -13,11 +13,11 @@ from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.half_verdict import in_float, in_float32, of_narrowing
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.oracle import Compared, Oracle
-from polygraphy.application.diagnose.rewritten.culprits import parted
-from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.application.diagnose.parting import parted
+from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.diagnosis.closeness import breaks
+from polygraphy.domain.diagnosis.closeness import breaks, said_of_untested, untested
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -30,11 +30,9 @@ from polygraphy.domain.diagnosis.culprit import (
     with_reasons,
 )
 from polygraphy.domain.diagnosis.fused import traced
-from polygraphy.domain.diagnosis.golden import said_of_untested, untested
-from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, paired
-from polygraphy.domain.diagnosis.remedies import copying, taking
-from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
+from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
+from polygraphy.domain.diagnosis.variants import copying, taking
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
@@ -211,12 +209,8 @@ class _Comparison:
                 right = trace(case.of(self._reference), party, self._fed(feed)).values
                 theirs = {**{name: name for name in case.model.outputs}, **self._pairing.tensors}
                 made = {name for node in case.model.nodes for name in node.makes}
-                values = {
-                    mine: right[other]
-                    for mine, other in theirs.items()
-                    if mine in made and other in right
-                }
-                known = Trace(values, feed, party)
+                mine = {name: other for name, other in theirs.items() if name in made}
+                known = Trace(renamed(right, mine), feed, party)
                 first = first_wrong(case, party, known)
                 compared = nodes_alone(case, case.model, party, known).compared
                 case.measured(party.name, "isolated", compared)

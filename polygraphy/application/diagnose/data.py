@@ -110,7 +110,7 @@ def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
 
     def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:
         size = sum(getattr(array, "nbytes", 0) for feed in feeds for array in feed.values())
-        if size <= case.memory // _SHARE:
+        if size <= case.room // _SHARE:
             return True
         case.evidence.left_out.append(
             f"of the sets of data only the first {len(feeds) - 1} were used, for lack of memory"

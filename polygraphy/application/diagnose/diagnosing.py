@@ -20,8 +20,6 @@ from polygraphy.application.diagnose.case import (
 )
 from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
-from polygraphy.application.diagnose.golden.results import against_results
-from polygraphy.application.diagnose.golden.saved import saved_results
 from polygraphy.application.diagnose.half_verdict import (
     HalfModel,
     half_model,
@@ -41,12 +39,14 @@ from polygraphy.application.diagnose.locating import (
 )
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import of_refusals
+from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.rounding import adds_up, of_rounding, relative, unsteady
+from polygraphy.application.diagnose.saved import saved_results
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
+from polygraphy.domain.diagnosis.closeness import has_nan, is_broken, said_of_untested, untested
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -54,7 +54,6 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.golden import said_of_untested, untested
 from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
@@ -96,7 +95,7 @@ def diagnose(
             alone, the versions that it is compared with.
         memory_budget: bytes of memory that tensors may take at any one time where all of them are
             computed, and every node alone; what does not fit is kept in a file (default: a quarter
-            of the free memory).
+            of the free memory, at most 768 MiB).
 
     Returns:
         Whether nothing is wrong.
@@ -336,7 +335,13 @@ class _Diagnosis:
             if party is known.party:
                 continue
             places, votes = self._places(party, known, found)
-            culprits += [blamed(case, party, place, known) for place in places]
+            jurors = {id(place): said.juror for place, said in votes if not said.reference}
+            for place in places:
+                one = blamed(case, party, place, known)
+                if juror := jurors.get(id(place)):
+                    sentence = f"By {juror}, {known.party.name} is right."
+                    one = evolve(one, evidence=[*one.evidence, sentence])
+                culprits.append(one)
             wrong = [(place, said) for place, said in votes if said.reference]
             if wrong and known.party in case.parties:
                 mistaken += wrong_reference(case, wrong, party, known)

@@ -17,10 +17,15 @@ from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
-from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing, usual_tolerances
-from polygraphy.domain.diagnosis.issue import issue_of
+from polygraphy.domain.diagnosis.failure import (
+    PROGRAM_FILE,
+    Failure,
+    failing,
+    issue_of,
+    usual_tolerances,
+)
 from polygraphy.domain.diagnosis.regions import around
-from polygraphy.domain.diagnosis.remedies import reporting
+from polygraphy.domain.diagnosis.variants import reporting
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (

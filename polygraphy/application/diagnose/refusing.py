@@ -7,11 +7,10 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.blaming import blamed, some_of
+from polygraphy.application.diagnose.blaming import blamed, refusal_passes, some_of
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.locating import Place, judged
-from polygraphy.application.diagnose.rewriting import refusal_passes
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.voting import vote
 from polygraphy.domain.diagnosis.culprit import (

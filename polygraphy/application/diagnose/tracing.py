@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.search.layers import Layer, plan_windows
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, OpenModels
 from polygraphy.ports.machine import release_memory
 from polygraphy.ports.storage import open_spool
@@ -72,6 +73,15 @@ class _Spooled(MutableMapping[str, Any]):
         self._spool = spool
         self._held: dict[str, Any] = {}
         self._tickets: dict[str, tuple[int, np.dtype[Any], tuple[int, ...]]] = {}
+
+    def renamed(self, names: Mapping[str, str]) -> _Spooled:
+        """Return some of the arrays, which stay where they are, by other names."""
+        made = _Spooled(self._spool)
+        for own, parts in ((self.sizes, made.sizes), (self._held, made._held)):
+            parts.update({new: own[old] for new, old in names.items() if old in own})
+        tickets = self._tickets
+        made._tickets = {new: tickets[old] for new, old in names.items() if old in tickets}
+        return made
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._tickets:
@@ -167,11 +177,12 @@ def repeated(case: Case, party: SuspectedParty, feed: Feed, times: int) -> list[
 
 def isolated(
     case: Case, model: OpenModel, party: SuspectedParty, known: Trace
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+) -> Iterator[tuple[dict[str, Any], Callable[[], Mapping[str, Any]]]]:
     """Run every node alone on the values of a trace, as many at a time as memory allows.
 
     Yields:
-        By tensor what its node makes of them, and what moving them by an ulp changes.
+        By tensor what its node makes of them, and what computes what moving them by an ulp changes,
+        until the next.
 
     Raises:
         BackendError: the party cannot run a model that is cut so.
@@ -183,14 +194,20 @@ def isolated(
         asked = {value.name for value in part.graph.input}
         feed = {name: held[name] for name in held if name in asked}
         values = compute(feed)
-        noise = noise_of(compute, feed, values)
         yield (
             {name: values[made] for name, made in names.items() if made in values},
-            {name: noise.get(made, 0.0) for name, made in names.items() if made in values},
+            partial(_noise, compute, feed, values, names),
         )
         if part is not cut:
-            del compute, feed, values, noise
+            del compute, feed, values
             release_memory()
+
+
+def _noise(
+    compute: Compute, feed: Feed, values: Values, names: Mapping[str, str]
+) -> dict[str, Any]:
+    found = noise_of(compute, feed, values)
+    return {name: found.get(made, 0.0) for name, made in names.items() if made in values}
 
 
 def kept(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
@@ -203,6 +220,13 @@ def kept(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
     """
     fits = nbytes is not None and 2 * _ISOLATED * nbytes <= case.memory
     return {} if fits else _Spooled(open_spool())
+
+
+def renamed(values: Values, names: Mapping[str, str]) -> Values:
+    """Return some of the tensors of a trace by other names: what they are called there, by each."""
+    if isinstance(values, _Spooled):
+        return values.renamed(names)
+    return {new: values[old] for new, old in names.items() if old in values}
 
 
 def _traced_windows(case: Case, feed: Feed) -> list[range]:

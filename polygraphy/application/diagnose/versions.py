@@ -40,6 +40,7 @@ class Elsewhere:
         self._case = case
         self._known: dict[str, dict[str, OtherEnvironment]] = {}
         errors: list[PolygraphyException] = []
+        case.versions = self._known
         for party in case.parties:
             with suppress(Unbound):
                 open_ = keyed(open_environment, party.name)

@@ -1,13 +1,15 @@
 """Who is wrong where two compute a node otherwise: a third decides, who computes it in another way.
 
 Formulas in float64 are asked first, then the other backends of the diagnosis, then the onnx package
-as it is, where the reference is another implementation. Where none of them can tell, nobody is
-blamed.
+as it is, where the reference is another implementation, then other versions of the backend in
+environments that were given: one that computes the node otherwise has other code, and only then
+counts. Where none of them can tell, nobody is blamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from attrs import frozen
 
@@ -68,6 +70,29 @@ def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
         if theirs and ours:
             continue  # It is a third opinion, which need not be right.
         return Vote(bool(theirs), bool(ours), words, ours)
+    return _by_versions(case, place, party, known, (part, given, made))
+
+
+def _by_versions(
+    case: Case,
+    place: Place,
+    party: SuspectedParty,
+    known: Trace,
+    run: tuple[Any, Mapping[str, Any], Any],
+) -> Vote:
+    """Ask other versions of a party what they make of a part of the model, given with its data and
+    what the party makes: one that makes something else of it computes in its own way.
+    """
+    part, given, made = run
+    expected = known.values[place.tensor]
+    for version, environment in case.versions.get(party.name, {}).items():
+        try:
+            other = environment.run(part, given, party.settings)[place.tensor]
+        except (PolygraphyException, KeyError):
+            continue
+        if deviation(other, made, rtol=SMALL) and not deviation(expected, other, rtol=SMALL):
+            words = f"{party.name} {version}, whose code differs, as what it makes does"
+            return Vote(True, False, words, deviation(expected, other, rtol=SMALL))
     return Vote()
 
 

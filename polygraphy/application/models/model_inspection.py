@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -14,14 +14,15 @@ from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.model.description import unbounded_operands
-from polygraphy.domain.model.drawing import draw, drawn_model
 from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.model.statistics import statistics_of
-from polygraphy.domain.report.document import rows_in
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import ModelReader, ModelReports
 from polygraphy.ports.reporting import model_page, serve_page
 from polygraphy.ports.storage import read_text, write_text
+
+if TYPE_CHECKING:
+    from polygraphy.domain.accuracy.output_rows import OutputRow
 
 _SHOWN = ("layers", "attrs", "weights")
 _LOADED = "What was loaded"
@@ -296,6 +297,8 @@ def draw_model(
         outputs=tuple(tf_outputs),
         optimizes=optimize_graph,
     )
+    from polygraphy.domain.model.drawing import draw, drawn_model
+
     errors = None if report is None else _errors(report)
     reports = resolve(ModelReports)
     reports.loading(path)
@@ -313,6 +316,8 @@ def draw_model(
 
 def _errors(path: str) -> dict[str, OutputRow]:
     """Return what a report says about outputs, by name."""
+    from polygraphy.domain.report.document import rows_in
+
     try:
         return rows_in(json.loads(read_text(path)))
     except (ValueError, RecursionError) as error:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from attrs import Factory, define
 
 from polygraphy.application.run.feeding import (
+    Feed,
     Feeds,
     InputAdapter,
     facts_of,
@@ -29,8 +30,6 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Runner, call_isolated
-
-Feed = Mapping[str, Any]
 
 
 @define

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import Factory, define
 
-from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of, promises
+from polygraphy.application.run.feeding import Feed, Feeds, InputAdapter, facts_of, promises
 from polygraphy.application.run.inference import feed_writer, kept_as
 from polygraphy.application.run.steps import was_interrupted
 from polygraphy.application.run.unmarked import MarkingEffect
@@ -27,7 +27,6 @@ from polygraphy.ports.running import Runner
 MakeRunner = Callable[[Any], Runner]
 """Makes a runner of a model."""
 
-Feed = Mapping[str, Any]
 
 _SHARE = 4
 """One part in so many of the free memory is taken, unless a budget is given."""

@@ -1,6 +1,6 @@
 """Loaders that no backend owns."""
 
-from polygraphy.adapters.base.bytes import (
+from polygraphy.adapters.base.loader import (
     BytesFromPath,
     InvokeFromScript,
     SaveBytes,

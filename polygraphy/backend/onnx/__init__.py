@@ -13,8 +13,7 @@ from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs, modify_outputs
 from polygraphy.adapters.onnx.fold.folding import FoldConstants, fold_constants
 from polygraphy.adapters.onnx.graph.graphsurgeon import GsFromOnnx, gs_from_onnx
 from polygraphy.adapters.onnx.graph.shapes import InferShapes, infer_shapes
-from polygraphy.adapters.onnx.run.party import OnnxParty
-from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
+from polygraphy.adapters.onnx.run.reference import OnnxParty, OnnxReferenceRunner
 from polygraphy.adapters.onnx.storage.model import (
     BytesFromOnnx,
     OnnxFromBytes,
@@ -24,7 +23,7 @@ from polygraphy.adapters.onnx.storage.model import (
     onnx_from_path,
 )
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, save_onnx
-from polygraphy.adapters.tensorflow.conversion import OnnxFromTfGraph, onnx_from_tf_graph
+from polygraphy.adapters.tensorflow.saving import OnnxFromTfGraph, onnx_from_tf_graph
 from polygraphy.mod.deferred import deferred_names
 
 __all__ = [

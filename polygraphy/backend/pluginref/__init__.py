@@ -1,7 +1,6 @@
 """Plugin references: operators in NumPy, which stand for plugins that run elsewhere."""
 
-from polygraphy.adapters.pluginref.references import OP_REGISTRY, register
-from polygraphy.adapters.pluginref.runner import PluginRefRunner
+from polygraphy.adapters.pluginref.runner import OP_REGISTRY, PluginRefRunner, register
 from polygraphy.mod.deferred import deferred_names
 
 __all__ = ["OP_REGISTRY", "PluginRefRunner", "register"]

@@ -1,6 +1,6 @@
 """PyTorch."""
 
-from polygraphy.adapters.torch.model_file import TorchFromPath, torch_from_path
+from polygraphy.adapters.torch.program import TorchFromPath, torch_from_path
 from polygraphy.adapters.torch.runner import PytRunner
 from polygraphy.mod.deferred import deferred_names
 

@@ -20,35 +20,36 @@ from polygraphy.adapters.tensorrt.build.tactics import (
     TacticReplayer,
     TensorInfo,
 )
-from polygraphy.adapters.tensorrt.describe.onnx_like import (
+from polygraphy.adapters.tensorrt.describe.describe_network import (
     OnnxLikeFromNetwork,
     onnx_like_from_network,
 )
-from polygraphy.adapters.tensorrt.library.logger import get_trt_logger
 from polygraphy.adapters.tensorrt.library.module import (
+    get_trt_logger,
     lazy_import_trt,
     tensorrt_module_and_version_string,
 )
-from polygraphy.adapters.tensorrt.network.layer_precisions import (
-    SetLayerPrecisions,
-    set_layer_precisions,
+from polygraphy.adapters.tensorrt.network.network import (
+    CreateNetwork,
+    LoadPlugins,
+    create_network,
+    load_plugins,
 )
-from polygraphy.adapters.tensorrt.network.network import CreateNetwork, create_network
 from polygraphy.adapters.tensorrt.network.network_edits import (
     MarkDebug,
+    ModifyNetworkOutputs,
     PostprocessNetwork,
     SetDecomposableAttentions,
+    SetLayerPrecisions,
     SetTensorDatatypes,
     SetTensorFormats,
     mark_debug,
+    modify_network_outputs,
     postprocess_network,
     set_decomposable_attentions,
+    set_layer_precisions,
     set_tensor_datatypes,
     set_tensor_formats,
-)
-from polygraphy.adapters.tensorrt.network.network_outputs import (
-    ModifyNetworkOutputs,
-    modify_network_outputs,
 )
 from polygraphy.adapters.tensorrt.network.onnx_network import (
     NetworkFromOnnxBytes,
@@ -58,7 +59,6 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
     network_from_onnx_model,
     network_from_onnx_path,
 )
-from polygraphy.adapters.tensorrt.network.plugins import LoadPlugins, load_plugins
 from polygraphy.adapters.tensorrt.network.raisable import raisable_layers
 from polygraphy.adapters.tensorrt.party import TrtParty
 from polygraphy.adapters.tensorrt.plan.engine import (
@@ -66,6 +66,7 @@ from polygraphy.adapters.tensorrt.plan.engine import (
     BytesFromEngine,
     EngineFromBytes,
     EngineFromPath,
+    FileReader,
     LoadRuntime,
     SaveEngine,
     buffer_from_engine,
@@ -75,7 +76,6 @@ from polygraphy.adapters.tensorrt.plan.engine import (
     load_runtime,
     save_engine,
 )
-from polygraphy.adapters.tensorrt.plan.stream_reader import FileReader
 from polygraphy.adapters.tensorrt.precision.calibrator import Calibrator
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.mod.deferred import deferred_names

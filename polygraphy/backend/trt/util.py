@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.tensorrt.library.logger import made_trt_logger
-from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.module import made_trt_logger, trt
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.legacy import trt as legacy

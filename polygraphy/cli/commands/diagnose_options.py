@@ -100,4 +100,5 @@ class MemoryOptions(Options):
         when="all of them are computed, and every node alone",
         how="What does not fit is computed in parts, and kept in temporary files (TMPDIR). The"
         " answer is the same.",
+        otherwise="a quarter of the free memory, at most 768 MiB",
     )

@@ -32,14 +32,16 @@ class _CountAndPath(Kind):
         return [str(value[0]), *([] if value[1] is None else [value[1]])]
 
 
-def memory_budget_option(feeds: str, *, when: str, how: str) -> Any:
+def memory_budget_option(
+    feeds: str, *, when: str, how: str, otherwise: str = "a quarter of the free memory"
+) -> Any:
     """Return the option `--memory-budget`, whose effect differs: when it counts, and how."""
     return option(
         "--memory-budget",
         kind=ByteSize(),
         help=f"How much memory tensors may take at a time where {when}, beside the weights, as in"
         f" 512M or 2G. {how}",
-        otherwise="a quarter of the free memory",
+        otherwise=otherwise,
         feeds=feeds,
     )
 

@@ -11,10 +11,9 @@ from attrs import frozen
 
 from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers, Reading, Spool, count_matched
 from polygraphy.domain.asked import data_frame, verdicts_html
-from polygraphy.domain.compare.average import average_of
-from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult, average_of
 from polygraphy.domain.errors import CheckFailedError, UsageError
-from polygraphy.domain.limits.tolerance import Threshold
+from polygraphy.domain.limits import Threshold
 from polygraphy.domain.results.results import IterationResult, KeyedList
 from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
 

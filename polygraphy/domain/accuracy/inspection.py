@@ -10,13 +10,12 @@ import numpy as np
 from attrs import Factory, frozen
 
 from polygraphy.domain.arithmetic import Histogram, Summary, histogram, summarize
+from polygraphy.domain.tensors.aliases import Array
 
 PERCENTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """The quantiles of a detailed report."""
 
 _BLOCK = 1 << 18
-
-_Array = np.ndarray[Any, Any]
 
 
 @frozen
@@ -67,7 +66,7 @@ class TensorReport:
     unmeasured: str | None = None
     peculiarities: tuple[Peculiarity, ...] = ()
     histogram: Histogram | None = None
-    values: _Array | None = None
+    values: Array | None = None
 
 
 @frozen
@@ -130,7 +129,7 @@ _UNMEASURED = dict.fromkeys("USO", "Text") | {"V": "Bytes of an unknown type"}
 """What elements are that are no numbers, by the kind of their data type."""
 
 
-def report_on(name: str, array: _Array, detail: Detail) -> TensorReport:
+def report_on(name: str, array: Array, detail: Detail) -> TensorReport:
     """Describe an array of any dtype and shape."""
     summary = summarize(array, quantiles=PERCENTILES) if detail.statistics else summarize(array)
     return TensorReport(
@@ -145,7 +144,7 @@ def report_on(name: str, array: _Array, detail: Detail) -> TensorReport:
     )
 
 
-def _peculiarities(array: _Array, summary: Summary, detail: Detail) -> tuple[Peculiarity, ...]:
+def _peculiarities(array: Array, summary: Summary, detail: Detail) -> tuple[Peculiarity, ...]:
     found = [
         _peculiarity("NaN", summary.nan, array, np.isnan),
         _peculiarity("+Inf", summary.posinf, array, _is_positive_infinity),
@@ -157,13 +156,13 @@ def _peculiarities(array: _Array, summary: Summary, detail: Detail) -> tuple[Pec
     return tuple(peculiarity for peculiarity in found if peculiarity.count)
 
 
-def _is_positive_infinity(block: _Array) -> Any:
+def _is_positive_infinity(block: Array) -> Any:
     """Of complex numbers, whose modulus counts, all infinities are positive."""
     return np.isinf(block) if block.dtype.kind == "c" else block == inf
 
 
 def _peculiarity(
-    what: str, count: int, array: _Array, predicate: Callable[[_Array], Any]
+    what: str, count: int, array: Array, predicate: Callable[[Array], Any]
 ) -> Peculiarity:
     """Find the first element that a predicate holds for; the array is searched in blocks."""
     first = None

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import Factory, frozen
 
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, RunnerPair
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, PairTally, RunnerPair
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
+from polygraphy.domain.results.runner_names import distinct
 from polygraphy.domain.results.validation import count_non_finite, uniformity
 from polygraphy.domain.rounding import Rounding
 
@@ -251,6 +252,84 @@ class AccuracyTable:
             table.iterations = len(iterations)
             tables.append(table)
         return tables
+
+
+@frozen
+class Comparison:
+    """What one comparison function found about one pair of parties.
+
+    Attributes:
+        function: its name.
+        parties: the names of both.
+        passed: whether all matched.
+        matched: how many iterations did; outputs, where averages over iterations are judged.
+        total: out of how many.
+        average: whether averages are judged.
+        outputs: a row per output, in the order of the model.
+        left_out: outputs that only one of them has, and that were left out because of that.
+        iterations: how many there were.
+        empty: the iterations in which no output was compared.
+        is_of_layers: whether some rows are tensors inside a model, of which the nodes are known.
+    """
+
+    function: str
+    parties: tuple[str, str]
+    passed: bool
+    matched: int
+    total: int
+    average: bool
+    outputs: Sequence[OutputRow]
+    left_out: Sequence[str] = ()
+    iterations: int = 1
+    empty: Sequence[int] = ()
+    is_of_layers: bool = False
+
+    @property
+    def title(self) -> str:
+        """What was compared with what, and by which function if that is not the usual one."""
+        parties = " vs. ".join(self.parties)
+        return parties if self.function == "simple" else f"{parties} ({self.function})"
+
+
+Run = tuple[str, str]
+"""The name of a runner, and the file that its results are from; empty for none."""
+
+
+@frozen
+class JudgedPair:
+    """A comparison, before everyone who took part is known, and so what each is called."""
+
+    function: str
+    runs: tuple[Run, Run]
+    table: OutputRows
+    tally: PairTally
+    average: bool
+    left_out: Sequence[str]
+
+    def named(self, names: Mapping[Run, str], rows: Sequence[OutputRow]) -> Comparison:
+        """Return it, when it is known what runs are called."""
+        return Comparison(
+            function=self.function,
+            parties=distinct(*(names[run] for run in self.runs)),
+            passed=self.tally.passed,
+            matched=self.tally.matched,
+            total=self.tally.total,
+            average=self.average,
+            outputs=rows,
+            left_out=self.left_out,
+            iterations=self.table.iterations,
+            empty=self.table.empty,
+        )
+
+
+def judged_pairs(result: AccuracyResult, tables: Sequence[OutputRows]) -> list[JudgedPair]:
+    """Return each pair of runs of a verdict, with the rows that were found."""
+    found = enumerate(zip(result.runs(), tables, result.tallies()))
+    return [
+        JudgedPair(result.label, runs, table, tally, result.is_average,
+                 list(result.left_out_at.get(position, ())))
+        for position, (runs, table, tally) in found
+    ]  # fmt: skip
 
 
 def _of_average(table: OutputRows, result: AccuracyResult, at: int) -> OutputRows:
@@ -554,12 +633,12 @@ def brief(value: Any) -> str:
     return f"{value:.{_BRIEF}g}" if isinstance(value, float) else str(value)
 
 
-def brief_pair(one: Any, other: Any) -> tuple[str, str]:
-    """Return two values as a sentence has them, with as many digits as tell them apart."""
+def brief_pair(one: Any, other: Any, digits: int = _BRIEF) -> tuple[str, str]:
+    """Return two values with some digits, or with as many more as tell them apart."""
     one, other = (each.item() if hasattr(each, "item") else each for each in (one, other))
-    for digits in range(_BRIEF, 18):
+    for shown in range(digits, 18):
         pair = tuple(
-            f"{each:.{digits}g}" if isinstance(each, float) else str(each) for each in (one, other)
+            f"{each:.{shown}g}" if isinstance(each, float) else str(each) for each in (one, other)
         )
         if pair[0] != pair[1] or one == other:
             break

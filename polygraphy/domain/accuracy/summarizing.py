@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
-from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow, badness, row_in_words
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.output_rows import (
+    AccuracyTable,
+    Comparison,
+    OutputRow,
+    badness,
+    brief,
+    judged_pairs,
+    row_in_words,
+)
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.differences import OutputCompareResult, distribution_of
 from polygraphy.domain.compare.result import CompareResult
-from polygraphy.domain.results.runner_names import distinct, names_of_runs
-from polygraphy.domain.tensors.naming import differing
+from polygraphy.domain.results.runner_names import names_of_runs
+from polygraphy.domain.tensors.naming import counted, differing
 
 _MOST = 10
 """Outputs that a summary lists."""
 
 
-def records_of(results: AccuracyResults) -> list[dict[str, Any]]:
+def comparisons_of(results: Sequence[AccuracyResult]) -> list[Comparison]:
+    """Return what verdicts say about each pair of runs."""
+    found = [each for result in results for each in judged_pairs(result, AccuracyTable.of(result))]
+    runs = list(dict.fromkeys(run for each in found for run in each.runs))
+    names = dict(zip(runs, names_of_runs(runs)))
+    return [each.named(names, each.table.rows()) for each in found]
+
+
+def records_of(results: Sequence[AccuracyResult]) -> list[dict[str, Any]]:
     """Return a dictionary per comparison function, pair of runs and output: what both are called,
     data type and shape, the largest differences or the value of the metric, the tolerance, and in
     how many iterations it passed.
     """
     return [
         {
-            "function": result.label,
-            "value_of": pair[0],
-            "reference": pair[1],
+            "function": each.function,
+            "value_of": each.parties[0],
+            "reference": each.parties[1],
             "output": row.name,
-            "dtype": next((each.dtype for each in row.tensors if each is not None), None),
+            "dtype": next((tensor.dtype for tensor in row.tensors if tensor is not None), None),
             "shape": row.shape,
             "max_absdiff": row.absolute,
             "max_reldiff": row.relative,
@@ -43,73 +59,126 @@ def records_of(results: AccuracyResults) -> list[dict[str, Any]]:
             "iterations": row.total,
             "passed": row.passed,
         }
-        for result, pair, rows in _tables(results)
-        for row in rows
+        for each in comparisons_of(results)
+        for row in each.outputs
     ]
 
 
-def accuracy_in_words(results: AccuracyResults) -> str:
-    """Return the verdict, and a line for each output that failed, the worst first; of what passed,
-    the one that came closest to its tolerance.
-    """
+def accuracy_in_words(results: Sequence[AccuracyResult]) -> str:
+    """Return the verdict on each pair of runs, and a line for each output that failed."""
     if len(results) == 0:
         return "FAILED: nothing was compared."
-    lines = []
-    for result, pair, rows in _tables(results):
-        failed = sorted((row for row in rows if not row.passed), key=badness, reverse=True)
-        where = f"{pair[0]} vs. {pair[1]} ({result.label})"
-        if failed or not rows:
-            counted = differing(len(failed), len(rows)) if rows else "no outputs"
-            lines.append(f"FAILED: {where}: {counted}")
-            lines += [f"  {_failure(row, pair)}" for row in failed[:_MOST]]
-            if len(failed) > _MOST:
-                lines.append(f"  and {len(failed) - _MOST} more")
-            continue
-        closest = max(rows, key=badness)
-        outputs = f"{len(rows)} output{'s' * (len(rows) != 1)} matched"
-        iterations = f" in {closest.total} iterations" if closest.total > 1 else ""
-        lines.append(f"PASSED: {where}: {outputs}{iterations}{_closest(closest)}")
+    return "\n".join(
+        f"{'PASSED' if each.passed else 'FAILED'}: {each.title}: {comparison_in_words(each)}"
+        for each in comparisons_of(results)
+    )
+
+
+def comparison_in_words(each: Comparison) -> str:
+    """Return how many outputs matched, or differ, and a line for each that failed, the worst
+    first.
+    """
+    if each.passed:
+        worst = worst_row([each])
+        allowed = "" if worst is None else _allowed(worst[1])
+        words = passed_in_words([each])
+        return f"{words.rstrip('.')}; {allowed}." if allowed else words
+    failed = sorted((row for row in each.outputs if not row.passed), key=badness, reverse=True)
+    lines = [failed_in_words([each]), *(f"  {_failure(row, each)}" for row in failed[:_MOST])]
+    if len(failed) > _MOST:
+        lines.append(f"  and {len(failed) - _MOST} more")
     return "\n".join(lines)
 
 
-def names_of_pairs(results: Sequence[AccuracyResult]) -> list[list[tuple[str, str]]]:
-    """Return, per result and pair, what the two runs are called."""
-    runs = list(dict.fromkeys(run for result in results for pair in result.runs() for run in pair))
-    names = dict(zip(runs, names_of_runs(runs)))
-    return [
-        [distinct(names[one], names[other]) for one, other in result.runs()] for result in results
-    ]
-
-
-def _tables(
-    results: AccuracyResults,
-) -> Iterator[tuple[AccuracyResult, tuple[str, str], Sequence[OutputRow]]]:
-    """Yield the rows of each pair of runs, and what these are called."""
-    for result, names in zip(results, names_of_pairs(results)):
-        for table, pair in zip(AccuracyTable.of(result), names):
-            yield result, pair, table.rows()
-
-
-def _closest(row: OutputRow) -> str:
-    excess = row.worst.excess
-    if excess is None:
-        return ""
-    return f"; {row.name!r} needs {excess:.0%} of its tolerance" if excess else "; all equal"
-
-
-def _failure(row: OutputRow, pair: tuple[str, str]) -> str:
+def _failure(row: OutputRow, each: Comparison) -> str:
     facts = []
     if row.absolute is not None:
-        facts.append(f"max abs {row.absolute:.4g}")
+        facts.append(f"max abs {brief(row.absolute)}")
     if row.relative is not None:
-        facts.append(f"max rel {row.relative:.4g}")
-    if row.limit is not None:
-        facts.append(f"allowed {row.limit}")
+        facts.append(f"max rel {brief(row.relative)}")
+    if allowed := _allowed(row):
+        facts.append(allowed)
     if row.worst.mismatched is not None:
         facts.append(f"{row.worst.mismatched} of {row.worst.size} elements")
     if row.total > 1:
         facts.append(f"{row.total - row.matched} of {row.total} iterations")
-    return "; ".join(filter(None, (row_in_words(row, pair), ", ".join(facts))))
+    return "; ".join(filter(None, (row_in_words(row, each.parties), ", ".join(facts))))
+
+
+def _allowed(row: OutputRow) -> str:
+    """Return what an output was held to, and why; empty where nothing is known."""
+    reason = getattr(row.limit, "reason", "")
+    words = "" if row.limit is None else f"allowed {row.limit}"
+    return f"{words} ({reason})" if reason else words
+
+
+def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow] | None:
+    """Return the output that exceeds what is allowed the most, or comes closest to it; of what
+    failed, what both sides have goes first.
+    """
+    rows = [(each, row) for each in comparisons for row in each.outputs]
+    return max(rows, key=lambda pair: badness(pair[1]), default=None)
+
+
+def failed_in_words(comparisons: Sequence[Comparison]) -> str:
+    """Return how many outputs differ and, of many, which is the first, without a full stop."""
+    failed = [each for each in comparisons if not each.passed]
+    if len(comparisons) == 1:
+        return _failed(comparisons[0])
+    return "; ".join(f"{each.title}: {_failed(each)}" for each in failed)
+
+
+def _failed(each: Comparison) -> str:
+    rows = [row for row in each.outputs if not row.worst.is_missing]
+    failing = [row for row in rows if not row.passed]
+    missing = counted(len(each.outputs) - len(rows), _noun(each))
+    if each.empty and not failing:
+        return f"no output was compared in iteration {each.empty[0]}"
+    if not rows:
+        return "no output was compared" + (f": only one side has {missing}" if each.outputs else "")
+    if not failing:
+        return f"{counted(len(rows), _noun(each))} matched, but only one side has {missing}"
+    return f"{differing(len(failing), len(rows), _noun(each))}{_first_to_fail(each, rows, failing)}"
+
+
+def _first_to_fail(
+    each: Comparison, rows: Sequence[OutputRow], failing: Sequence[OutputRow]
+) -> str:
+    """Name the first output that failed, where some before it passed."""
+    first = failing[0]
+    if rows[0].passed:
+        facts = [first.node.op] if first.node is not None else []
+        facts += [f"number {rows.index(first) + 1}"] if each.is_of_layers else []
+        return f"; first to fail: {first.name!r}" + (f" ({', '.join(facts)})" if facts else "")
+    return ""
+
+
+def _noun(each: Comparison) -> str:
+    return "tensor" if each.is_of_layers else "output"
+
+
+def passed_in_words(comparisons: Sequence[Comparison]) -> str:
+    """Return how many outputs matched, and how close that was."""
+    names = {row.name for each in comparisons for row in each.outputs}
+    iterations = max(each.iterations for each in comparisons)
+    facts = f"{counted(len(names), 'output')} matched"
+    if iterations > 1:
+        facts += f" {'on average over' if comparisons[0].average else 'in'} {iterations} iterations"
+    if len(comparisons) > 1:
+        facts += f", {len(comparisons)} comparisons"
+    worst = worst_row(comparisons)
+    excess = worst[1].worst.excess if worst else None
+    if worst is not None and excess == 0:
+        facts += "; every element is equal"
+    elif worst is not None and excess is not None:
+        facts += f"; largest error: {_share(excess)} of the tolerance ({worst[1].name!r})"
+    return f"{facts}."
+
+
+def _share(excess: float) -> str:
+    """Return a part of a tolerance in percent, which is not said to be all of it, or nothing."""
+    percent = excess * 100
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 _Key = tuple[tuple[int, int], int, str]

@@ -3,6 +3,12 @@
 Variances keep their digits however large the mean is: within a block the two-pass formula is used
 where the fast one would lose more than 4 bits, and blocks are put together as Chan, Golub and
 LeVeque do ("Algorithms for computing the sample variance", 1983).
+
+Sums of many float64 numbers that keep their digits.
+
+A plain running sum of n numbers is off by up to n units in the last place. Here a block is summed
+pairwise, or in short rows, and blocks are summed without any rounding but the last; so that 10^8
+numbers lose a few units.
 """
 
 from __future__ import annotations

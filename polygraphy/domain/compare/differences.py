@@ -10,7 +10,7 @@ import numpy as np
 from polygraphy.domain.arithmetic import Difference, Mismatches
 from polygraphy.domain.arithmetic.difference import KeptDifferences
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, excess_ratio
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.pickling import pickled_as
 

@@ -14,7 +14,7 @@ from polygraphy.domain.compare.function import PairwiseCompareFunc
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult, excess_ratio
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.limits.tolerance import Threshold
+from polygraphy.domain.limits import Threshold
 from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 

@@ -8,7 +8,7 @@ from polygraphy.domain.compare.metric import DetailedResult, MetricResult, Metri
 from polygraphy.domain.compare.metrics import *  # noqa: F403
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.compare.simple import SimpleCompareFunc
-from polygraphy.domain.limits.tolerance import Threshold
+from polygraphy.domain.limits import Threshold
 from polygraphy.domain.tensors.pickling import pickled_as
 
 __all__ = [

@@ -15,7 +15,7 @@ from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_
 if TYPE_CHECKING:  # What compares imports NumPy, which a program may only need later.
     from polygraphy.domain.compare.pairwise import Side
     from polygraphy.domain.compare.result import CompareResult
-    from polygraphy.domain.limits.tolerance import Tolerance
+    from polygraphy.domain.limits import Tolerance
     from polygraphy.domain.rounding import Rounding
     from polygraphy.domain.tensors.pairing import FindOutput
 
@@ -170,7 +170,7 @@ def _tolerance(
     rounding: Rounding | None,
     given_by: str,
 ) -> Tolerance:
-    from polygraphy.domain.limits import tolerance
+    from polygraphy.domain import limits as tolerance
 
     defaults = tolerance.DEFAULT_ATOL, tolerance.DEFAULT_RTOL
     explained = (None, None) if rounding is None else (rounding.atol, rounding.rtol)

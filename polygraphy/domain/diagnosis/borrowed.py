@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
 from polygraphy.domain.diagnosis.pairing import Side, attribute_text
-from polygraphy.domain.diagnosis.same_tensors import is_alike
+from polygraphy.domain.diagnosis.regions import GraphNode, producers, region_before
 from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight
-from polygraphy.domain.diagnosis.variants import Variant, lacks_bias
-from polygraphy.domain.model.description import Attribute, Node
+from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.model.description import Node
 from polygraphy.domain.tensors.precision import is_float
 
 _SAME = 1e-6
 """Relative; weights that are as near as that were only folded otherwise."""
-_NEAR = 1e-5
-"""The same of numbers that were computed from them."""
-_BLOCKS = (16, 8)
-"""Channels that stand together, by the width of the machine's vectors."""
-_NORM = "BatchNormalization"
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 _BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 
@@ -45,7 +41,6 @@ def borrowed(side: Side, index: int, others: Side, place: Sequence[int]) -> Iter
         if name in others.weights and others.weights[name].values is not None
     }
     yield from _weights(side, index, list(weights.values()))
-    yield from _unfolded(side, index, list(weights.values()))
     if node.op in _BIASED and len(node.inputs) == 2:
         for array in weights.values():
             if array.ndim == 1 and is_float(array):
@@ -88,9 +83,7 @@ def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]
 
 
 def _as(array: Any, mine: Any) -> Iterator[Any]:
-    """Yield an array in the shape of another: turned round, a part of it, or in blocks of channels
-    as fast kernels have them.
-    """
+    """Yield an array in the shape of another: turned round, or a part of it."""
     if array.dtype != mine.dtype or not mine.size:
         return
     if array.size == mine.size:
@@ -102,101 +95,6 @@ def _as(array: Any, mine: Any) -> Iterator[Any]:
         if len(axes) == 1 and mine.ndim < 3 and array.shape[axes[0]] % mine.shape[axes[0]] == 0:
             parts = array.shape[axes[0]] // mine.shape[axes[0]]
             yield from map(np.ascontiguousarray, np.split(array, parts, axes[0]))
-    if array.ndim == mine.ndim and mine.ndim in (1, 4) and array.size >= mine.size:
-        yield from _unblocked(array, mine)
-
-
-def _unblocked(array: Any, mine: Any) -> Iterator[Any]:
-    """Yield the weight of a convolution, or its bias, of which channels stand in blocks, filled up
-    with zeros.
-    """
-    if mine.ndim == 1:
-        yield array[: mine.size]
-        return
-    out, into, *window = array.shape
-    if list(mine.shape[2:]) != window or mine.shape[1] > into or len(mine) > out:
-        return
-    for block in _BLOCKS:
-        if out % block:
-            continue
-        if into % block == 0:
-            held = array.reshape(out // block, into // block, *window, block, block)
-            whole = held.transpose(0, 5, 1, 4, 2, 3).reshape(array.shape)
-            yield np.ascontiguousarray(whole[tuple(map(slice, mine.shape))])
-        held = array.reshape(out // block, into, *window, block)
-        whole = held.transpose(0, 4, 1, 2, 3).reshape(array.shape)
-        yield np.ascontiguousarray(whole[tuple(map(slice, mine.shape))])
-
-
-def _unfolded(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]:
-    """A convolution, or the normalisation behind it, of which the reference has the product."""
-    node = side.nodes[index]
-    conv, norm = _pair(side, index)
-    if conv is None or norm is None:
-        return
-    held = [side.weights[name].values for name in side.nodes[norm].inputs[1:5]]
-    weight = side.weights[side.nodes[conv].inputs[1]].values
-    if weight is None or any(one is None for one in held):
-        return
-    scale, shift, mean, variance = (np.asarray(one, np.float64) for one in held)
-    wide = np.asarray(weight)
-    spread = variance + float(side.nodes[norm].attribute("epsilon", 1e-5))
-    factor = scale / np.sqrt(spread)
-    column = (-1, *(1,) * (wide.ndim - 1))
-    names = side.nodes[norm].inputs
-    bias_name = side.nodes[conv].inputs[2] if len(side.nodes[conv].inputs) > 2 else ""
-    bias = np.zeros_like(mean)
-    if bias_name in side.weights and side.weights[bias_name].values is not None:
-        bias = np.asarray(side.weights[bias_name].values, np.float64)
-    for folded in (other for array in arrays for other in _as(array, wide)):
-        if index == conv:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                made = (folded / factor.reshape(column)).astype(wide.dtype)
-            if not is_alike(made, wide, _SAME):
-                yield with_weight(side, index, node.inputs[1], made)
-            continue
-        flat, right = wide.reshape(len(wide), -1).astype(np.float64), folded.reshape(len(wide), -1)
-        ratio = np.sum(flat * right, 1) / np.maximum(np.sum(flat * flat, 1), 1e-30)
-        if is_alike(flat * ratio[:, None], right.astype(np.float64)) and not is_alike(
-            ratio, factor, _NEAR
-        ):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                epsilon = float(np.median(np.square(scale / ratio) - variance))
-            if epsilon > 0:
-                kept = tuple(one for one in node.attributes if one.name != "epsilon")
-                given = Attribute("epsilon", "float", float(f"{epsilon:.3g}"))
-                what = f"the attribute 'epsilon' of {node.op} is other than {given.value:g}"
-                yield Variant("epsilon", what, evolve(node, attributes=(*kept, given)))
-            yield with_weight(side, index, names[1], (ratio * np.sqrt(spread)).astype(wide.dtype))
-            other = np.square(scale / ratio) - spread + variance
-            yield with_weight(side, index, names[4], other.astype(wide.dtype))
-    if len(wide) != mean.size:
-        return
-    for folded in (other for array in arrays for other in _as(array, mean.astype(wide.dtype))):
-        moved = folded - (bias - mean) * factor
-        if index == conv and len(node.inputs) == 2 and lacks_bias(side, node):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                lost = ((folded - shift) / factor + mean).astype(wide.dtype)
-            other_node = evolve(node, inputs=(*node.inputs, "bias"))
-            yield Variant("structure", f"{node.op} lacks a bias", other_node, {"bias": lost})
-        elif index == norm and not is_alike(moved, shift, _NEAR):
-            yield with_weight(side, index, names[2], moved.astype(wide.dtype))
-
-
-def _pair(side: Side, index: int) -> tuple[int | None, int | None]:
-    """Return the convolution and the normalisation behind it that a node is one of."""
-    node = side.nodes[index]
-    conv: int | None = index
-    norm: int | None = index
-    if node.op == _NORM:
-        conv = side.producer.get(node.inputs[0])
-    elif node.op == "Conv":
-        behind = [i for i, _ in side.readers.get(node.outputs[0], ()) if side.nodes[i].op == _NORM]
-        norm = behind[0] if len(behind) == 1 else None
-    if conv is None or norm is None or conv == norm or side.nodes[conv].op != "Conv":
-        return None, None
-    read = (side.nodes[conv].inputs[1], *side.nodes[norm].inputs[1:5])
-    return (conv, norm) if all(name in side.weights for name in read) else (None, None)
 
 
 def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
@@ -234,3 +132,179 @@ def _numbers(side: Side, index: int, numbers: Sequence[Any]) -> Iterator[Variant
             for value in (number, 1 / number if number else number):
                 if not np.isclose(value, mine.reshape(-1)[0], rtol=1e-5):
                     yield with_weight(side, index, name, np.full_like(mine, value))
+
+
+MOVING = frozenset(
+    {"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice",
+     "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
+)  # fmt: skip
+"""Operators that compute nothing."""
+ALIKE = 1e-4
+"""What rounding adds up to until a tensor is made, relative to an element and the usual size."""
+_USUAL = 0.25
+"""The share of elements that are smaller than the usual size: masks are large, and many."""
+
+
+def is_alike(one: Any, other: Any, share: float = ALIKE) -> bool:
+    """Return whether two arrays hold the same numbers in the same order, but for rounding."""
+    if np.size(one) != np.size(other) or is_float(one) != is_float(other):
+        return False
+    first, second = np.reshape(one, -1), np.reshape(other, -1)
+    if not is_float(other):
+        return bool(np.array_equal(first, second))
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    held = np.abs(second[np.isfinite(second) & (second != 0)])
+    size = float(np.quantile(held, _USUAL)) if held.size else 0.0
+    return bool(np.allclose(first, second, rtol=share, atol=share * size, equal_nan=True))
+
+
+def tells(array: Any) -> bool:
+    """Return whether an array is like no other by chance: numbers that are not all the same."""
+    return is_float(array) and array.size > 1 and bool((array != array.reshape(-1)[0]).any())
+
+
+class SameTensors:
+    """Finds arrays among those of another model.
+
+    Args:
+        others: by tensor, an array.
+    """
+
+    def __init__(self, others: Mapping[str, Any]) -> None:
+        self._others = {name: array for name, array in others.items() if tells(array)}
+        self._sizes: dict[int, list[tuple[float, str]]] = defaultdict(list)
+        for name, array in self._others.items():
+            self._sizes[array.size].append((_total(array), name))
+
+    def of(
+        self, name: str, array: Any, taken: Collection[str], is_moved: bool = False
+    ) -> str | None:
+        """Return the name of the tensor that holds the same as one: of the same name if possible,
+        else of the same shape.
+
+        Args:
+            name: what it is called.
+            array: what it holds.
+            taken: tensors that belong to others.
+            is_moved: whether that is only what another tensor holds elsewhere. Then it may be moved
+                wrongly, and still to where the other model has it for another reason.
+        """
+        if not tells(array):
+            return None
+        total = _total(array)
+        near = [
+            other
+            for size, other in self._sizes.get(array.size, ())
+            if other not in taken and np.isclose(size, total, rtol=4 * ALIKE, equal_nan=True)
+        ]
+        if is_moved:
+            near = [other for other in near if other == name]
+        near.sort(key=lambda other: (other != name, self._others[other].shape != array.shape))
+        return next((other for other in near if is_alike(array, self._others[other])), None)
+
+
+def _total(array: Any) -> float:
+    held = np.where(np.isfinite(array), array, 0).astype(np.float64)
+    return float(np.sqrt(np.sum(np.square(held))))
+
+
+@frozen
+class Border:
+    """Some nodes between tensors that are right and the next one that both models have.
+
+    Attributes:
+        nodes: their positions, in order.
+        tensor: what they make, in the model.
+        twin: what it is in the reference.
+    """
+
+    nodes: tuple[int, ...]
+    tensor: str
+    twin: str
+
+
+class Borders:
+    """The first tensors of a model that are not those of the reference.
+
+    Args:
+        nodes: the nodes of the model.
+        others: those of the reference.
+        values: by tensor of the reference, what it holds.
+    """
+
+    def __init__(
+        self, nodes: Sequence[GraphNode], others: Sequence[GraphNode], values: Mapping[str, Any]
+    ) -> None:
+        self._nodes = nodes
+        self._others = others
+        self._values = values
+        self._makers = producers(nodes)
+
+    def after(
+        self,
+        made: Mapping[str, Any],
+        same: Mapping[str, str],
+        *,
+        by_name: bool,
+        refused: Collection[str] = (),
+    ) -> list[Border]:
+        """Return what is made first of tensors that are the same in both, and is not.
+
+        Args:
+            made: by tensor of the model, what it holds.
+            same: tensors of the model, and those of the reference that hold the same.
+            by_name: whether names say which tensors of the reference they should be; else all are
+                returned that have the shape, and are made of the same.
+            refused: tensors that are something else in the reference.
+        """
+        taken, right = set(same.values()), self.makers_of(same)
+        left = [
+            name
+            for node in self._others
+            for name in node.makes
+            if name not in taken and is_float(self._values.get(name))
+        ]
+        found: list[Border] = []
+        beyond: set[str] = set()
+        for index, node in enumerate(self._nodes):
+            is_beyond = any(name in beyond for name in node.reads)
+            for name in node.makes:
+                if name in same or index in right:
+                    continue
+                if is_beyond or not is_float(made.get(name)):
+                    beyond.update({name} if is_beyond else ())
+                    continue
+                region = tuple(region_before(self._nodes, name, same.keys()))
+                if by_name:
+                    twins = [name] if name in left and name not in refused else []
+                else:
+                    twins = self._placed(region, made[name], same, left)
+                found += [Border(region, name, twin) for twin in twins]
+                beyond.update({name} if twins and by_name else ())
+        return found
+
+    def makers_of(self, tensors: Collection[str]) -> set[int]:
+        """Return the nodes that tensors are computed by, all that come before them included."""
+        waiting = [self._makers[name] for name in tensors if name in self._makers]
+        found: set[int] = set()
+        while waiting:
+            index = waiting.pop()
+            if index not in found:
+                found.add(index)
+                reads = self._nodes[index].reads
+                waiting += [self._makers[name] for name in reads if name in self._makers]
+        return found
+
+    def _placed(
+        self, region: Sequence[int], made: Any, same: Mapping[str, str], left: Sequence[str]
+    ) -> list[str]:
+        """Return the tensors of the reference with a shape, which are made of the same tensors."""
+        wanted = {same[name] for i in region for name in self._nodes[i].reads if name in same}
+        known = set(same.values())
+        found = []
+        for other in left:
+            if self._values[other].shape == np.shape(made):
+                back = region_before(self._others, other, known)
+                if wanted == {name for i in back for name in self._others[i].reads} & known:
+                    found.append(other)
+        return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.precision import is_float
 
 Array = np.ndarray[Any, Any]
@@ -48,3 +50,63 @@ def together(one: Any, other: Any) -> float:
     if not first.std() or not second.std():
         return 0.0
     return float(np.corrcoef(first, second)[0, 1])
+
+
+Values = Mapping[str, Any]
+
+
+def by_names_of(outputs: Values, saved: Values) -> dict[str, str]:
+    """Return the output that each saved array is of, where they were saved by other names: alike
+    ones, or in the same order, and of the same shapes. Nothing where that is not so of all.
+    """
+    pairs = pair_outputs(saved, outputs)
+    names = {one.name0: one.name1 for one in pairs if one.name0 and one.name1}
+    fits = all(np.shape(saved[own]) == np.shape(outputs[name]) for own, name in names.items())
+    return names if names and fits and len(names) == len(pairs) else {}
+
+
+def numbers_of(saved: Values, outputs: Values) -> tuple[dict[str, Any], str]:
+    """Return saved results in which what is no number is as the model has it, if that is one there,
+    and say how much of them that is.
+    """
+    made, said = dict(saved), []
+    for name, own in outputs.items():
+        array: Any = saved.get(name)
+        if not (is_float(array) and is_float(own)) or array.shape != own.shape:
+            continue
+        lost = ~np.isfinite(array) & np.isfinite(own)
+        if lost.any():
+            made[name] = np.where(lost, own, array).astype(own.dtype)
+            share = f"{np.count_nonzero(lost)} of {counted(lost.size, 'element')}"
+            said.append(f"{share} of the saved {name!r}")
+    return made, ", ".join(said)
+
+
+def untested(saved: Sequence[Values], names: Collection[str]) -> list[str]:
+    """Return which results are one and the same number everywhere, or empty: they are right
+    whatever the nodes before them compute. A single number is none of them.
+    """
+    return [
+        name
+        for name in sorted(names)
+        if _is_constant([np.asarray(each[name]) for each in saved if name in each])
+    ]
+
+
+def said_of_untested(names: Sequence[str]) -> str:
+    """Say which outputs are one number everywhere, whatever the nodes before them compute."""
+    if not names:
+        return ""
+    named = ", ".join(map(repr, names[:4])) + (" and more" if len(names) > 4 else "")
+    are = "are" if len(names) > 1 else "is"
+    return f"Of these data {named} {are} empty, or one number everywhere, which says little."
+
+
+def _is_constant(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
+    if any(array.dtype.kind in "OSU" for array in arrays):
+        return False
+    size = sum(array.size for array in arrays)
+    if size < 2:
+        return bool(arrays) and not size
+    first = next(array for array in arrays if array.size).reshape(-1)[0]
+    return all(bool((array == first).all()) for array in arrays)

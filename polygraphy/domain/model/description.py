@@ -3,6 +3,12 @@
 A description is read once and never changed. How much of it there is was chosen when it was read
 (`polygraphy.domain.model.source.Detail`): nodes, attributes and the elements of weights may be left
 out, while their numbers are always known.
+
+Tensors whose shape depends on data without any limit.
+
+Some operators make a tensor as large as the elements of another say: a run-time number in `Range`
+may ask for any amount of memory, and TensorRT cannot plan for it. (`NonZero` and its kind depend on
+data, too, but never make more than their input has.)
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from attrs import evolve, frozen
 
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.runner_names import (
-    distinct,
     label_of_runner,
     names_of_runs,
     without_runner,
@@ -27,8 +26,14 @@ from polygraphy.domain.results.runner_names import (
 from polygraphy.domain.tensors.metadata import MetadataTuple
 
 if TYPE_CHECKING:
-    from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, PairTally
-    from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow, OutputRows
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+    from polygraphy.domain.accuracy.output_rows import (
+        AccuracyTable,
+        Comparison,
+        JudgedPair,
+        OutputRow,
+        Run,
+    )
     from polygraphy.domain.compare.result import CompareResult
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Graph
@@ -125,46 +130,9 @@ class Party:
     error: str | None = None
 
 
-@frozen
-class Comparison:
-    """What one comparison function found about one pair of parties.
-
-    Attributes:
-        function: its name.
-        parties: the names of both.
-        passed: whether all matched.
-        matched: how many iterations did; outputs, where averages over iterations are judged.
-        total: out of how many.
-        average: whether averages are judged.
-        outputs: a row per output, in the order of the model.
-        left_out: outputs that only one of them has, and that were left out because of that.
-        iterations: how many there were.
-        empty: the iterations in which no output was compared.
-        is_of_layers: whether some rows are tensors inside a model, of which the nodes are known.
-    """
-
-    function: str
-    parties: tuple[str, str]
-    passed: bool
-    matched: int
-    total: int
-    average: bool
-    outputs: Sequence[OutputRow]
-    left_out: Sequence[str] = ()
-    iterations: int = 1
-    empty: Sequence[int] = ()
-    is_of_layers: bool = False
-
-    @property
-    def title(self) -> str:
-        """What was compared with what, and by which function if that is not the usual one."""
-        parties = " vs. ".join(self.parties)
-        return parties if self.function == "simple" else f"{parties} ({self.function})"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the comparison as JSON has it."""
-        made: dict[str, Any] = {name: plain(getattr(self, name)) for name in _OF_COMPARISON}
-        return {**made, "outputs": [_row_as_json(row) for row in self.outputs]}
+def _comparison_as_json(each: Comparison) -> dict[str, Any]:
+    made: dict[str, Any] = {name: plain(getattr(each, name)) for name in _OF_COMPARISON}
+    return {**made, "outputs": [_row_as_json(row) for row in each.outputs]}
 
 
 _OF_COMPARISON = ("function", "parties", "passed", "matched", "total", "average", "left_out")
@@ -260,7 +228,7 @@ class Document:
     def as_json(self) -> dict[str, Any]:
         """Return the document as JSON has it, what a reader looks for first at the top."""
         made: dict[str, Any] = plain(evolve(self, comparisons=()))
-        made["comparisons"] = [each.as_json() for each in self.comparisons]
+        made["comparisons"] = [*map(_comparison_as_json, self.comparisons)]
         made["environment"] = {
             section.title: dict(section.facts) for section in self.environment.sections
         }
@@ -315,20 +283,6 @@ _FIRST = 12
 
 _Pair = tuple[str, tuple[int, int]]
 """Which comparison: its function, and the positions of both runs."""
-_Run = tuple[str, str]
-"""The name of a runner, and the file that its results are from; empty for none."""
-
-
-@frozen
-class _Compared:
-    """A comparison, before everyone who took part is known, and so what each is called."""
-
-    function: str
-    runs: tuple[_Run, _Run]
-    table: OutputRows
-    tally: PairTally
-    average: bool
-    left_out: Sequence[str]
 
 
 class Recorder:
@@ -353,8 +307,8 @@ class Recorder:
         self.summary = ""
         self.culprits: list[Mapping[str, Any]] = []
         self.detail: Detail | None = None
-        self._compared: list[_Compared] = []
-        self._parties: dict[_Run, dict[str, Any]] = {}
+        self._compared: list[JudgedPair] = []
+        self._parties: dict[Run, dict[str, Any]] = {}
         self._details: dict[_Pair, dict[str, tuple[float, Mapping[str, Any]]]] = {}
         self._validation: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -385,21 +339,7 @@ class Recorder:
     def comparisons(self) -> list[Comparison]:
         """What was found about pairs of runs."""
         names = self._names()
-        return [
-            Comparison(
-                function=each.function,
-                parties=distinct(names[each.runs[0]], names[each.runs[1]]),
-                passed=each.tally.passed,
-                matched=each.tally.matched,
-                total=each.tally.total,
-                average=each.average,
-                outputs=self._rows(each),
-                left_out=each.left_out,
-                iterations=each.table.iterations,
-                empty=each.table.empty,
-            )
-            for each in self._compared
-        ]
+        return [each.named(names, self._rows(each)) for each in self._compared]
 
     def parties(self) -> list[Party]:
         """Return who took part."""
@@ -409,7 +349,7 @@ class Recorder:
             for run, facts in self._parties.items()
         ]
 
-    def _names(self) -> dict[_Run, str]:
+    def _names(self) -> dict[Run, str]:
         return dict(zip(self._parties, names_of_runs([*self._parties])))
 
     # Findings.
@@ -515,16 +455,14 @@ class Recorder:
         tables = self._table.tables(result)
         if len(tables) != len(result):  # They were loaded.
             tables = self._table.of(result, measures=self._table.measures)
-        found = zip(tables, result.tallies(), result.runs())
-        for position, (table, tally, (one, other)) in enumerate(found):
-            for run in (one, other):
-                self._party(*run)
-            left_out = list(result.left_out_at.get(position, ()))
-            self._compared.append(
-                _Compared(result.label, (one, other), table, tally, result.is_average, left_out)
-            )
+        from polygraphy.domain.accuracy.output_rows import judged_pairs
 
-    def _rows(self, each: _Compared) -> list[OutputRow]:
+        for each in judged_pairs(result, tables):
+            for run in each.runs:
+                self._party(*run)
+            self._compared.append(each)
+
+    def _rows(self, each: JudgedPair) -> list[OutputRow]:
         details = self._details.get((each.function, each.table.positions), {})
         return [
             evolve(row, detail=details[row.name][1]) if row.name in details else row

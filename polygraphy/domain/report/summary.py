@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from polygraphy.domain.accuracy.output_rows import badness, row_in_words, uniform_in_words
-from polygraphy.domain.report.document import Comparison, Document, Problem
-from polygraphy.domain.tensors.naming import counted, differing, enumerated
+from polygraphy.domain.accuracy.output_rows import row_in_words, uniform_in_words
+from polygraphy.domain.accuracy.summarizing import failed_in_words, passed_in_words, worst_row
+from polygraphy.domain.report.document import Document, Problem
+from polygraphy.domain.tensors.naming import counted, enumerated
 
 if TYPE_CHECKING:
-    from polygraphy.domain.accuracy.output_rows import OutputRow
+    from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
     from polygraphy.domain.rounding import Rounding
 
 
@@ -72,51 +73,6 @@ def blamed_in_words(culprits: Sequence[Mapping[str, Any]]) -> str:
     facts = f"Culprit: {shown}{more}, {first.get('cause')}{f' ({what})' if what else ''}"
     others = len(culprits) - 1
     return f"{facts}, and {others} more culprit{'s' * (others != 1)}." if others else f"{facts}."
-
-
-def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow] | None:
-    """Return the output that exceeds what is allowed the most, or comes closest to it; of what
-    failed, what both sides have goes first.
-    """
-    rows = [(each, row) for each in comparisons for row in each.outputs]
-    return max(rows, key=lambda pair: badness(pair[1]), default=None)
-
-
-def failed_in_words(comparisons: Sequence[Comparison]) -> str:
-    """Return how many outputs differ and, of many, which is the first, without a full stop."""
-    failed = [each for each in comparisons if not each.passed]
-    if len(comparisons) == 1:
-        return _failed(comparisons[0])
-    return "; ".join(f"{each.title}: {_failed(each)}" for each in failed)
-
-
-def _failed(each: Comparison) -> str:
-    rows = [row for row in each.outputs if not row.worst.is_missing]
-    failing = [row for row in rows if not row.passed]
-    missing = counted(len(each.outputs) - len(rows), _noun(each))
-    if not rows:
-        if each.empty:
-            return f"no output was compared in iteration {each.empty[0]}"
-        return "no output was compared" + (f": only one side has {missing}" if each.outputs else "")
-    if not failing:
-        return f"{counted(len(rows), _noun(each))} matched, but only one side has {missing}"
-    return f"{differing(len(failing), len(rows), _noun(each))}{_first_to_fail(each, rows, failing)}"
-
-
-def _first_to_fail(
-    each: Comparison, rows: Sequence[OutputRow], failing: Sequence[OutputRow]
-) -> str:
-    """Name the first output that failed, where some before it passed."""
-    first = failing[0]
-    if rows[0].passed:
-        facts = [first.node.op] if first.node is not None else []
-        facts += [f"number {rows.index(first) + 1}"] if each.is_of_layers else []
-        return f"; first to fail: {first.name!r}" + (f" ({', '.join(facts)})" if facts else "")
-    return ""
-
-
-def _noun(each: Comparison) -> str:
-    return "tensor" if each.is_of_layers else "output"
 
 
 def _worst_of(comparisons: Sequence[Comparison]) -> str:
@@ -218,24 +174,6 @@ _FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 """Results of other commands that a sentence can say."""
 
 
-def passed_in_words(comparisons: Sequence[Comparison]) -> str:
-    """Return how many outputs matched, and how close that was."""
-    names = {row.name for each in comparisons for row in each.outputs}
-    iterations = max(each.iterations for each in comparisons)
-    facts = f"{counted(len(names), 'output')} matched"
-    if iterations > 1:
-        facts += f" {'on average over' if comparisons[0].average else 'in'} {iterations} iterations"
-    if len(comparisons) > 1:
-        facts += f", {len(comparisons)} comparisons"
-    worst = worst_row(comparisons)
-    excess = worst[1].worst.excess if worst else None
-    if worst is not None and excess == 0:
-        facts += "; every element is equal"
-    elif worst is not None and excess is not None:
-        facts += f"; largest error: {_share(excess)} of the tolerance ({worst[1].name!r})"
-    return f"{facts}."
-
-
 def doubts_in_words(
     comparisons: Sequence[Comparison], validation: Sequence[Mapping[str, Any]] = ()
 ) -> str:
@@ -263,12 +201,6 @@ def validated_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
         return ""
     hold = "holds" if len(validation) == 1 else "hold"
     return f"{counted(len(validation), 'output')} {hold} neither NaN nor infinity."
-
-
-def _share(excess: float) -> str:
-    """Return a part of a tolerance in percent, which is not said to be all of it, or nothing."""
-    percent = excess * 100
-    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 PASSED, FAILED, ERROR, SKIPPED = "passed", "failed", "error", "skipped"
@@ -495,6 +427,8 @@ def passing_tolerances(comparisons: Sequence[Comparison]) -> str:
     so large that they check little.
     """
     failing = [row for each in comparisons for row in each.outputs if not row.passed]
+    if needed := _passing_threshold(failing):
+        return needed
     if not failing or any(row.worst.rounding is None for row in failing):
         return ""
     offers = []
@@ -507,6 +441,18 @@ def passing_tolerances(comparisons: Sequence[Comparison]) -> str:
         if len(known) == len(numbers) and all(map(le, known, most)):
             offers.append(f"{option} {round_up(max(known))}")
     return " or ".join(offers)
+
+
+def _passing_threshold(failing: Sequence[OutputRow]) -> str:
+    """Return the same of a metric of which less is better; empty for others."""
+    metrics = {getattr(row.limit, "metric", None) for row in failing}
+    values = [row.value for row in failing if row.value is not None and isfinite(row.value)]
+    if len(metrics) != 1 or len(values) < len(failing):
+        return ""
+    [metric] = metrics
+    if metric is None or not metric.lower_is_better:
+        return ""
+    return f"a tolerance of {round_up(max(map(abs, values)))}"
 
 
 _SMALL = 0.1

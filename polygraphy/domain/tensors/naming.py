@@ -117,3 +117,12 @@ def differing(count: int, total: int, noun: str = "output") -> str:
 def enumerated(words: Sequence[str]) -> str:
     """Return words as people list them: ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def shortened(text: str, most: int = 48) -> str:
+    """Return a text in one line, without its middle where long: names differ at their ends."""
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    head = most // 2
+    return f"{text[:head]}\N{HORIZONTAL ELLIPSIS}{text[-(most - head - 1) :]}"

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import os, signal
-from polygraphy.adapters.os.last_words import dismiss_witnesses, last_words
+from polygraphy.adapters.os.signals import dismiss_witnesses, last_words
 
 with last_words("parsing a\\x1b[2J.onnx"):
     {inside}

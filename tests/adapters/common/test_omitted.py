@@ -13,7 +13,7 @@ from onnx import parser
 
 from polygraphy.adapters.onnx.describe.facts import first_omission
 from polygraphy.adapters.onnx_common.omitted import leaves_out_results, with_all_results
-from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
+from polygraphy.adapters.onnxruntime.trial import OnnxrtConstantEvaluator
 from polygraphy.backend.onnx import fold_constants
 from polygraphy.backend.onnxrt import session_from_onnx
 from polygraphy.check import check_lint

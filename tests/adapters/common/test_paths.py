@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.os.parts import make_part
-from polygraphy.adapters.os.paths import atomic_file, check_writable, readable_file
+from polygraphy.adapters.os.paths import atomic_file, check_writable, make_part, readable_file
 from polygraphy.domain.errors import FileError
 
 

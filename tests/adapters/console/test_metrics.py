@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from polygraphy.adapters.console.log import LogConsole
-from polygraphy.adapters.console.metrics import metric_line, metric_words
-from polygraphy.adapters.console.numbers import format_distinct
+from polygraphy.adapters.console.verdicts import metric_line
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.output_rows import brief_pair
 from polygraphy.domain.compare import (
     CosineSimilarityResult,
     CosineSimilarityThreshold,
@@ -45,49 +45,17 @@ def test_lines(result: Any, line: str) -> None:
     assert metric_line(result) == line
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [
-        (
-            L2Result(0.5, L2Threshold(1.0)),
-            "has the L2 Norm 0.5; within the tolerance 1 (the default).",
-        ),
-        (
-            L2Result(0.512, L2Threshold(0.5, reason="as given")),
-            "has the L2 Norm 0.512; that exceeds the tolerance 0.5 (as given). A tolerance of 0.52 would pass.",
-        ),
-        (
-            L2Result(math.nan, L2Threshold(0.5)),
-            "No threshold would pass: an output holds NaN, infinity or nothing but zeros.",
-        ),
-        (
-            PsnrResult(40, PsnrThreshold(30)),
-            "has the PSNR 40 dB; at least the required 30 dB (the default).",
-        ),
-        (
-            PsnrResult(20, PsnrThreshold(30)),
-            "has the PSNR 20 dB; that is less than the required 30 dB",
-        ),
-        (L2Result(0.5), "has no L2 Norm that could be judged."),
-    ],
-)
-def test_words(result: Any, words: str) -> None:
-    text = metric_words("y", " in iteration 1", result)
-    assert text.startswith("Worst output: 'y' in iteration 1 has ")
-    assert words in text
-
-
 @given(st.floats(allow_nan=False), st.floats(allow_nan=False))
 def test_numbers_are_distinguished(value: float, limit: float) -> None:
-    shown = format_distinct(value, limit)
+    shown = brief_pair(value, limit, 5)
     assert value == limit or shown[0] != shown[1]
     assume(f"{value:.5g}" != f"{limit:.5g}")
     assert shown == (f"{value:.5g}", f"{limit:.5g}")
 
 
 def test_neighbours_are_distinguished() -> None:
-    assert format_distinct(1.0, 1.0 + 2**-52) == ("1", "1.0000000000000002")
-    assert format_distinct(0.9970001, 0.997) == ("0.9970001", "0.997")
+    assert brief_pair(1.0, 1.0 + 2**-52, 5) == ("1", "1.0000000000000002")
+    assert brief_pair(0.9970001, 0.997, 5) == ("0.9970001", "0.997")
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from polygraphy.adapters.console.tables import MOST_ROWS, columns_of, table_lines
 from polygraphy.comparator import SimpleCompareFunc
-from polygraphy.domain.accuracy.output_rows import OutputRows, largest_jump
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRows, largest_jump
 from polygraphy.domain.model import Graph, Node, Origin
-from polygraphy.domain.report.document import Comparison, with_nodes
+from polygraphy.domain.report.document import with_nodes
 from tests.support.examples import scaled
 
 

@@ -10,9 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.adapters.cuda import module as cuda_module
-from polygraphy.adapters.cuda.device import CudaDevice, Graph
-from polygraphy.adapters.cuda.stream import Event
+from polygraphy.adapters.cuda import wrapper as cuda_module
+from polygraphy.adapters.cuda.device import CudaDevice, Event, Graph
 from polygraphy.cuda import DeviceArray, DeviceView, MemcpyKind, Stream, use_device, wrapper
 from polygraphy.datatype import DataType
 from polygraphy.domain.errors import BackendError, MissingDependencyError, UsageError
@@ -87,7 +86,7 @@ import sys, types
 package = types.ModuleType("cuda"); package.__path__ = []
 old = types.ModuleType("cuda.cudart")
 sys.modules.update({"cuda": package, "cuda.cudart": old})
-from polygraphy.adapters.cuda.module import cudart
+from polygraphy.adapters.cuda.wrapper import cudart
 """
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.adapters.files.codecs.objects import FormattedArray
+from polygraphy.adapters.files.codecs import FormattedArray
 from polygraphy.adapters.files.formats.npy import with_trailing_nuls
 from polygraphy.adapters.files.json.json_codec import ContentError
 from polygraphy.adapters.files.store import json_io

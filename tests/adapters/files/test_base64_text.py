@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.files.json.base64_text import Base64Text, decoded_length, decoded_pieces
 from polygraphy.adapters.files.json.json_codec import ContentError
+from polygraphy.adapters.files.json.json_writer import Base64Text, decoded_length, decoded_pieces
 
 CHUNK_BYTES = 48 * 1024
 

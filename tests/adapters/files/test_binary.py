@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from polygraphy.adapters.files.formats.safetensors_format import open_tensors, write_tensors
+from polygraphy.adapters.files.formats.binary import open_tensors, write_tensors
 from polygraphy.adapters.files.json.json_codec import ContentError
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.accuracy.accuracy import AccuracyResults

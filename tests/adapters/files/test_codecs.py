@@ -19,9 +19,9 @@ from polygraphy.domain.compare.metrics import L2Result, L2Threshold
 from polygraphy.domain.compare.result import UncomparedResult
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.errors import FileError, MissingDependencyError
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 
 
 def fields_of(value: Any) -> Any:

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.files.json.base64_text import Base64Text
 from polygraphy.adapters.files.json.json_codec import ContentError
-from polygraphy.adapters.files.json.json_writer import JsonList, write_json
+from polygraphy.adapters.files.json.json_writer import Base64Text, JsonList, write_json
 from polygraphy.adapters.files.store import json_io  # Registers the types of the package.
 
 assert json_io.CODECS

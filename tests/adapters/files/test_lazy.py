@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files.formats import safetensors_format
+from polygraphy.adapters.files.formats import binary as safetensors_format
 from polygraphy.adapters.files.formats.lazy import StoredArrays, StoredIteration
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.errors import FileError

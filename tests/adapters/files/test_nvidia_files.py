@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files.codecs.objects import FormattedArray
+from polygraphy.adapters.files.codecs import FormattedArray
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
@@ -26,9 +26,9 @@ from polygraphy.domain.compare import (
     SnrCompareFunc,
     UncomparedResult,
 )
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from tests.support import models, replays
 
 FOLDER = Path(__file__).parents[2] / "data" / "nvidia"

@@ -22,7 +22,7 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.tactics.tactics import TacticReplay
+from polygraphy.domain.tactics import TacticReplay
 from polygraphy.logger import G_LOGGER
 
 STORE = FileResultStore()

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from polygraphy import mod
-from polygraphy.adapters.lpips import distance as module
-from polygraphy.adapters.lpips.distance import LpipsDistance
+from polygraphy.adapters import lpips as module
+from polygraphy.adapters.lpips import LpipsDistance
 from polygraphy.comparator import PerceptualMetricsCompareFunc
 from polygraphy.domain.errors import BackendError, MissingDependencyError, UsageError
 

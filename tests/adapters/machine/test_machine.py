@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from polygraphy import config
-from polygraphy.adapters.machine import machine as packages
-from polygraphy.adapters.machine.machine import InstalledPackages, ThisMachine
+from polygraphy.adapters import machine as packages
+from polygraphy.adapters.machine import InstalledPackages, ThisMachine
 from polygraphy.adapters.onnxruntime.environments import OnnxrtDiagnosis
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.machine.machine import cores, free_memory, release_memory
+from polygraphy.adapters.machine import cores, free_memory, release_memory
 
 MEMINFO = "MemTotal:       24000000 kB\nMemFree: 1 kB\nMemAvailable:   2048 kB\n"
 

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, parser
 
+from polygraphy.adapters.onnx.storage.parsing import field
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx.storage.wire import field
 
 __all__ = ["Facts", "facts_of", "rich_model"]
 

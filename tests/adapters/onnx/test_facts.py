@@ -13,7 +13,7 @@ from attrs import evolve
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.describe.facts import find_facts
-from polygraphy.adapters.onnx.storage import wire
+from polygraphy.adapters.onnx.storage import parsing as wire
 from polygraphy.domain.tensors.facts import DeferredFacts, InputHint, ModelFacts
 from tests.support import models
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from polygraphy.adapters.onnx.storage.foreign import onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import onnx_errors
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.application.models.linting import lint
 from polygraphy.backend.onnx import (

@@ -10,9 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.copying import mended
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import paired
-from polygraphy.domain.diagnosis.two_models import suspects
+from polygraphy.domain.diagnosis.two_models import mending, suspects
 from polygraphy.domain.model import EVERYTHING, ModelSource
 from polygraphy.ports.models import ModelReader
 

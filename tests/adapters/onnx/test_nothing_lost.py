@@ -10,10 +10,10 @@ import pytest
 from onnx import helper, parser
 
 from polygraphy import surgeon
-from polygraphy.adapters.onnx.graph.value_infos import shape_of
+from polygraphy.adapters.onnx.graph.shapes import shape_of
 from polygraphy.adapters.onnx.plugins.plugins import replace_plugins
+from polygraphy.adapters.onnx.storage.parsing import as_varint, field
 from polygraphy.adapters.onnx.storage.weights import copy_fields
-from polygraphy.adapters.onnx.storage.wire import as_varint, field
 from polygraphy.backend import onnx as backend
 from polygraphy.binding import bind
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.describe.reading import OnnxModelReader
 from polygraphy.adapters.onnx.storage import model as mapped
-from polygraphy.adapters.onnx.storage import wire
+from polygraphy.adapters.onnx.storage import parsing as wire
 from polygraphy.adapters.onnx.storage.model import load_structure
 from polygraphy.domain.errors import FileError, ModelError
 from polygraphy.domain.model import EVERYTHING, Detail, Model, ModelSource

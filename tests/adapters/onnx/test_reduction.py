@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.run.reduction import ReducibleOnnxModel
+from polygraphy.adapters.onnx.run.opening import ReducibleOnnxModel
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.reducing import Reduction, reduce_model
 from polygraphy.binding import resolve

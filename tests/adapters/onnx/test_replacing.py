@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import pytest
 
-from polygraphy.adapters.os import parts
+from polygraphy.adapters.os import paths as parts
 from polygraphy.adapters.os.paths import atomic_file, staged_file
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.comparator import RunResults

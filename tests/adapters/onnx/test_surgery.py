@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper, parser
 
 from polygraphy.adapters.onnx.edit.bounding import set_upper_bound
 from polygraphy.adapters.onnx.edit.inserting import clean_up, insert_node, remove_nodes, sort_nodes
-from polygraphy.adapters.onnx.edit.observing import observe_shapes
+from polygraphy.adapters.onnx.edit.outputs import observe_shapes
 from polygraphy.adapters.onnx.edit.overriding import override_input_shapes
 from polygraphy.adapters.onnx.edit.stripping import (
     prune_weights,

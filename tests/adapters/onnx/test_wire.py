@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygraphy.adapters.onnx.storage.wire import as_varint, fields
+from polygraphy.adapters.onnx.storage.parsing import as_varint, fields
 
 KB = 1 << 10
 LARGE, COUNT = 1280 * KB, 80

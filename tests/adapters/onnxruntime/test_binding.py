@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from onnx import parser
 
-from polygraphy.adapters.cuda import module as cuda_module
+from polygraphy.adapters.cuda import wrapper as cuda_module
 from polygraphy.backend.onnxrt import OnnxrtRunner
 from polygraphy.cuda import DeviceArray, DeviceView
 from polygraphy.domain.errors import InputError, UsageError

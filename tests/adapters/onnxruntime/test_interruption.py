@@ -12,10 +12,9 @@ from onnx import helper, parser
 
 from polygraphy.adapters.onnxruntime import runner as module
 from polygraphy.adapters.onnxruntime import session
-from polygraphy.adapters.onnxruntime.calibration import measure
-from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
+from polygraphy.adapters.onnxruntime.quantizer import measure
+from polygraphy.adapters.onnxruntime.trial import OnnxrtConstantEvaluator, OnnxrtTrial
 from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
 from tests.support import models
 from tests.support.signals import send_later

@@ -13,7 +13,7 @@ import pytest
 from onnx import parser
 
 from polygraphy.adapters.onnx.storage.saving import save_model as saved
-from polygraphy.adapters.onnxruntime import session as module
+from polygraphy.adapters.onnx_common import loadable as module
 from polygraphy.backend.onnx import modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, session_from_onnx
 from polygraphy.binding import bind

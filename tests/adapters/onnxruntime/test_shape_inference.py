@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy import mod
-from polygraphy.adapters.onnxruntime.shapes import infer_symbolic_shapes
+from polygraphy.adapters.onnxruntime.trial import infer_symbolic_shapes
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 from tests.support import models
 

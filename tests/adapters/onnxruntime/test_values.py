@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.arrays.packed import packed, unpacked
+from polygraphy.adapters.arrays.foreign import packed, unpacked
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator
 from polygraphy.datatype import DataType

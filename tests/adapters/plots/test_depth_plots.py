@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
+from polygraphy.adapters.plots import MatplotlibPlots
 from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
 from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.errors import FileError
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("error")

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from polygraphy import mod
-from polygraphy.adapters.plots.error_plots import error_plots
-from polygraphy.adapters.plots.figures import file_name
-from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
+from polygraphy.adapters.plots import MatplotlibPlots, error_plots, file_name
 from polygraphy.binding import bind
 from polygraphy.domain.asked import Plots
 from polygraphy.domain.compare import SimpleCompareFunc
@@ -61,7 +59,7 @@ def test_any_numbers_have_pictures(
 
 
 def test_images_larger_than_a_screen_keep_their_outliers(tmp_path: Path) -> None:
-    from polygraphy.adapters.plots.heat_maps import _MOST_PIXELS, _smaller
+    from polygraphy.adapters.plots import _MOST_PIXELS, _smaller
 
     image = np.zeros((1081, 1921))
     image[1080, 1920] = 7
@@ -73,7 +71,7 @@ def test_images_larger_than_a_screen_keep_their_outliers(tmp_path: Path) -> None
 def test_many_images_share_a_figure_and_too_many_are_left_out(
     plots: MatplotlibPlots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polygraphy.adapters.plots import heat_maps
+    from polygraphy.adapters import plots as heat_maps
 
     monkeypatch.setattr(heat_maps, "_COLUMNS", 2)
     monkeypatch.setattr(heat_maps, "_ROWS", 1)
@@ -84,7 +82,7 @@ def test_many_images_share_a_figure_and_too_many_are_left_out(
 
 
 def test_the_largest_differences_are_always_drawn() -> None:
-    from polygraphy.adapters.plots.error_plots import _MOST_POINTS, _points
+    from polygraphy.adapters.plots import _MOST_POINTS, _points
 
     value = np.zeros(_MOST_POINTS * 4)
     value[12_345] = 5

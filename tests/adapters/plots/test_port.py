@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
+from polygraphy.adapters.plots import MatplotlibPlots
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import Plots
 

@@ -6,7 +6,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from polygraphy.adapters.tensorflow.datatype import TensorFlowDataTypes  # noqa: E402
+from polygraphy.adapters.tensorflow.module import TensorFlowDataTypes  # noqa: E402
 from polygraphy.domain.errors import DataTypeConversionException  # noqa: E402
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry  # noqa: E402
 

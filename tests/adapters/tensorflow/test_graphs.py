@@ -12,8 +12,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from polygraphy import constants  # noqa: E402
-from polygraphy.adapters.tensorflow.conversion import onnx_from_tf_graph  # noqa: E402
 from polygraphy.adapters.tensorflow.module import tensorflow_module  # noqa: E402
+from polygraphy.adapters.tensorflow.saving import onnx_from_tf_graph  # noqa: E402
 from polygraphy.backend.tf import (  # noqa: E402
     ModifyGraphOutputs,
     graph_from_frozen,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 tf = pytest.importorskip("tensorflow")
 
-from polygraphy.adapters.tensorflow.optimizing import without_passthroughs  # noqa: E402
+from polygraphy.adapters.tensorflow.graphs import without_passthroughs  # noqa: E402
 from tests.support.examples import scaled  # noqa: E402
 
 STEPS = {

@@ -17,8 +17,9 @@ import pytest
 from polygraphy import func
 from polygraphy.adapters.tensorrt.describe import build_record
 from polygraphy.adapters.tensorrt.describe.build_record import record_of
-from polygraphy.adapters.tensorrt.library import gpu, logger
-from polygraphy.adapters.tensorrt.plan import deserialize
+from polygraphy.adapters.tensorrt.library import module as gpu
+from polygraphy.adapters.tensorrt.library import module as logger
+from polygraphy.adapters.tensorrt.plan import engine as deserialize
 from polygraphy.backend.tensorrt_rtx import CreateConfigRTX, create_config_rtx
 from polygraphy.backend.trt import (
     BytesFromEngine,

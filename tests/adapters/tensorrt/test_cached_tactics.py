@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.tensorrt.build.cached_tactics import tactics_kept
 from polygraphy.adapters.tensorrt.build.tactics import (
     Algorithm,
     TacticRecorder,
     TacticReplayData,
     TacticReplayer,
+    tactics_kept,
 )
 from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.domain.errors import BackendError

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import HostMemory
-from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_errors
-from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.library.module import raise_kept_errors, using
 from polygraphy.adapters.tensorrt.precision.calibrator import CalibrationData, Calibrator
 from polygraphy.binding import bind
 from polygraphy.domain.data.synthesis import DataLoader

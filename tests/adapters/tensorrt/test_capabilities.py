@@ -12,8 +12,12 @@ import pytest
 import polygraphy.adapters.tensorrt as adapter
 from polygraphy.adapters.tensorrt.build.config_settings import ATTRIBUTES, FLAGS
 from polygraphy.adapters.tensorrt.library import module as module_in_use
-from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value
-from polygraphy.adapters.tensorrt.library.features import FEATURES, MEMBERS
+from polygraphy.adapters.tensorrt.library.capabilities import (
+    FEATURES,
+    MEMBERS,
+    capabilities,
+    enum_value,
+)
 from polygraphy.adapters.tensorrt.library.module import is_rtx, tensorrt_module, trt, using
 from polygraphy.cli.backends.trt.names import NAMES
 from polygraphy.domain.errors import BackendError, MissingDependencyError
@@ -35,12 +39,9 @@ _CLASSES = {
 }
 _OURS = {
     "calibrator": {"cache"},
-    "compute_dtypes": {"layer"},
     "contexts": {"cache"},
-    "describe_engine": {"tensor"},
     "module": {"config"},
-    "onnx_like": {"layer"},
-    "input_errors": {"tensor"},
+    "inputs": {"tensor"},
 }
 """Variables of the same names that hold objects of ours, by module."""
 

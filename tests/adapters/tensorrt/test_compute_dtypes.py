@@ -17,7 +17,7 @@ from polygraphy.adapters.tensorrt.describe.build_record import (
     ModelFile,
     remember_record,
 )
-from polygraphy.adapters.tensorrt.describe.compute_dtypes import (
+from polygraphy.adapters.tensorrt.describe.describe_engine import (
     engine_facts,
     inspected_dtype,
     network_dtypes,

@@ -8,11 +8,11 @@ from types import ModuleType
 import pytest
 
 from polygraphy import config
-from polygraphy.adapters.tensorrt.describe import diagnosis
-from polygraphy.adapters.tensorrt.describe.diagnosis import TensorrtDiagnosis
-from polygraphy.adapters.tensorrt.library import gpu
+from polygraphy.adapters.tensorrt.describe import support as diagnosis
+from polygraphy.adapters.tensorrt.describe.support import TensorrtDiagnosis
+from polygraphy.adapters.tensorrt.library import module as gpu
 from polygraphy.adapters.tensorrt.library import module as module_in_use
-from polygraphy.adapters.tensorrt.library.features import FEATURES
+from polygraphy.adapters.tensorrt.library.capabilities import FEATURES
 from polygraphy.domain.environment import Section
 from tests.support.tensorrt_names import named_module
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.tensorrt.runtime.layout import Layout, contiguous_strides
+from polygraphy.adapters.tensorrt.runtime.memory import Layout, contiguous_strides
 from tests.support.fake_tensorrt import COMPONENTS, Tensor, places
 
 SHAPES = st.tuples(*[st.integers(0, 5)] * 4)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.tensorrt.precision.node_names import select_nodes
+from polygraphy.adapters.tensorrt.precision.casting import select_nodes
 from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,

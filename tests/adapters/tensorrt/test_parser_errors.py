@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from onnx.parser import parse_model
 
-from polygraphy.adapters.tensorrt.library.logger import Reasons
-from polygraphy.adapters.tensorrt.network.parser_errors import parsing_failed
+from polygraphy.adapters.tensorrt.library.module import Reasons
+from polygraphy.adapters.tensorrt.network.onnx_network import parsing_failed
 
 MODEL = parse_model("""
 <ir_version: 8, opset_import: ["" : 15]>

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.cuda.device import CudaDevice
-from polygraphy.adapters.tensorrt.runtime import pinned_arrays
-from polygraphy.adapters.tensorrt.runtime.pinned_arrays import PinnedArrays
+from polygraphy.adapters.tensorrt.runtime import outputs as pinned_arrays
+from polygraphy.adapters.tensorrt.runtime.outputs import PinnedArrays
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from tests.support.engines import fake_machine, identity, large, nonzero
 from tests.support.examples import scaled

@@ -16,7 +16,7 @@ from tests.support.fake_tensorrt.context import Context, OldContext
 from tests.support.fake_tensorrt.engine import Engine, OldEngine
 from tests.support.tensorrt_names import VERSIONS, names_of
 
-RUN_SIDE = ("contexts", "outputs", "plan_age", "runner", "scratch", "session", "tensors")
+RUN_SIDE = ("contexts", "memory", "outputs", "runner", "session", "tensors")
 _CLASSES = {
     "context": "IExecutionContext",
     "self.native": "IExecutionContext",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from polygraphy.adapters.tensorrt.build.config_settings import ATTRIBUTES, FLAGS
-from polygraphy.adapters.tensorrt.library import setting as module
-from polygraphy.adapters.tensorrt.library.features import FEATURES
-from polygraphy.adapters.tensorrt.library.setting import flag_of, setting_of
+from polygraphy.adapters.tensorrt.library import module
+from polygraphy.adapters.tensorrt.library.capabilities import FEATURES
+from polygraphy.adapters.tensorrt.library.module import flag_of, setting_of
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.declare.option import options_of
 

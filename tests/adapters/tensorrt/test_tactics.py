@@ -15,8 +15,7 @@ from polygraphy.adapters.tensorrt.build.tactics import (
     TacticReplayData,
     TacticReplayer,
 )
-from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_errors
-from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.library.module import raise_kept_errors, using
 from polygraphy.domain.errors import BackendError, FileError, UsageError
 from tests.support.build_callbacks import CallingTensorRT, choice
 

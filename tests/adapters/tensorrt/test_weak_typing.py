@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.tensorrt.library.module import trt, using
 from polygraphy.adapters.tensorrt.network import network as network_module
-from polygraphy.adapters.tensorrt.network.network_source import NetworkSource, remember_source
+from polygraphy.adapters.tensorrt.network.onnx_network import NetworkSource, remember_source
 from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,

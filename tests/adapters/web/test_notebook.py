@@ -68,7 +68,7 @@ def test_results_show_their_range() -> None:
 
 def test_verdicts_have_a_row_per_output() -> None:
     cells = Cells(compared(0.0, 1.0)._repr_html_()).cells
-    assert cells[1] == "FAILED: onnxrt vs. onnx (simple): 1 of 2 outputs differs"
+    assert cells[1] == "FAILED: onnxrt vs. onnx: 1 of 2 outputs differs; first to fail: 'y1'"
     assert cells.index("y1") < cells.index("y0")  # What failed comes first.
     assert sum("failed" in cell for cell in cells) == 1
 

@@ -12,21 +12,22 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from polygraphy.adapters.report.detail import detail_of
-from polygraphy.adapters.web.charts import MEASURES, depth_chart, shortened
+from polygraphy.adapters.report.session import detail_of
+from polygraphy.adapters.web.charts import MEASURES, depth_chart
 from polygraphy.adapters.web.report_page import region_of, report_page
-from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, Worst
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.environment import Environment, Section
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.model.description import Graph, Model, Node
-from polygraphy.domain.report.document import Comparison, Document, plain
+from polygraphy.domain.report.document import Document, plain
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.sweep.outcome import Row as SweepRow
 from polygraphy.domain.sweep.outcome import SweepOutcome, groups_of
+from polygraphy.domain.tensors.naming import shortened
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.copying import copy_nodes
 from polygraphy.adapters.onnx.run.opening import OnnxOpenModels
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults

@@ -13,7 +13,7 @@ import pytest
 from attrs import define, field
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError

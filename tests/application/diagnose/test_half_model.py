@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.half_precision import narrow_nodes, widened
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind

@@ -10,13 +10,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.locating import judged, wrong_regions
+from polygraphy.application.diagnose.locating import judged, nodes_alone, wrong_regions
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import OpenModels
+from tests.application.diagnose.test_diagnosing import network
 
 
 def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -> None:
@@ -78,3 +79,26 @@ def test_what_is_cut_off_before_it_is_quantised_is_no_fault(read_by_another: boo
     feed = {"x": np.linspace(0, 4, 6, dtype=np.float32).reshape(2, 3)}
     found = wrong_regions(case, party, trace(case, OnnxParty(), feed))
     assert [place.tensor for place in found] == (["e"] if read_by_another else [])
+
+
+@pytest.mark.parametrize(("off", "runs"), [(0.0, 1), (0.1, 3)])
+def test_what_rounding_does_to_nodes_alone_is_computed_only_where_one_is_wrong(
+    off: float, runs: int
+) -> None:
+    class Party(OnnxParty):
+        count = 0
+
+        def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+            compute = super().load(model)
+
+            def counted(feed: Any) -> Any:
+                self.count += 1
+                return {name: each + np.float32(off) for name, each in compute(feed).items()}
+
+            return counted
+
+    opened = resolve(OpenModels).open(network())
+    party, feed = Party(), {"x": np.random.default_rng(1).random((3, 6), np.float32)}
+    case = Case(opened, "m.onnx", [party], resolve(DiagnosisReports))
+    made = nodes_alone(case, opened, party, trace(case, OnnxParty(), feed))
+    assert (bool(made.wrong), party.count) == (off > 0, runs)

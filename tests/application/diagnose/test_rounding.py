@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.rounding import adds_up

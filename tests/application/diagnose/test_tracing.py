@@ -13,13 +13,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common.evaluator import evaluator_of
-from polygraphy.binding import bind
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.tracing import renamed, trace
+from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
 from polygraphy.domain import rounding as judging
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.machine import free_memory
 from polygraphy.ports.reporting import Findings
 from tests.support.parties import WrongRewriter
 
@@ -135,3 +139,34 @@ def test_what_the_evaluator_does_not_need_any_more_is_let_go() -> None:
     assert peak < 20 * NBYTES
     with pytest.raises(ValueError, match="Not all of"):
         evaluator.run(["a3"], feed)
+
+
+def test_tensors_that_lie_in_a_file_stay_there_under_other_names() -> None:
+    feed = {"x": np.zeros((SIDE, SIDE), np.float32)}
+    party = OnnxParty()
+    case = Case(
+        resolve(OpenModels).open(network()),
+        "m.onnx",
+        [party],
+        resolve(DiagnosisReports),
+        8 * NBYTES,
+    )
+    known = trace(case, party, feed).values
+    tracemalloc.start()
+    try:
+        other = renamed(known, {f"_{name}": name for name in known})
+        assert tracemalloc.get_traced_memory()[1] < NBYTES
+    finally:
+        tracemalloc.stop()
+    assert [*other] == [f"_{name}" for name in known]
+    np.testing.assert_array_equal(other["_c1"], known["c1"])
+    assert [*renamed(dict(known), {"other": "c1", "none": "missing"})] == ["other"]
+
+
+def test_without_a_budget_tensors_take_less_than_a_gigabyte_however_much_is_free() -> None:
+    with bind(free_memory, lambda: 1 << 40):
+        opened = resolve(OpenModels).open(network())
+        case = Case(opened, "m.onnx", [OnnxParty()], resolve(DiagnosisReports))
+        assert case.memory < 1 << 30 < case.room
+        given = Case(opened, "m.onnx", [OnnxParty()], resolve(DiagnosisReports), 1 << 35)
+        assert given.memory == given.room == 1 << 35

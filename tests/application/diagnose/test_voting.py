@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,12 +12,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty, open_environment
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept, network
 
@@ -84,18 +86,15 @@ def test_both_are_named_where_both_are_wrong() -> None:
     }  # fmt: skip
 
 
-def summing(op: str = "CumSum") -> Any:
+def one_node(op: str) -> Any:
     """A model whose only node has no formula."""
-    read = ["x", "axis"] if op == "CumSum" else ["x", "like"]
+    read = ["x"] if op == "LpNormalization" else ["x", "like"]
     graph = helper.make_graph(
         [helper.make_node(op, read, ["y"], "guilty")],
         "network",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3])],
-        [
-            numpy_helper.from_array(np.array(1), "axis"),
-            numpy_helper.from_array(np.zeros(1, np.float32), "like"),
-        ],
+        [numpy_helper.from_array(np.zeros(1, np.float32), "like")],
     )
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 15)])
 
@@ -103,7 +102,9 @@ def summing(op: str = "CumSum") -> Any:
 def test_the_package_is_asked_where_there_is_no_formula() -> None:
     kept = Kept()
     with bind(Findings, kept):
-        assert not diagnose(summing(), [MistakenParty("onnx", "CumSum"), OnnxParty2()])
+        assert not diagnose(
+            one_node("LpNormalization"), [MistakenParty("onnx", "LpNormalization"), OnnxParty2()]
+        )
     [culprit] = kept.culprits
     assert (culprit["party"], culprit["cause"]) == ("onnx", "reference")
     assert any("onnx package" in sentence for sentence in culprit["evidence"])
@@ -113,7 +114,7 @@ def test_what_the_reference_has_of_the_package_is_no_third_opinion() -> None:
     kept = Kept()
     unclear = pytest.raises(InconclusiveError, match="second or onnx is wrong about CastLike 'gui")
     with bind(Findings, kept), unclear:
-        diagnose(summing("CastLike"), [MistakenParty("onnx", "CastLike"), OnnxParty2()])
+        diagnose(one_node("CastLike"), [MistakenParty("onnx", "CastLike"), OnnxParty2()])
     [candidate] = kept.culprits
     assert (candidate["nodes"], candidate["party"]) == (["guilty"], "second or onnx")
     assert candidate["remedy"]["command"] is None
@@ -126,7 +127,7 @@ def test_another_backend_is_a_third_opinion() -> None:
     kept = Kept()
     wrong = MistakenParty("wrong", "CastLike")
     with bind(Findings, kept):
-        assert not diagnose(summing("CastLike"), [OnnxParty(), wrong, Third()])
+        assert not diagnose(one_node("CastLike"), [OnnxParty(), wrong, Third()])
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"]) == (["guilty"], "wrong")
 
@@ -156,3 +157,39 @@ def test_a_node_with_several_wrong_outputs_is_named_once() -> None:
     with bind(Findings, kept):
         assert not diagnose(model, [OnnxParty(), MistakenParty("wrong", "RNN")])
     assert [one["nodes"] for one in kept.culprits] == [["rnn"]]
+
+
+class Version:
+    """An environment whose backend is right, or wrong in its own way, or as the other is."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.version, self.install = path, path, f"pip install wrong=={path}"
+
+    def run(self, model: Any, feed: Any, settings: Any) -> dict[str, Any]:
+        right = OnnxParty().load(model)(feed)
+        more = {"right": 0.0, "same": 0.1, "odd": 0.3}[self.version]
+        return {name: value + np.float32(more) for name, value in right.items()}
+
+
+def versions(path: str) -> Version:
+    return Version("same" if path == sys.executable else path)
+
+
+@pytest.mark.parametrize(
+    ("paths", "is_decided"),
+    [(["same", "odd", "right"], True), (["same"], False), (["odd"], False), (["right"], True)],
+)
+def test_another_version_is_asked_and_counts_where_it_computes_otherwise(
+    paths: Sequence[str], is_decided: bool
+) -> None:
+    kept, wrong = Kept(), MistakenParty("wrong", "CastLike")
+    model = one_node("CastLike")
+    unclear = (
+        nullcontext() if is_decided else pytest.raises(InconclusiveError, match="wrong or onnx")
+    )
+    with bind(Findings, kept), bind(open_environment, versions, "wrong"), unclear:
+        assert not diagnose(model, [OnnxParty(), wrong], environments=paths)
+    [culprit] = kept.culprits
+    assert culprit["party"] == ("wrong" if is_decided else "wrong or onnx")
+    said = " ".join(culprit["evidence"])
+    assert ("wrong right, whose code differs" in said) == is_decided

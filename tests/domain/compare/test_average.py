@@ -20,10 +20,10 @@ from polygraphy.domain.compare import (
     SqnrThreshold,
     UncomparedResult,
 )
-from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.indices import IndicesCompareFunc
+from polygraphy.domain.compare.result import average_of
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.limits import Tolerance
 
 
 def l2(*values: float | None, limit: float = 1.0) -> Any:

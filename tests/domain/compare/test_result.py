@@ -14,7 +14,7 @@ from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.limits.tolerance import STATISTICS, Tolerance
+from polygraphy.domain.limits import STATISTICS, Tolerance
 
 FIELDS = (
     "max_absdiff", "max_reldiff", "mean_absdiff", "mean_reldiff",

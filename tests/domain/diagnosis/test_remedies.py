@@ -6,8 +6,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.remedies import copying, undoing
-from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.variants import Variant, copying, undoing
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor
 
 EPSILON = Attribute("epsilon", "float", float(np.float32(1e-5)))

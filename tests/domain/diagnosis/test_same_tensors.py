@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.same_tensors import SameTensors, is_alike
+from polygraphy.domain.diagnosis.borrowed import SameTensors, is_alike
 
 
 def test_a_mask_does_not_hide_what_differs_beside_it() -> None:

@@ -14,15 +14,14 @@ import ml_dtypes
 import numpy as np
 
 from polygraphy import config
-from polygraphy.adapters.files.json.base64_text import (
+from polygraphy.adapters.files.json.json_codec import ContentError
+from polygraphy.adapters.files.json.json_writer import (
     Piece,
     SlicedText,
     decoded_length,
     decoded_pieces,
 )
-from polygraphy.adapters.files.json.json_codec import ContentError
-
-_Array = np.ndarray[Any, Any]
+from polygraphy.domain.tensors.aliases import Array
 
 _STRIDED_BUFFER_BYTES = 1 << 20
 """How much of an array that is not contiguous is copied at a time."""
@@ -44,7 +43,7 @@ _HEADER_READERS: dict[Any, Any] = {
 }
 
 
-def npy_pieces(array: _Array) -> Iterator[Piece]:
+def npy_pieces(array: Array) -> Iterator[Piece]:
     """Return an iterator over what `numpy.save` would write; contiguous arrays are not copied.
 
     Raises:
@@ -66,7 +65,7 @@ def npy_pieces(array: _Array) -> Iterator[Piece]:
     return chain([stream.getvalue()], _data(array.T if in_fortran_order else array))
 
 
-def without_objects(array: _Array) -> _Array:
+def without_objects(array: Array) -> Array:
     """Return an array that has a form in a file: texts that are Python objects, as the onnx package
     makes them, become those of NumPy, which have no NULs at the end: see `trailing_nuls`.
 
@@ -81,7 +80,7 @@ def without_objects(array: _Array) -> _Array:
             "an array of Python objects has no form in a file",
             hint="Convert it, for instance to numbers with array.astype(float).",
         )
-    made: _Array = np.array(texts, dtype=np.str_).reshape(array.shape)
+    made: Array = np.array(texts, dtype=np.str_).reshape(array.shape)
     return made
 
 
@@ -89,7 +88,7 @@ def _as_text(value: Any) -> Any:
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
-def trailing_nuls(array: _Array) -> list[tuple[int, int]]:
+def trailing_nuls(array: Array) -> list[tuple[int, int]]:
     """Return what `without_objects` loses: the position of each text that ends in NULs, in C order,
     and how many these are.
     """
@@ -102,7 +101,7 @@ def trailing_nuls(array: _Array) -> list[tuple[int, int]]:
     return found
 
 
-def with_trailing_nuls(array: _Array, nuls: Any) -> _Array:
+def with_trailing_nuls(array: Array, nuls: Any) -> Array:
     """Return texts with the NULs that `trailing_nuls` found, as Python objects.
 
     Raises:
@@ -125,7 +124,7 @@ def with_trailing_nuls(array: _Array, nuls: Any) -> _Array:
         raise ContentError(f"an array of texts is damaged: {error}") from error
 
 
-def _data(array: _Array) -> Iterator[Piece]:
+def _data(array: Array) -> Iterator[Piece]:
     """Yield the bytes of the elements, of which those that differ in the last index are next."""
     if array.nbytes == 0:
         return
@@ -140,7 +139,7 @@ def _data(array: _Array) -> Iterator[Piece]:
         yield chunk.tobytes()
 
 
-def array_from_npy(text: SlicedText) -> _Array:
+def array_from_npy(text: SlicedText) -> Array:
     """Return the array whose ``.npy`` bytes `text` is the base64 text of.
 
     Raises:
@@ -166,7 +165,7 @@ def array_from_npy(text: SlicedText) -> _Array:
             f"but there are {total - data_start}"
         )
     if is_short and nbytes:
-        flat: _Array = np.frombuffer(head, dtype, offset=data_start).copy()
+        flat: Array = np.frombuffer(head, dtype, offset=data_start).copy()
     else:
         flat = np.empty(prod(shape), dtype)
         if nbytes:
@@ -174,7 +173,7 @@ def array_from_npy(text: SlicedText) -> _Array:
     return flat.reshape(shape[::-1]).T if in_fortran_order else flat.reshape(shape)
 
 
-def _fill(raw: _Array, text: SlicedText, data_start: int) -> None:
+def _fill(raw: Array, text: SlicedText, data_start: int) -> None:
     """Decode text, from the byte `data_start` that it stands for, into an array of bytes."""
     filled = 0
     for piece in decoded_pieces(text, data_start):
@@ -226,7 +225,7 @@ def check_unpacked(archive: ZipFile, packed: int) -> None:
         )
 
 
-def array_from_bytes(content: bytes) -> _Array:
+def array_from_bytes(content: bytes) -> Array:
     """Return the array in an ``.npy`` file, or the first one in an ``.npz`` archive.
 
     Raises:
@@ -244,7 +243,7 @@ def array_from_bytes(content: bytes) -> _Array:
         raise ContentError(f"an array is damaged: {error}") from error
 
 
-def with_narrow_type(array: _Array) -> _Array:
+def with_narrow_type(array: Array) -> Array:
     """Return an array that NumPy saved without its data type with that, where there is only one
     that it can have been: bfloat16 is the only one of two bytes that NumPy does not know.
     """

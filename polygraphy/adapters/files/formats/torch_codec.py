@@ -12,8 +12,8 @@ from io import BytesIO
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.adapters.files.json.base64_text import Base64Text, decoded_pieces
 from polygraphy.adapters.files.json.json_codec import ContentError, Decoder, Encoder
+from polygraphy.adapters.files.json.json_writer import Base64Text, decoded_pieces
 from polygraphy.domain.errors import MissingDependencyError
 
 

@@ -11,7 +11,7 @@ from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
-from polygraphy.domain.tactics.tactics import TacticReplay
+from polygraphy.domain.tactics import TacticReplay
 from polygraphy.logger import G_LOGGER
 
 _CLASS = "IterationContext"

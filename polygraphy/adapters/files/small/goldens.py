@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from attrs import asdict, field, frozen
 
-from polygraphy.adapters.files.formats.binary import tensors_of
-from polygraphy.adapters.files.formats.safetensors_format import open_tensors, write_tensors
+from polygraphy.adapters.files.formats.binary import open_tensors, tensors_of, write_tensors
 from polygraphy.adapters.files.json.json_codec import ContentError, content_errors_named
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
 from polygraphy.domain.errors import DamagedFileError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tensors.precision import is_float
 
 MOST_BYTES = 5_000_000
 """What a golden may take: it lies in a repository."""
@@ -57,7 +57,7 @@ class Golden:
                 continue
             flat = np.asarray(array).reshape(-1)
             kept[name] = flat[_chosen(flat.size, count)]
-            if flat.dtype.kind in "fiu":
+            if is_float(flat) or flat.dtype.kind in "iu":
                 wide = flat.astype(np.float64)
                 found = wide.min(), wide.mean(), wide.max(), np.sqrt(np.mean(wide * wide))
                 kept[f"{name} ({', '.join(_STATISTICS)})"] = np.array(found, np.float32)

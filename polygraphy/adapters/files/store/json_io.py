@@ -7,10 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, TypeVar, Union
 
-from polygraphy.adapters.files.codecs import objects as accuracy_codec
-from polygraphy.adapters.files.codecs import objects as array_codec
-from polygraphy.adapters.files.codecs import objects as run_codec
-from polygraphy.adapters.files.codecs import objects as tactics_codec
+from polygraphy.adapters.files import codecs
 from polygraphy.adapters.files.formats.binary import SUFFIXES, Undescribed, parse_binary
 from polygraphy.adapters.files.formats.lazy import lazily
 from polygraphy.adapters.files.json.json_codec import (
@@ -24,7 +21,7 @@ from polygraphy.adapters.files.json.json_writer import Write, write_json
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.tactics.tactics import TacticReplay
+from polygraphy.domain.tactics import TacticReplay
 
 T = TypeVar("T")
 
@@ -125,7 +122,7 @@ def _is_feed(tree: Any) -> bool:
 
 PathOrFile = Union[str, "PathLike[str]", IO[Any]]
 
-CODECS = (accuracy_codec, array_codec, run_codec, tactics_codec)
+CODECS = (codecs,)
 """What registers the types of this package; imported here, so that all who need them have them."""
 
 

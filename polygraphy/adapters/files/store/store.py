@@ -12,9 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from polygraphy.adapters.files.formats.binary import SUFFIXES, TENSORS, tensors_of
+from polygraphy.adapters.files.formats.binary import SUFFIXES, TENSORS, tensors_of, write_tensors
 from polygraphy.adapters.files.formats.blobs import holds_blobs
-from polygraphy.adapters.files.formats.safetensors_format import write_tensors
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     content_errors_named,
@@ -44,11 +43,11 @@ from polygraphy.adapters.files.store.writers import (
     ResultsFileWriter,
     annotate,
 )
-from polygraphy.adapters.os.parts import make_part_folder
 from polygraphy.adapters.os.paths import (
     atomic_file,
     ensure_parent,
     is_empty_file,
+    make_part_folder,
     translated_os_errors,
 )
 from polygraphy.domain.accuracy.accuracy import AccuracyResults

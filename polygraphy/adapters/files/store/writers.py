@@ -1,4 +1,10 @@
-"""Writes one item per iteration, in memory that does not grow with their number."""
+"""Writes one item per iteration, in memory that does not grow with their number.
+
+Results as plain JSON values, for readers that know nothing of this package.
+
+They stand in a file of results beside the arrays, under ``inference_results``: by kind of runner
+and by output the elements of small arrays as nested lists, and statistics of large ones.
+"""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from attrs import evolve, frozen
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.cast.cast_graph import Scope
-from polygraphy.adapters.onnx.cast.cast_rules import (
+from polygraphy.adapters.onnx.cast.cast_graph import (
     KEPT_OPERATORS,
     WIDE,
     CastSelection,
     CastSettings,
     Forms,
+    Scope,
     names_of,
 )
 from polygraphy.adapters.onnx.graph.editing import faults_of
@@ -30,8 +30,7 @@ from polygraphy.adapters.onnx.graph.graph import (
 from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.elements import elements, put
 from polygraphy.adapters.onnx.storage.external import external_files
-from polygraphy.adapters.onnx.storage.ownership import makes_new_model
-from polygraphy.adapters.onnx.storage.stored import is_stored
+from polygraphy.adapters.onnx.storage.stored import is_stored, makes_new_model
 from polygraphy.adapters.onnx.storage.weights import (
     DATA_FIELDS,
     all_graphs,

@@ -1,4 +1,18 @@
-"""What an ONNX model tells about itself without being run."""
+"""What an ONNX model tells about itself without being run.
+
+In which data types the outputs of an ONNX model are computed.
+
+Weights and inputs are the same for everybody who runs the model, however coarse they are. What
+counts is what nodes make of them.
+
+Which values the inputs of an ONNX graph may take that are indices or masks.
+
+An input that is used as an index may be as large as what it is an index of. One that is used as a
+condition is a mask, and so is one that is taken from one and multiplied with a large number, as in
+``(1 - mask) * -10000``, which is added to scores that are not to count. One that is only compared
+with constants takes values of theirs: with all of a range, as where a one-hot encoding is written
+as ``x == range(n)``, any of them; with one number, as where a sampling rate chooses a branch, that.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +27,9 @@ from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import graph_weights
-from polygraphy.adapters.onnx.graph.shape_proofs import values_of
-from polygraphy.adapters.onnx.graph.value_infos import set_input_shapes, shape_of
+from polygraphy.adapters.onnx.graph.shapes import set_input_shapes, shape_of, values_of
 from polygraphy.adapters.onnx.storage.elements import elements
-from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
-from polygraphy.adapters.onnx.storage.wire import (
+from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     DEEPEST,
     MODEL,
@@ -29,6 +41,7 @@ from polygraphy.adapters.onnx.storage.wire import (
     naming,
     operators,
 )
+from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
 from polygraphy.adapters.onnx_common.messages import (
     attribute_named,
     captured_by,

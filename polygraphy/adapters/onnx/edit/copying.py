@@ -25,9 +25,8 @@ from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of, used_by, weight_names
-from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import paired
-from polygraphy.domain.diagnosis.two_models import Suspect, named, stranger, suspects
+from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, stranger, suspects
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import EVERYTHING
 from polygraphy.domain.tensors.naming import counted
@@ -36,8 +35,8 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-    from polygraphy.domain.diagnosis.mending import Mending
     from polygraphy.domain.diagnosis.pairing import Pairing
+    from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph
 

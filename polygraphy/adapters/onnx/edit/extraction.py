@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.edit.observing import observed
+from polygraphy.adapters.onnx.edit.outputs import observed
 from polygraphy.adapters.onnx.graph.editing import edited, faults_of
 from polygraphy.adapters.onnx.graph.graph import (
     behind,
@@ -18,14 +18,14 @@ from polygraphy.adapters.onnx.graph.graph import (
 )
 from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, like
 from polygraphy.adapters.onnx.graph.open_model import OpenModel
-from polygraphy.adapters.onnx.graph.shapes import is_made_up
-from polygraphy.adapters.onnx.graph.value_infos import (
+from polygraphy.adapters.onnx.graph.shapes import (
     described,
     input_metadata,
+    is_made_up,
     restate,
     value_info,
 )
-from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
+from polygraphy.adapters.onnx.storage.stored import makes_new_model, own_model
 from polygraphy.adapters.onnx_common.messages import copy_of, weight_names
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata

@@ -1,4 +1,4 @@
-"""Nodes that come and go: inserting one, removing some, and leaving out unused ones."""
+"""Nodes that come and go: inserting one, removing some, and leaving out what is not needed."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.graph.editing import edited
-from polygraphy.adapters.onnx.graph.value_infos import set_shape
+from polygraphy.adapters.onnx.graph.shapes import set_shape
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.domain.errors import UsageError

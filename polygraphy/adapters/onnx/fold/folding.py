@@ -14,10 +14,14 @@ from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import clean_model, sort
 from polygraphy.adapters.onnx.graph.growth import limit_bytes, model_bytes
-from polygraphy.adapters.onnx.graph.shape_proofs import without_ambiguous_names
-from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
-from polygraphy.adapters.onnx.graph.value_infos import shape_of
-from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
+from polygraphy.adapters.onnx.graph.shapes import (
+    inferred_value_infos,
+    is_made_up,
+    shape_of,
+    value_infos,
+    without_ambiguous_names,
+)
+from polygraphy.adapters.onnx.storage.stored import BaseLoadOnnxCopy
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.domain.tensors.shapes import Shape

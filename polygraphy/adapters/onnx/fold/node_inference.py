@@ -12,7 +12,7 @@ from polygraphy.adapters.onnx.fold.shape_values import INT64, LONGEST, Element, 
 from polygraphy.adapters.onnx.graph.element_types import FLOAT, domain_of
 from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.graph.shapes import has_endless_vectors
-from polygraphy.adapters.onnx.storage.foreign import onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import onnx_errors
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER

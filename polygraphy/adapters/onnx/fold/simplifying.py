@@ -12,7 +12,7 @@ from polygraphy.adapters.onnx.fold.walk import QUANTISATION, GraphWalk
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where, rename_uses, sort
-from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
+from polygraphy.adapters.onnx.storage.stored import BaseLoadOnnxCopy
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.logger import G_LOGGER
 

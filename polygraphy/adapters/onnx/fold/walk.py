@@ -30,7 +30,7 @@ from polygraphy.adapters.onnx.fold.shape_values import (
 )
 from polygraphy.adapters.onnx.graph.element_types import GraphTypes, domain_of, signature_of
 from polygraphy.adapters.onnx.graph.graph import is_constant, rename_uses, taken_names, unused_name
-from polygraphy.adapters.onnx.graph.value_infos import shape_of
+from polygraphy.adapters.onnx.graph.shapes import shape_of
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, PolygraphyException

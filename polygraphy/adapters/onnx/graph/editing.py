@@ -11,7 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.storage.elements import is_stripped
-from polygraphy.adapters.onnx.storage.ownership import makes_new_model
+from polygraphy.adapters.onnx.storage.stored import makes_new_model
 from polygraphy.adapters.onnx.storage.weights import (
     SMALL,
     all_graphs,

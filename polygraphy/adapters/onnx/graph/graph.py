@@ -3,6 +3,10 @@
 Elements of a repeated field are deleted by slices, and nodes are reordered by sorting: neither
 copies what stays, so weights are not touched. Lists of names are copied to be gone through, which
 is several times quicker than asking the message for each.
+
+Where the weights of an ONNX graph are: initialisers, and the values of Constant nodes.
+
+Exporters write either; a model computes alike with both, so whatever looks for weights asks here.
 """
 
 from __future__ import annotations

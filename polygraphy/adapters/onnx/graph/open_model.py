@@ -17,12 +17,14 @@ from polygraphy.adapters.onnx.graph.graph import (
     constants_of,
     producers,
 )
-from polygraphy.adapters.onnx.graph.shapes import has_rank, inferred_value_infos, value_infos
-from polygraphy.adapters.onnx.graph.value_infos import (
+from polygraphy.adapters.onnx.graph.shapes import (
     described,
+    has_rank,
+    inferred_value_infos,
     input_metadata,
     set_input_shapes,
     value_info,
+    value_infos,
 )
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.weights import (

@@ -1,38 +1,256 @@
-"""Infers data types and shapes of a model's tensors."""
+"""Infers data types and shapes of a model's tensors.
+
+What may be stated about the shapes of a model: what holds for every input that it takes.
+
+Names of dimensions are equations: two tensors with a dimension of one name are of the same length
+there, and backends let them share memory. So only names that the model itself has are stated, and
+those that it uses for lengths that may differ (``?``) stand for nothing. ONNX Runtime's symbolic
+inference assumes more than it knows: that dimensions are equal where they are broadcast, that a
+slice is as long as it was asked to be. So of what it finds, numbers are taken that also come out
+where the dimensions are numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.graph.growth import check_expansion, has_long_vectors
-from polygraphy.adapters.onnx.graph.shape_proofs import (
-    Shape,
-    confirmed,
-    is_made_up,
-    shapes_of,
-    without_ambiguous_names,
-)
-from polygraphy.adapters.onnx.graph.value_infos import set_shape
-from polygraphy.adapters.onnx.storage.foreign import onnx_errors
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
+from polygraphy.adapters.onnx.storage.parsing import onnx_errors
+from polygraphy.adapters.onnx.storage.stored import makes_new_model, own_model
 from polygraphy.adapters.onnx.storage.weights import (
+    OnnxDataTypes,
     all_tensors,
     weights_size,
     without_large_weights,
 )
 from polygraphy.adapters.onnx_common import inference
-from polygraphy.adapters.onnx_common.messages import copy_of
-from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
+from polygraphy.adapters.onnx_common.messages import copy_of, inputs_of
+from polygraphy.adapters.onnx_common.messages import shape_of as dims_of
+from polygraphy.domain.errors import (
+    BackendError,
+    DataTypeConversionException,
+    MissingDependencyError,
+    ModelError,
+)
+from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.shapes import Shape, is_dynamic_dim
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import infer_symbolic_shapes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
+
+
+onnx = mod.lazy_import("onnx")
+
+_TYPES = OnnxDataTypes()
+
+
+def described(value: ValueInfoProto | None) -> MetadataTuple:
+    """Return the data type and the shape of a tensor, None for what is not known."""
+    if value is None or value.type.WhichOneof("value") != "tensor_type":
+        return MetadataTuple(None, None)
+    return MetadataTuple(_TYPES.from_native(value.type.tensor_type.elem_type), shape_of(value))
+
+
+def shape_of(value: ValueInfoProto) -> list[Any] | None:
+    """Return the shape of a tensor, None for what is not known of it."""
+    return dims_of(value.type.tensor_type)
+
+
+def input_metadata(model: ModelProto) -> TensorMetadata:
+    """Describe the inputs of a model; initialisers that older models list there are none."""
+    metadata = TensorMetadata()
+    for value in inputs_of(model.graph):
+        metadata[value.name] = described(value)
+    return metadata
+
+
+def value_info(name: str, meta: MetadataTuple) -> ValueInfoProto:
+    """Return the description of a tensor for a graph."""
+    value: ValueInfoProto = onnx.ValueInfoProto(name=name)
+    if meta.dtype is not None:
+        number = _TYPES.to_native(meta.dtype)
+        if number is None:
+            raise DataTypeConversionException(f"ONNX has no data type {meta.dtype}.")
+        value.type.tensor_type.elem_type = number
+    if meta.shape is not None:
+        set_shape(value, meta.shape)
+    return value
+
+
+def restate(value: ValueInfoProto, meta: MetadataTuple) -> None:
+    """Give a tensor the data type and the shape that are known; whatever else is said of it
+    stays.
+    """
+    given = value_info(value.name, meta)
+    if meta.dtype is not None:
+        value.type.tensor_type.elem_type = given.type.tensor_type.elem_type
+    if meta.shape is not None and shape_of(value) != shape_of(given):
+        set_shape(value, meta.shape)
+
+
+def set_input_shapes(graph: GraphProto, shapes: Mapping[str, Shape]) -> None:
+    """Give those inputs of a graph other shapes that are named; what is no tensor stays."""
+    for value in graph.input:
+        if value.name in shapes and value.type.HasField("tensor_type"):
+            set_shape(value, shapes[value.name])
+
+
+def set_shape(value: ValueInfoProto, shape: Shape) -> None:
+    """Give a tensor another shape; a negative dimension, or None, is any. Of as many dimensions,
+    each still means what it did.
+    """
+    meanings = [dim.denotation for dim in value.type.tensor_type.shape.dim]
+    value.type.tensor_type.ClearField("shape")
+    value.type.tensor_type.shape.SetInParent()
+    for dim in shape:
+        made = value.type.tensor_type.shape.dim.add()
+        if isinstance(dim, str):
+            made.dim_param = dim
+        elif not is_dynamic_dim(dim):
+            made.dim_value = int(dim or 0)
+    if len(meanings) == len(shape):
+        for made, meaning in zip(value.type.tensor_type.shape.dim, meanings):
+            if meaning:
+                made.denotation = meaning
+
+
+KnownShape = tuple["int | str | None", ...]
+
+_SAMPLES: tuple[Callable[[int], int], ...] = (
+    lambda _: 1,
+    lambda _: 2,
+    lambda index: (3, 5, 7, 11, 13)[index % 5],
+    lambda _: 32,
+    lambda index: 32 * (index + 2),
+)
+"""Lengths of the dimensions of inputs, by number, that are tried instead of names."""
+_LEAST_SAMPLES = 2
+"""How many of them have to come to the same number; models do not take every length."""
+
+
+def is_made_up(dim: Any) -> bool:
+    """Return whether a dimension is a name that shape inference invented for one that it does not
+    know.
+    """
+    return isinstance(dim, str) and dim.startswith("unk__")
+
+
+def values_of(graph: GraphProto) -> Iterator[ValueInfoProto]:
+    """Yield the tensors of a graph that it describes."""
+    yield from graph.input
+    yield from graph.value_info
+    yield from graph.output
+
+
+def _dims(value: ValueInfoProto) -> Any:
+    """Return the dimensions of a tensor; none of what is no tensor."""
+    return value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ()
+
+
+def shapes_of(values: Mapping[str, ValueInfoProto]) -> dict[str, KnownShape]:
+    """Return the shapes of tensors whose rank is stated."""
+    return {
+        name: tuple(
+            dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
+            for dim in _dims(value)
+        )
+        for name, value in values.items()
+        if value.type.tensor_type.HasField("shape")
+    }
+
+
+def _ambiguous_names(graph: GraphProto) -> set[str]:
+    """Return the names that inputs have for dimensions that may differ: such as are no words, that
+    inference invented, or that one input has twice.
+    """
+    found: set[str] = set()
+    for value in values_of(graph):
+        found.update(
+            dim.dim_param
+            for dim in _dims(value)
+            if is_made_up(dim.dim_param) or not any(map(str.isalpha, dim.dim_param))
+        )
+    for value in graph.input:
+        counts = Counter(dim.dim_param for dim in _dims(value))
+        found.update(name for name, count in counts.items() if count > 1)
+    return found - {""}
+
+
+def without_ambiguous_names(model: ModelProto) -> ModelProto:
+    """Return a model that has no name for dimensions that may differ: the given one where there are
+    none, else a copy.
+    """
+    names = _ambiguous_names(model.graph)
+    if not names:
+        return model
+    copied: ModelProto = copy_of(model)
+    for value in values_of(copied.graph):
+        for dim in _dims(value):
+            if dim.dim_param in names:
+                dim.ClearField("dim_param")
+    return copied
+
+
+def confirmed(
+    model: ModelProto,
+    found: Mapping[str, KnownShape],
+    infer: Callable[[ModelProto], Mapping[str, ValueInfoProto]],
+) -> dict[str, KnownShape]:
+    """Return shapes with those numbers that also come out when the dimensions of inputs are
+    numbers, whichever; None in place of all others.
+
+    Args:
+        model: the model, whose inputs have at least one dimension that is no number.
+        found: what was found out otherwise.
+        infer: infers the shapes of a model.
+    """
+    agreed: dict[tuple[str, int], int] = {}
+    refuted: set[tuple[str, int]] = set()
+    for sample in _SAMPLES:
+        shapes = shapes_of(infer(_bound(model, sample)))
+        for name, shape in found.items():
+            sampled = shapes.get(name, ())
+            for axis, dim in enumerate(shape):
+                if isinstance(dim, int) and len(sampled) == len(shape):
+                    if isinstance(sampled[axis], int) and sampled[axis] != dim:
+                        refuted.add((name, axis))
+                    elif sampled[axis] == dim:
+                        agreed[name, axis] = agreed.get((name, axis), 0) + 1
+    proven = {place for place, count in agreed.items() if count >= _LEAST_SAMPLES} - refuted
+    return {
+        name: tuple(dim if (name, axis) in proven else None for axis, dim in enumerate(shape))
+        for name, shape in found.items()
+    }
+
+
+def _bound(model: ModelProto, length: Callable[[int], int]) -> ModelProto:
+    """Return a copy whose inputs have lengths instead of names, and which says nothing else about
+    names.
+    """
+    bound: ModelProto = copy_of(model)
+    lengths: dict[str, int] = {}
+    count = 0
+    for value in bound.graph.input:
+        for dim in _dims(value):
+            if not dim.HasField("dim_value"):
+                number = lengths.get(dim.dim_param, count)
+                if dim.dim_param:
+                    lengths[dim.dim_param] = number
+                count = max(count, number + 1)
+                dim.dim_value = length(number)
+    for value in (*bound.graph.value_info, *bound.graph.output):
+        for dim in _dims(value):
+            dim.ClearField("dim_param")
+    return bound
+
 
 __all__ = [
     "InferShapes",
@@ -46,7 +264,6 @@ __all__ = [
 
 infer_shapes: Callable[..., ModelProto]
 
-onnx = mod.lazy_import("onnx")
 
 _COPIED = 32 << 20  # Bytes of weights from which on copying costs more than leaving them out.
 
@@ -231,7 +448,7 @@ def _with_symbolic(model: ModelProto, inferred: ModelProto | None) -> ModelProto
     if inferred is None:
         inferred = copy_of(model)
     known = shapes_of(value_infos(inferred))
-    new: dict[str, Shape] = {}
+    new: dict[str, KnownShape] = {}
     for name, shape in shapes_of(symbolic).items():
         old = known.get(name, (None,) * len(shape))
         if len(old) == len(shape):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant
+from polygraphy.adapters.onnx.storage.parsing import one_line
 from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size, is_external
 from polygraphy.adapters.onnx_common.inference import crashes_without_types
 from polygraphy.adapters.onnx_common.messages import graphs_of, shape_of
@@ -225,19 +226,6 @@ def _checked(node: NodeProto, context: Any) -> str | None:
 def is_foreign(domain: str) -> bool:
     """Return whether the onnx package has no operator of a domain, as none of a plugin's."""
     return all(domain_of(domain) != schema.domain for schema in onnx.defs.get_all_schemas())
-
-
-def one_line(error: BaseException) -> str:
-    """Return the message of an error in one line, without what onnx appends about the context."""
-    text = without_context(" ".join(str(error).split()))
-    for prefix in ("[ShapeInferenceError] ", "[TypeInferenceError] "):
-        text = text.removeprefix(prefix)
-    return text
-
-
-def without_context(text: str) -> str:
-    """Return a message in one line without what onnx appends about the context."""
-    return text.partition("==> Context:")[0].strip()
 
 
 def _tensor_type(tensor: TensorProto) -> TypeProto:

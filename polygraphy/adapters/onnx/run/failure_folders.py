@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.value_infos import value_info
+from polygraphy.adapters.onnx.graph.shapes import value_info
 from polygraphy.adapters.onnx.storage.saving import save_model
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors

@@ -20,7 +20,7 @@ from zlib import crc32
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
-from polygraphy.adapters.onnx.cast.cast_rules import CastSelection, names_of
+from polygraphy.adapters.onnx.cast.cast_graph import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
 from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.graph.element_types import (
@@ -31,7 +31,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
     signature_of,
 )
 from polygraphy.adapters.onnx.graph.inlining import inlined
-from polygraphy.adapters.onnx.graph.value_infos import input_metadata
+from polygraphy.adapters.onnx.graph.shapes import input_metadata
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.elements import elements, put
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath

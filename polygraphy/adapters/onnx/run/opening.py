@@ -1,8 +1,10 @@
-"""Opens ONNX models: implements the ports of `polygraphy.ports.opening`."""
+"""Opens ONNX models, to be cut, reduced and computed in part: implements
+`polygraphy.ports.editing.OpenModels`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,30 +13,42 @@ from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.describe.reading import origin_of
-from polygraphy.adapters.onnx.edit.observing import feeds_of
-from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs
-from polygraphy.adapters.onnx.graph.graph import graph_weights, in_order
+from polygraphy.adapters.onnx.edit.outputs import (
+    ModifyOutputs,
+    feeds_of,
+    observe_tensors,
+    one_feed,
+)
+from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
-from polygraphy.adapters.onnx.graph.open_model import OpenModel
-from polygraphy.adapters.onnx.run.recomputing import Recomputer
-from polygraphy.adapters.onnx.run.reduction import ReducibleOnnxModel
+from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, is_tensor, untyped
+from polygraphy.adapters.onnx.graph.shapes import described, input_metadata, is_made_up, value_info
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import load_external_data
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_structure
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, write_model
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
-from polygraphy.adapters.onnx_common.messages import copy_of
+from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode
+from polygraphy.domain.errors import BackendError, ModelError
+from polygraphy.domain.results.results import Recomputed
+from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.precision import is_float
+from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     import numpy as np
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
-    from polygraphy.domain.results.results import Recomputed
     from polygraphy.domain.tensors.facts import Facts
 
+    Array = np.ndarray[Any, Any]
+    Feed = Mapping[str, Any]
+
 numpy = mod.lazy_import("numpy")
+onnx = mod.lazy_import("onnx")
+numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 _ROUNDED = frozenset((1, 10, 11, 16))
 
@@ -200,3 +214,265 @@ def _node(node: NodeProto, reads: Sequence[str]) -> GraphNode:
         or node.op_type.startswith("QLinear"),
         origin=None if origin is None else str(origin),
     )
+
+
+class ReducibleOnnxModel:
+    """The nodes of the graph of an ONNX model, apart from those that are constants.
+
+    What nodes inside of nodes take from the graph counts as taken by the node around them.
+    """
+
+    def __init__(self, model: ModelProto, data_loader: Any) -> None:
+        self._opened = opened = OpenModel(in_order(model))
+        self._nodes = [i for i, node in enumerate(opened.protos) if node.op_type != "Constant"]
+        place = {index: number for number, index in enumerate(self._nodes)}
+        makers = opened.makers
+        self.dependencies = [
+            sorted({place[made] for n in opened.reads[i] if (made := makers.get(n)) in place})
+            for i in self._nodes
+        ]
+        self._loader = data_loader
+        self._feed: dict[str, Any] | None = None
+        self._seen: dict[str, Any] = {}
+
+    def name(self, node: int) -> str:
+        """Return the name of a node, or else that of the first tensor that it computes."""
+        found = self._opened.protos[self._nodes[node]]
+        return identity_of(found) or str(found.op_type)
+
+    def op(self, node: int) -> str:
+        return str(self._opened.protos[self._nodes[node]].op_type)
+
+    def part(
+        self,
+        nodes: Collection[int],
+        *,
+        ends: Collection[int] | None = None,
+        starts: Collection[int] | None = None,
+    ) -> ModelProto:
+        opened, chosen = self._opened, self._places(nodes)
+        made = {name for index in chosen for name in opened.protos[index].output if name}
+        reads = dict.fromkeys(name for index in chosen for name in opened.reads[index])
+        cut = [name for name in reads if name not in made and name not in opened.constants]
+        computed = [name for name in cut if name not in opened.inputs]
+        frozen = self._frozen(computed, len(computed) < len(cut), starts)
+        if frozen:
+            self._observe(computed)  # All at once: what becomes an input may be asked for, too.
+        outputs = opened.needed_of(chosen)
+        if ends is not None:
+            ending = [opened.protos[index] for index in self._places(ends)]
+            outputs = [name for node in ending for name in node.output if name]
+        return opened.cut(
+            chosen,
+            {name: self._as_input(name) for name in computed if name not in frozen},
+            map(self._as_output, outputs),
+            map(self._constant, frozen),
+            keeps_types=True,
+        )
+
+    def _places(self, nodes: Collection[int]) -> list[int]:
+        return [self._nodes[node] for node in sorted(nodes)]
+
+    def feed(self, part: ModelProto) -> dict[str, Any]:
+        names = list(input_metadata(part))
+        self._observe(names)
+        return {name: self._seen[name] for name in names}
+
+    def inside(self, node: int) -> tuple[ModelProto, dict[str, Any]] | None:
+        """Return the body of a node that is run, with its data."""
+
+        def values(names: Sequence[str]) -> dict[str, Any]:
+            self._observe(names)
+            return {name: self._seen[name] for name in names}
+
+        return self._opened.inside(self._nodes[node], values)
+
+    def _frozen(self, cut: Sequence[str], is_fed: bool, starts: Collection[int] | None) -> set[str]:
+        """Return which tensors become constants: those of other branches; and those that are no
+        floating-point numbers, if there are inputs beside them, because they mostly are shapes and
+        indices, for which other data will not do.
+        """
+        frozen: set[str] = set()
+        if starts is not None:
+            places = self._places(starts)
+            begun = {name for index in places for name in self._opened.reads[index]}
+            frozen = {name for name in cut if name not in begun}
+        entries = [name for name in cut if name not in frozen]
+        floating = [name for name in entries if self._is_floating(name)]
+        if is_fed or floating:
+            frozen.update(name for name in entries if name not in floating)
+        return frozen
+
+    def _is_floating(self, name: str) -> bool:
+        dtype = self._known(name).dtype
+        return dtype is not None and dtype.is_floating
+
+    def _constant(self, name: str) -> Any:
+        """Return a tensor as a weight, with its value when the whole model is run."""
+        self._observe([name])
+        return numpy_helper.from_array(numpy.asarray(self._seen[name], order="C"), name)
+
+    def _as_input(self, name: str) -> ValueInfoProto:
+        """Return the description of a tensor that becomes an input: dimensions that nothing tells
+        are those of the data.
+        """
+        meta = self._known(name)
+        named = {dim for given in self._opened.inputs.values() for dim in given.shape or ()}
+        dims = meta.shape
+        if dims is None or any(not isinstance(dim, int) and dim not in named for dim in dims):
+            self._observe([name])
+            meta = MetadataTuple(meta.dtype, list(self._seen[name].shape))
+        return value_info(name, meta)
+
+    def _as_output(self, name: str) -> ValueInfoProto:
+        value = self._opened.value(name)
+        if not is_tensor(value):
+            return value
+        try:
+            meta = self._known(name)
+        except BackendError:  # The model cannot be run; what can run the part finds out itself.
+            return untyped(name)
+        shape = meta.shape
+        if shape is not None:
+            shape = [None if is_made_up(dim) else dim for dim in shape]
+        return value_info(name, MetadataTuple(meta.dtype, shape))
+
+    def _known(self, name: str) -> MetadataTuple:
+        """Return data type and shape of a tensor; the data type is found out if need be."""
+        value = self._opened.value(name)
+        if not is_tensor(value):
+            raise ModelError(f"{name!r} is no tensor, so the model cannot be cut there.")
+        meta = described(value)
+        if meta.dtype is None:
+            self._observe([name])
+            meta = TensorMetadata.from_feed_dict({name: self._seen[name]})[name]
+        return meta
+
+    def _observe(self, names: Iterable[str]) -> None:
+        """Find out what tensors hold when the whole model is run."""
+        missing = [name for name in names if name not in self._seen]
+        if not missing:
+            return
+        if self._feed is None:
+            self._feed = one_feed(self._opened.proto, self._loader, only_first=True)
+        G_LOGGER.verbose(f"Running the model to find out what {missing} hold.")
+        self._seen.update(observe_tensors(self._opened.proto, self._feed, missing))
+
+
+_MOST_NODES = 64
+_DRAWS = 3
+_SCALES = {"Sigmoid": 1.0}
+"""Operators that kernels compute as a sum with a constant, so that what they make is off by an
+epsilon of that, however small it is: 1/2 + tanh(x/2) / 2.
+"""
+
+
+class Recomputer:
+    """Computes tensors of a model."""
+
+    def __init__(self, opened: OpenModel) -> None:
+        self._opened = opened
+        self._weights = {**opened.weights, **constants_of(opened.protos)}
+
+    def recompute(self, name: str, runs: Sequence[Feed], epsilon: float) -> Recomputed | None:
+        found = self._nodes(name, runs)
+        if found is None:
+            return None
+        positions, known = found
+        weights = self._elements(known)
+        feeds = [{**weights, **_chosen(run, known)} for run in runs]
+        # Wide numbers do not round again, but not everything takes them.
+        for are_wide in (True, False) if epsilon else (False,):
+            try:
+                evaluate = self._evaluator(positions, name)
+                taken = [_widened(feed) for feed in feeds] if are_wide else feeds
+                values = [evaluate(feed) for feed in taken]
+                operands = known - weights.keys()
+                spread = _spread(evaluate, taken[-1], operands, values[-1], epsilon)
+            except Exception as error:  # Operators are plain NumPy code, which raises anything.
+                G_LOGGER.verbose(f"{name!r} cannot be computed from its inputs: {error}")
+                continue
+            node = self._opened.protos[positions[-1]]
+            least = epsilon * _SCALES.get(node.op_type, 0.0)
+            return Recomputed(values, numpy.maximum(spread, least))
+        return None
+
+    def _elements(self, names: Collection[str]) -> dict[str, Array]:
+        """Return those of some tensors that are weights."""
+        found: ModelProto = onnx.ModelProto()
+        for name in names:
+            if name in self._weights:
+                found.graph.initializer.add().CopyFrom(self._weights[name])
+                found.graph.initializer[-1].name = name
+        if self._opened.load_weights is not None:
+            self._opened.load_weights(found)
+        return {tensor.name: elements(tensor) for tensor in found.graph.initializer}
+
+    def _nodes(self, name: str, runs: Sequence[Feed]) -> tuple[list[int], set[str]] | None:
+        """Return the nodes that compute a tensor from tensors that all runs know, and these."""
+        nodes: set[int] = set()
+        known: set[str] = set()
+        open_names = [name]
+        while open_names:
+            current = open_names.pop()
+            position = None if current in self._weights else self._opened.makers.get(current)
+            if position is None or (current != name and all(current in run for run in runs)):
+                known.add(current)
+            elif position not in nodes:
+                nodes.add(position)
+                open_names += self._opened.reads[position]
+        return (sorted(nodes), known) if 0 < len(nodes) <= _MOST_NODES else None
+
+    def _evaluator(self, positions: Sequence[int], name: str) -> Callable[[Feed], Array]:
+        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+
+        nodes = [self._opened.protos[position] for position in positions]
+        made = {each for node in nodes for each in node.output}
+        read = dict.fromkeys(n for position in positions for n in self._opened.reads[position])
+        inputs = [untyped(each) for each in read if each not in made]
+        part = assemble(self._opened.proto, nodes, inputs=inputs, outputs=[untyped(name)])
+        evaluator = evaluator_of(part)
+
+        def evaluate(feed: Feed) -> Array:
+            made: Any = evaluator.run([name], dict(feed))
+            value: Array = numpy.asarray(made[0])
+            return value
+
+        return evaluate
+
+
+def _chosen(run: Feed, names: set[str]) -> dict[str, Array]:
+    return {name: numpy.asarray(run[name]) for name in names if name in run}
+
+
+def _widened(feed: Feed) -> dict[str, Array]:
+    return {n: a.astype(float) if is_float(a) else a for n, a in feed.items()}
+
+
+def _spread(
+    evaluate: Callable[[Feed], Array],
+    feed: Mapping[str, Array],
+    operands: Collection[str],
+    value: Array,
+    epsilon: float,
+) -> Array:
+    """Return how far the elements of a row move when operands are rounded, at random directions.
+    Weights are not: the scales of a Resize, say, would make another shape.
+    """
+    total: Array = numpy.zeros(value.shape if epsilon else ())
+    if not epsilon:
+        return total
+    random = numpy.random.default_rng(0)
+    for _ in range(_DRAWS):
+        moved = {
+            name: (a * (1 + epsilon * random.choice((-1.0, 1.0), a.shape))).astype(a.dtype)
+            for name, a in feed.items()
+            if name in operands and is_float(a)
+        }
+        step = numpy.asarray(evaluate({**feed, **moved}), numpy.float64) - value
+        total += numpy.where(numpy.isfinite(step), step, 0.0) ** 2
+    if value.ndim and value.size:
+        # An element may happen not to move, and its neighbours say how far it could.
+        total = numpy.maximum(total, total.mean(axis=-1, keepdims=True))
+    spread: Array = numpy.sqrt(total / _DRAWS)
+    return spread

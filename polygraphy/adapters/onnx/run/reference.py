@@ -4,8 +4,9 @@ true to the standard.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -14,14 +15,15 @@ from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.graph.graph import in_order
 from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
+from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
 from polygraphy.domain.data.loading import check_has_outputs
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
-
 
 numpy = mod.lazy_import("numpy")
 
@@ -84,3 +86,66 @@ class ReferenceConstantEvaluator:
         with translated("evaluate"):
             values = evaluator_of(model).run(list(outputs), {})
         return {name: numpy.asarray(value) for name, value in zip(outputs, values)}
+
+
+@mod.export()
+class OnnxParty:
+    """The reference evaluator of the onnx package; implements the port `SuspectedParty`."""
+
+    name = "onnx"
+    passes = ()
+    rewrites = False
+    levels: Sequence[str] = ()
+    settings: Mapping[str, Any] = MappingProxyType({"module": "onnx.reference"})
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Look up the implementations of a model's nodes; see the port."""
+        runner = OnnxReferenceRunner(OnnxFromPath(model) if isinstance(model, str) else model)
+        runner.activate()
+        return partial(runner.infer, check_inputs=False)
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any | None:
+        """Return the model itself: nothing is rewritten."""
+        return model
+
+    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+        """Return the command line that runs a model here."""
+        return f"polygraphy run {path} --onnx"
+
+
+class FormulaParty(OnnxParty):
+    """Formulas in float64, node by node: decides between two others."""
+
+    name = "formulas"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        from polygraphy.adapters.onnx_common.evaluator import formula_evaluator
+
+        with translated("load"):
+            return partial(_evaluated, formula_evaluator(model))
+
+
+class PackageParty(OnnxParty):
+    """The reference evaluator as the onnx package has it, where `OnnxParty` computes with operators
+    of its own: what both compute with the same code, it refuses.
+    """
+
+    name = "package"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        from onnx.reference import ReferenceEvaluator
+
+        from polygraphy.adapters.onnx_common.evaluator import borrowed_operators
+
+        if borrowed := borrowed_operators(model):
+            said = ", ".join(borrowed)
+            raise BackendError(f"The reference has {said} of the onnx package.", backend=self.name)
+        with translated("load"):
+            return partial(_evaluated, ReferenceEvaluator(model))
+
+
+def _evaluated(evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
+    with translated("run"):
+        return dict(zip(evaluator.output_names, evaluator.run(None, dict(feed))))

@@ -2,22 +2,408 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph.editing import faults_of
-from polygraphy.adapters.onnx.graph.shapes import add_shapes
-from polygraphy.adapters.onnx.shard.context_parallel import split_context
-from polygraphy.adapters.onnx.shard.tensor_parallel import split_tensors
+from polygraphy.adapters.onnx.graph.graph import (
+    clean,
+    graph_weights,
+    producers,
+    rename_uses,
+    sort,
+    taken_names,
+    unused_name,
+)
+from polygraphy.adapters.onnx.graph.shapes import add_shapes, described, value_infos
+from polygraphy.adapters.onnx.shard.tensor_parallel import (
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    Attention,
+    attentions,
+    collective,
+    split_tensors,
+    transpose,
+)
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx
-from polygraphy.domain.sharding import TENSOR, ShardHints
+from polygraphy.adapters.onnx_common.messages import inputs_of, used_by
+from polygraphy.domain.errors import ModelError, UnknownNameError
+from polygraphy.domain.sharding import (
+    CONTEXT,
+    REDUCTIONS,
+    TENSOR,
+    AttentionLayer,
+    Collectives,
+    FusedAttention,
+    ShardHints,
+    ShardTensor,
+)
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+
+onnx = mod.lazy_import("onnx")
+
+_RANK = 4
+_SWAPPED = (0, 1, 3, 2)
+
+
+def fuse(graph: GraphProto, attention: Attention, fused: FusedAttention, taken: set[str]) -> None:
+    """Replace an attention layer of tensors with four axes; what it consisted of is left without
+    consumers.
+
+    Raises:
+        ModelError: it does more between its products than a node of Attention can: scale by a
+            number, and add a mask.
+    """
+    if attention.is_single:
+        node = attention.nodes[0]
+        _set(node, fused)
+        return
+    scale, mask = _scale_and_mask(graph, attention)
+    q = _shuffled(graph, attention.q, fused.q_shuffle, taken)
+    k = _shuffled(graph, attention.k, fused.k_shuffle or _SWAPPED, taken)
+    v = _shuffled(graph, attention.v, fused.v_shuffle, taken)
+    output = attention.output
+    outputs = attention.nodes[-1].output
+    outputs[0] = unused_name(f"{output}_replaced", taken)
+    made = unused_name(f"{output}_shuffled", taken) if fused.q_shuffle else output
+    node = onnx.helper.make_node(
+        "Attention",
+        [q, k, v, *([mask] if mask else [])],
+        [made],
+        name=unused_name(f"attention_{output}", taken),
+        scale=scale,
+    )
+    _set(node, fused)
+    graph.node.append(node)
+    if fused.q_shuffle:
+        _transpose(graph, made, output, _inverse(fused.q_shuffle), taken)
+
+
+def _set(node: NodeProto, fused: FusedAttention) -> None:
+    values = {"is_causal": int(fused.is_causal), "TRT_decomposable": 0, "nb_rank": fused.nb_rank}
+    kept = [one for one in node.attribute if one.name not in values]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    node.attribute.extend(onnx.helper.make_attribute(name, one) for name, one in values.items())
+
+
+def _shuffled(
+    graph: GraphProto, name: str, permutation: Sequence[int] | None, taken: set[str]
+) -> str:
+    if permutation is None:
+        return name
+    made = unused_name(f"{name}_shuffled", taken)
+    _transpose(graph, name, made, permutation, taken)
+    return made
+
+
+def _transpose(
+    graph: GraphProto, source: str, target: str, permutation: Sequence[int], taken: set[str]
+) -> None:
+    if sorted(permutation) != list(range(_RANK)):
+        raise ModelError(
+            f"{list(permutation)} is no permutation of the {_RANK} axes of tensor {source!r}."
+        )
+    graph.node.append(transpose(source, target, permutation, taken))
+
+
+def _inverse(permutation: Sequence[int]) -> list[int]:
+    return [permutation.index(axis) for axis in range(len(permutation))]
+
+
+def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str]:
+    """Return by which number the scores are scaled, and what is added to them; empty for
+    nothing.
+    """
+    weights = graph_weights(graph)
+    scale, mask = 1.0, ""
+    for node, before in zip(attention.between, attention.scores):
+        others = [name for name in node.input if name != before]
+        number = _number(weights.get(others[0])) if len(others) == 1 else None
+        if node.op_type == "Identity":
+            continue
+        if node.op_type == "Mul" and number is not None and not mask:
+            scale *= number
+        elif node.op_type == "Div" and number and not mask and node.input[0] == before:
+            scale /= number
+        elif node.op_type == "Add" and len(others) == 1 and not mask:
+            mask = others[0]
+        else:
+            raise ModelError(
+                f"The attention layer with Q {attention.q!r} cannot be one node, because of its"
+                f" {node.op_type} node {node.name or node.output[0]!r}.",
+                hint="Use --cp-type native.",
+            )
+    return scale, mask
+
+
+def _number(tensor: TensorProto | None) -> float | None:
+    """Return the value of a constant with one element; None where there is none."""
+    array = None if tensor is None else elements(tensor)
+    return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
+
+
+def split_context(model: ModelProto, hints: ShardHints) -> None:
+    """Split a model in place: it is the same for every device.
+
+    Its inputs and outputs keep their names and shapes: each device takes its part of the inputs,
+    which all of them get whole, and all of them make the whole outputs.
+
+    Raises:
+        UnknownNameError: the model lacks an input, an output or an attention layer.
+        ModelError: it is not known how many axes a tensor has, or it has no such axis.
+    """
+    graph = model.graph
+    splitting = _Splitting(graph, hints)
+    layers = {layer.q: layer for layer in hints.attention_layers}
+    found = {one.q: one for one in attentions(graph, scale_is_computed=True)}
+    for q, layer in layers.items():
+        if q not in found:
+            raise UnknownNameError("Attention layer with Q", q, list(found))
+        if layer.replace is not None:
+            fuse(graph, found[q], layer.replace, splitting.taken)
+        else:
+            splitting.gather(found[q], gathers_q=layer.gather_q, gathers_kv=layer.gather_kv)
+    for tensor in hints.inputs:
+        splitting.scatter_input(tensor)
+    for tensor in hints.outputs:
+        splitting.gather_output(tensor)
+    del graph.value_info[:]  # What was known about shapes holds no more.
+    sort(graph)
+    clean(graph)
+
+
+class _Splitting:
+    """One graph while it is split."""
+
+    def __init__(self, graph: GraphProto, hints: ShardHints) -> None:
+        self._graph = graph
+        self._hints = hints
+        self._gathered: dict[tuple[str, int], str] = {}
+        self.taken = taken_names(graph)
+
+    def gather(self, attention: Attention, *, gathers_q: bool, gathers_kv: bool) -> None:
+        """Let an attention layer see all positions."""
+        hints = self._hints
+        first, last = attention.nodes[0], attention.nodes[-1]
+        # The standard's Attention takes K as it takes V, and not transposed.
+        k_axis = hints.v_seq_len_idx if attention.is_single else hints.k_seq_len_idx
+        if gathers_q:
+            first.input[0] = self._gather(attention.q, hints.v_seq_len_idx)
+        if gathers_kv:
+            v_at = 2 if attention.is_single else 1
+            v = self._gather(attention.v, hints.v_seq_len_idx)
+            first.input[1] = self._gather(attention.k, k_axis)
+            last.input[v_at] = v
+
+    def _gather(self, name: str, axis: int) -> str:
+        if (name, axis) not in self._gathered:
+            made = unused_name(f"{name}_gathered", self.taken)
+            self._add(
+                collective(
+                    ALL_GATHER,
+                    name,
+                    made,
+                    self._hints.dist_collectives,
+                    self.taken,
+                    axis=axis,
+                    rank=self._hints.kv_rank,
+                )
+            )
+            self._gathered[name, axis] = made
+        return self._gathered[name, axis]
+
+    def scatter_input(self, tensor: ShardTensor) -> None:
+        """Take this device's part of an input."""
+        _check_name("Input", tensor.name, self._graph.input)
+        part = unused_name(f"{tensor.name}_part", self.taken)
+        rename_uses(self._graph, {tensor.name: part})
+        collectives = self._hints.dist_collectives
+        self._add(
+            collective(
+                REDUCE_SCATTER,
+                tensor.name,
+                part,
+                collectives,
+                self.taken,
+                axis=tensor.seq_len_idx,
+                rank=tensor.rank,
+                reduce_op=collectives.reduce_op,
+            )
+        )
+
+    def gather_output(self, tensor: ShardTensor) -> None:
+        """Put an output together out of all parts."""
+        _check_name("Output", tensor.name, self._graph.output)
+        part = unused_name(f"{tensor.name}_part", self.taken)
+        for node in self._graph.node:
+            for position, name in enumerate(node.output):
+                if name == tensor.name:
+                    node.output[position] = part
+        rename_uses(self._graph, {tensor.name: part})
+        self._add(
+            collective(
+                ALL_GATHER,
+                part,
+                tensor.name,
+                self._hints.dist_collectives,
+                self.taken,
+                axis=tensor.seq_len_idx,
+                rank=tensor.rank,
+            )
+        )
+
+    def _add(self, nodes: Sequence[NodeProto]) -> None:
+        self._graph.node.extend(nodes)
+
+
+def _check_name(what: str, name: str, values: Any) -> None:
+    known: Mapping[str, None] = dict.fromkeys(value.name for value in values)
+    if name not in known:
+        raise UnknownNameError(what, name, list(known))
+
+
+_NATIVE, _FUSED = "native", "fused"
+
+
+def find_shard_hints(
+    model: Deferred[ModelProto],
+    *,
+    parallelism: str = CONTEXT,
+    nb_rank: int = 1,
+    root: int = -1,
+    gpus: int = 0,
+    groups: Sequence[int] = (),
+    cp_type: str = _NATIVE,
+    suggest_io: bool = True,
+    i_idx: int = 0,
+    o_idx: int = 0,
+    k_idx: int = 0,
+    v_idx: int = 0,
+    i_rank: int | None = None,
+    o_rank: int | None = None,
+    kv_rank: int | None = None,
+    reduce_op: str = "max",
+    attention_pattern: int = 0,
+    q_shuffle: Sequence[int] | None = None,
+    k_shuffle: Sequence[int] | None = None,
+    v_shuffle: Sequence[int] | None = None,
+    is_causal: bool = False,
+) -> ShardHints:
+    """Return how an ONNX model can be split over devices.
+
+    Args:
+        model: the model, or a loader that makes it.
+        parallelism: ``CP`` to split the sequence, ``TP`` to split the weights.
+        nb_rank: how many devices there are.
+        root: the device that results go to which go to one.
+        gpus: how many devices take part; 0 for all.
+        groups: the groups of devices that take part; empty for all.
+        cp_type: ``native`` to gather K and V, ``fused`` to make each attention layer one node.
+        suggest_io: whether the inputs that Q, K and V depend on are split, and the outputs that
+            depend on attention are put together; otherwise none are.
+        i_idx: the axis of the sequence in inputs.
+        o_idx: the axis of the sequence in outputs.
+        k_idx: the axis of the sequence in K, as it is multiplied.
+        v_idx: the axis of the sequence in V.
+        i_rank: how many axes inputs have whose shape the model does not say.
+        o_rank: the same for outputs.
+        kv_rank: the same for K and V.
+        reduce_op: what becomes of the copies of an input that the devices have.
+        attention_pattern: 0 for attention whose scale and mask are weights or inputs, 1 where they
+            may be computed.
+        q_shuffle: a permutation of the axes of Q, for `cp_type` ``fused``.
+        k_shuffle: the same for K.
+        v_shuffle: the same for V.
+        is_causal: whether a position only attends to those before it.
+
+    Raises:
+        UnknownNameError: a choice that does not exist.
+    """
+    _check("Way to split", parallelism, (CONTEXT, TENSOR))
+    _check("Type", cp_type, (_NATIVE, _FUSED))
+    _check("Reduction", reduce_op, REDUCTIONS)
+    given = evaluate(model)
+    with faults_of(given):
+        graph = given.graph
+        infos = value_infos(given)
+        layers = list(attentions(graph, scale_is_computed=attention_pattern == 1))
+        for layer in layers:
+            G_LOGGER.info(f"Found attention layer with Q tensor {layer.q}")
+
+        def rank_of(names: Iterable[str], fallback: int | None) -> int | None:
+            shapes = [described(infos.get(name)).shape for name in names]
+            return next((len(shape) for shape in shapes if shape is not None), fallback)
+
+        fused = None
+        if cp_type == _FUSED:
+            fused = FusedAttention(
+                is_causal=is_causal,
+                q_shuffle=_permutation(q_shuffle),
+                k_shuffle=_permutation(k_shuffle),
+                v_shuffle=_permutation(v_shuffle),
+                nb_rank=nb_rank,
+            )
+        taken = _inputs_behind(graph, layers) if suggest_io else []
+        made = _outputs_behind(graph, layers) if suggest_io else []
+        return ShardHints(
+            parallelism=parallelism,
+            attention_layers=tuple(
+                AttentionLayer(layer.q, gather_kv=fused is None, replace=fused) for layer in layers
+            ),
+            dist_collectives=Collectives(gpus, root, nb_rank, reduce_op, tuple(groups)),
+            inputs=tuple(ShardTensor(name, i_idx, rank_of([name], i_rank)) for name in taken),
+            outputs=tuple(ShardTensor(name, o_idx, rank_of([name], o_rank)) for name in made),
+            k_seq_len_idx=k_idx,
+            v_seq_len_idx=v_idx,
+            kv_rank=rank_of((name for one in layers for name in (one.k, one.v)), kv_rank),
+        )
+
+
+def _check(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise UnknownNameError(what, name, known)
+
+
+def _permutation(axes: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if axes is None else tuple(axes)
+
+
+def _inputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
+    """Return the inputs that Q, K or V of some layers depend on, in the order of the graph."""
+    made_by = producers(graph)
+    pending = [name for layer in layers for name in (layer.q, layer.k, layer.v)]
+    # What scales and masks is not split: it is not looked for behind the scores of other layers.
+    inside = {name for layer in layers for name in layer.scores}
+    seen = set(pending)
+    while pending:
+        name = pending.pop()
+        if name not in made_by:
+            continue
+        node = graph.node[made_by[name]]
+        reads = [one for one in node.input if one in inside] if name in inside else used_by(node)
+        for read in reads:
+            if read and read not in seen:
+                seen.add(read)
+                pending.append(read)
+    return [value.name for value in inputs_of(graph) if value.name in seen]
+
+
+def _outputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
+    """Return the outputs that depend on some layers, in the order of the graph."""
+    behind = {layer.output for layer in layers}
+    for node in graph.node:
+        if not behind.isdisjoint(used_by(node)):
+            behind.update(filter(None, node.output))
+    return [value.name for value in graph.output if value.name in behind]
 
 
 shard_model: Callable[..., list[Any]]

@@ -13,7 +13,7 @@ parallelism", arXiv:1909.08053, 2019.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +28,213 @@ from polygraphy.adapters.onnx.graph.graph import (
     unused_name,
 )
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
-from polygraphy.adapters.onnx.shard.collectives import ALL_REDUCE, collective
 from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, put
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size
 from polygraphy.adapters.onnx_common.messages import copy_of, used_by
 from polygraphy.domain.errors import ModelError
-from polygraphy.domain.sharding import ShardHints
+from polygraphy.domain.sharding import Collectives, ShardHints
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+
+_BETWEEN = frozenset({"Add", "Cast", "Div", "Identity", "Mul", "Where"})
+"""What may be between the first product and Softmax: scaling and masking."""
+_AFTER = frozenset({"Cast", "Dropout", "Identity", "Where"})
+"""What may be between Softmax and the second product."""
+
+
+@frozen(eq=False)
+class Attention:
+    """One attention layer.
+
+    Attributes:
+        nodes: its nodes in order: the first is the product of Q and K, the last that with V; or a
+            single node of the standard's Attention.
+        scores: the tensors from the first product to Softmax, for each of `between`.
+        between: the nodes between the first product and Softmax.
+    """
+
+    nodes: tuple[NodeProto, ...]
+    scores: tuple[str, ...] = ()
+    between: tuple[NodeProto, ...] = field(default=())
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one node of the standard's Attention, whose K is not transposed."""
+        return len(self.nodes) == 1
+
+    @property
+    def q(self) -> str:
+        """The tensor Q."""
+        return str(self.nodes[0].input[0])
+
+    @property
+    def k(self) -> str:
+        """The tensor K, as it is multiplied."""
+        return str(self.nodes[0].input[1])
+
+    @property
+    def v(self) -> str:
+        """The tensor V."""
+        return str(self.nodes[0].input[2] if self.is_single else self.nodes[-1].input[1])
+
+    @property
+    def output(self) -> str:
+        """What it makes."""
+        return str(self.nodes[-1].output[0])
+
+
+def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterator[Attention]:
+    """Yield the attention layers of a graph, in its order; those in inner graphs are not found.
+
+    Args:
+        graph: the graph.
+        scale_is_computed: whether what scales and masks may be computed by nodes; otherwise it has
+            to be a weight, a constant or an input.
+    """
+    opened = OpenGraph(graph)
+    for node in graph.node:
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        if node.op_type == "Attention" and len(node.input) >= 3:
+            yield Attention((node,))
+        elif node.op_type == "Softmax":
+            before = _before(node, opened, scale_is_computed=scale_is_computed)
+            after = _after(node, opened)
+            if before and after:
+                scores = tuple(str(one.output[0]) for one in before)
+                yield Attention((*before, node, *after), scores, tuple(before[1:]))
+
+
+def _before(softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool) -> list[NodeProto]:
+    """Return the first product and what is between it and Softmax; nothing where there is none."""
+    chain: list[NodeProto] = []
+    name = softmax.input[0]
+    while (node := graph.maker(name)) is not None:
+        chain.insert(0, node)
+        if node.op_type == "MatMul":
+            return chain
+        if node.op_type not in _BETWEEN:
+            return []
+        computed = [n for n in node.input if n in graph.makers and n not in graph.constant_nodes]
+        kinds = {each: graph.protos[graph.makers[each]].op_type for each in computed}
+        ways = [each for each in computed if kinds[each] in (*_BETWEEN, "MatMul")]
+        others = [each for each in computed if each not in ways]
+        if len(ways) != 1 or (others and not scale_is_computed):
+            return []
+        name = ways[0]
+    return []
+
+
+def _after(softmax: NodeProto, graph: OpenGraph) -> list[NodeProto]:
+    """Return what is between Softmax and the second product, and that; nothing where there is
+    none.
+    """
+    chain: list[NodeProto] = []
+    name = softmax.output[0]
+    while True:
+        following = graph.readers.get(name, [])
+        if len(following) != 1:
+            return []
+        node = graph.protos[following[0]]
+        chain.append(node)
+        if node.op_type == "MatMul":
+            return chain if node.input[0] == name else []
+        if node.op_type not in _AFTER:
+            return []
+        name = node.output[0]
+
+
+onnx = mod.lazy_import("onnx")
+
+COLLECTIVE = "DistCollective"
+ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER = "all_gather", "all_reduce", "reduce_scatter"
+
+
+def collective(
+    operation: str,
+    source: str,
+    target: str,
+    settings: Collectives,
+    taken: set[str],
+    *,
+    axis: int = 0,
+    rank: int | None = None,
+    reduce_op: str = "none",
+) -> list[NodeProto]:
+    """Return nodes that make one tensor of another, in an order in which they can be computed.
+
+    Args:
+        operation: `ALL_GATHER`, `ALL_REDUCE` or `REDUCE_SCATTER`.
+        source: what they take.
+        target: what they make.
+        settings: which devices take part.
+        taken: names that are taken already; those that are made are added.
+        axis: the axis along which the tensor is split or joined.
+        rank: how many axes it has; only needed for an axis other than the first.
+        reduce_op: what becomes of the values that the devices have of one element.
+
+    Raises:
+        ModelError: the number of axes is needed, and not known or too small.
+    """
+    permutation = _to_front(axis, rank, source)
+    before, after = source, target
+    nodes = []
+    if permutation:
+        before = unused_name(f"{source}_to_front", taken)
+        nodes.append(transpose(source, before, permutation, taken))
+        after = unused_name(f"{target}_at_front", taken)
+    nodes.append(
+        onnx.helper.make_node(
+            COLLECTIVE,
+            [before],
+            [after],
+            name=unused_name(f"{operation}_{target}", taken),
+            collective_operation=operation,
+            reduce_op=reduce_op,
+            root=settings.root,
+            group_size=settings.group_size,
+            nb_rank=settings.nb_rank,
+        )
+    )
+    groups = onnx.AttributeProto(name="groups", type=onnx.AttributeProto.INTS)
+    groups.ints.extend(settings.groups)
+    nodes[-1].attribute.append(groups)
+    if permutation:
+        nodes.append(transpose(after, target, permutation, taken))
+    return nodes
+
+
+def _to_front(axis: int, rank: int | None, name: str) -> list[int]:
+    """Return the permutation that swaps an axis with the first; it is its own inverse."""
+    if rank is not None and not -rank <= axis < rank:
+        raise ModelError(f"Tensor {name!r} has {rank} axes, and so no axis {axis}.")
+    if axis == 0:
+        return []
+    if rank is None:
+        raise ModelError(
+            f"It is not known how many axes tensor {name!r} has.",
+            hint="Infer shapes, or say it: --i-rank, --o-rank, --kv-rank.",
+        )
+    permutation = list(range(rank))
+    permutation[axis], permutation[0] = permutation[0], permutation[axis]
+    return permutation if permutation != list(range(rank)) else []
+
+
+def transpose(source: str, target: str, permutation: Sequence[int], taken: set[str]) -> NodeProto:
+    """Return a Transpose node that makes one tensor of another."""
+    made: NodeProto = onnx.helper.make_node(
+        "Transpose",
+        [source],
+        [target],
+        name=unused_name(f"transpose_{target}", taken),
+        perm=list(permutation),
+    )
+    return made
+
 
 Place = tuple[int, int]
 """A node, by its index, and one of its operands."""
@@ -337,7 +533,6 @@ def _attributes(node: NodeProto) -> dict[str, Any]:
 
 numpy = mod.lazy_import("numpy")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
-onnx = mod.lazy_import("onnx")
 
 
 def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.storage.external import located_weight, location_of
-from polygraphy.adapters.onnx.storage.foreign import onnx_errors
+from polygraphy.adapters.onnx.storage.parsing import onnx_errors
 from polygraphy.adapters.onnx.storage.stored import is_stored, keep, stored_bytes
 from polygraphy.adapters.onnx.storage.weights import DATA_FIELDS, OnnxDataTypes, is_external
 from polygraphy.domain.errors import ModelError

@@ -1,4 +1,12 @@
-"""Loads ONNX models and turns them into bytes."""
+"""Loads ONNX models and turns them into bytes.
+
+Reads the structure of a model file and leaves its weights where they are.
+
+Nearly all of a model file is the bytes of its weights. This goes through the file as it is mapped
+into memory, and puts together the same model without them: each large weight then refers to its
+place in the file, as the format has it for weights in other files. So a model of any size, even
+above the 2 GiB at which protobuf ends, is read in the time that its structure takes.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +22,7 @@ from polygraphy.adapters.onnx.storage.external import (
     load_external_data,
     store_external_data,
 )
-from polygraphy.adapters.onnx.storage.parsing import check_graph, translated_errors
-from polygraphy.adapters.onnx.storage.wire import (
+from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     DEEPEST,
     MODEL,
@@ -23,8 +30,10 @@ from polygraphy.adapters.onnx.storage.wire import (
     RAW_DATA,
     TENSOR,
     MalformedError,
+    check_graph,
     field,
     fields,
+    translated_errors,
 )
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
 from polygraphy.domain.errors import FileError, ModelError

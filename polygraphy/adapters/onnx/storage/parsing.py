@@ -1,16 +1,26 @@
-"""What is asked of every ONNX model as it is read, damaged texts and sizes included."""
+"""What is asked of every ONNX model as it is read, damaged texts and sizes included.
+
+The bytes of protobuf messages: going through the fields of one, and making fields.
+
+The numbers of `PARTS` are those of the fields in onnx.proto.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import mmap
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from re import Pattern
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
-from polygraphy.domain.errors import ModelError
+from polygraphy.domain.errors import ModelError, PolygraphyException
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
+
 
 # What protobuf raises; which one follows from the form that the onnx package takes a file for, by
 # its extension.
@@ -106,3 +116,219 @@ def check_texts(values: tuple[str | bytes, ...]) -> None:
             f"ONNX model is invalid: the name {wrong!r} is no UTF-8, so the model is damaged.",
             hint="Export or download it again.",
         ) from None
+
+
+BYTES = 2
+"""The wire type of what has a length in front of it."""
+DEEPEST = 100  # As deep as protobuf goes.
+FIXED = {1: 8, 5: 4}
+"""How many bytes the other wire types have that know it in advance."""
+_GRAPH, NODE, _ATTRIBUTE, TENSOR, _SPARSE, _FUNCTION, MODEL = range(7)
+PARTS: Mapping[int, Mapping[int, int]] = {
+    _GRAPH: {1: NODE, 5: TENSOR, 15: _SPARSE},
+    NODE: {5: _ATTRIBUTE},
+    _ATTRIBUTE: {5: TENSOR, 6: _GRAPH, 10: TENSOR, 11: _GRAPH},
+    TENSOR: {},
+    _SPARSE: {1: TENSOR, 2: TENSOR},
+    _FUNCTION: {7: NODE},
+    MODEL: {7: _GRAPH, 25: _FUNCTION},
+}
+"""Which fields of which kind of message hold, or are, tensors: the kind of each."""
+RAW_DATA = 9
+
+_OP_TYPE = 4
+_LARGE = 1 << 20
+
+Content = Union[mmap.mmap, bytes]
+
+
+class MalformedError(Exception):
+    """The bytes are no message."""
+
+
+def fields(content: Content, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield number, wire type, and where the field, its content and the next field start."""
+    at = start
+    while at < end:
+        begin = at
+        tag, at = _varint(content, at)
+        number, wire = tag >> 3, tag & 7
+        inner = at
+        if wire == 0:
+            _, at = _varint(content, at)
+        elif wire == BYTES:
+            length, inner = _varint(content, at)
+            at = inner + length
+            if length > _LARGE and not isinstance(content, bytes):
+                # Pages around what was read stay mapped, and would add up to half of the weights.
+                content.madvise(mmap.MADV_DONTNEED)
+        elif wire in FIXED:
+            at += FIXED[wire]
+        else:
+            raise MalformedError
+        if at > end or number == 0:
+            raise MalformedError
+        yield number, wire, begin, inner, at
+
+
+def _varint(content: Content, at: int) -> tuple[int, int]:
+    """Return a number and where it ends."""
+    byte = content[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = content[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+        if shift > 63:
+            raise MalformedError
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Return a field that holds bytes."""
+    return as_varint(number << 3 | BYTES) + as_varint(len(content)) + content
+
+
+def as_varint(value: int) -> bytes:
+    """Return a number as the format writes it."""
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def naming(names: Iterable[str]) -> Pattern[bytes]:
+    """Return what finds any of some names in bytes, quicker than going through their fields."""
+    return re.compile(b"|".join(re.escape(name.encode()) for name in sorted(names)))
+
+
+def operators(path: Path, named: Pattern[bytes]) -> Iterator[str]:
+    """Yield the types of nodes of the graph of a model file, without those inside of nodes.
+
+    Args:
+        path: the file.
+        named: what occurs in the bytes of a node, such as in its type; others are passed over.
+
+    Raises:
+        MalformedError, IndexError: the file is no message.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
+        for number, wire, _, start, end in fields(file, 0, len(file)):
+            if wire == BYTES and PARTS[MODEL].get(number) == _GRAPH:
+                yield from _types(file, start, end, named)
+
+
+def _types(file: mmap.mmap, start: int, end: int, named: Pattern[bytes]) -> Iterator[str]:
+    for number, wire, _, begin, after in fields(file, start, end):
+        if wire != BYTES or PARTS[_GRAPH].get(number) != NODE:
+            continue
+        if not named.search(file, begin, after):
+            continue
+        for part, kind, _, inner, close in fields(file, begin, after):
+            if part == _OP_TYPE and kind == BYTES:
+                yield file[inner:close].decode("utf-8", "replace")
+
+
+_MODEL_GRAPH, _INPUT, _NAME, _TYPE, _TENSOR_TYPE, _SHAPE = 7, 11, 1, 2, 1, 2
+
+
+def ranked_inputs(model: Any) -> Collection[str]:
+    """Return the inputs with a shape; none where the model cannot be read.
+
+    Args:
+        model: an ``onnx.ModelProto``, its bytes, or its path.
+    """
+    if hasattr(model, "graph"):
+        return {
+            value.name for value in model.graph.input if value.type.tensor_type.HasField("shape")
+        }
+    try:
+        if isinstance(model, (bytes, bytearray)):
+            return _in_model(bytes(model))
+        with (
+            Path(model).open("rb") as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        ):
+            return _in_model(mapped)
+    except (OSError, ValueError, MalformedError, IndexError):
+        return ()
+
+
+def _in_model(content: Content) -> set[str]:
+    ranked: set[str] = set()
+    for graph in _parts(content, 0, len(content), _MODEL_GRAPH):
+        for start, end in _parts(content, *graph, _INPUT):
+            if _has(content, start, end, (_TYPE, _TENSOR_TYPE, _SHAPE)):
+                names = _parts(content, start, end, _NAME)
+                ranked.update(content[at:stop].decode("utf-8", "replace") for at, stop in names)
+    return ranked
+
+
+def _parts(content: Content, start: int, end: int, number: int) -> list[tuple[int, int]]:
+    """Return where the fields of one number begin and end."""
+    return [
+        (inner, after)
+        for found, wire, _, inner, after in fields(content, start, end)
+        if found == number and wire == BYTES
+    ]
+
+
+def _has(content: Content, start: int, end: int, numbers: tuple[int, ...]) -> bool:
+    """Return whether a message has a field, given by the numbers on the way to it."""
+    if not numbers:
+        return True
+    found = _parts(content, start, end, numbers[0])
+    return any(_has(content, inner, after, numbers[1:]) for inner, after in found)
+
+
+_PACKAGES = frozenset({"google", "onnx"})
+_SYMPTOMS = (IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError)
+"""What the package's C++ and Python code raises for a model that it does not expect."""
+
+
+def without_context(text: str) -> str:
+    """Return a message in one line without what onnx appends about the context."""
+    return text.partition("==> Context:")[0].strip()
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, in one line; of a C++ assertion that failed only the reason, and
+    not what onnx appends about the context.
+    """
+    text = without_context(" ".join(str(error).split()))
+    if "Assertion" in text:
+        text = text.rpartition("failed: ")[2]
+    for prefix in ("[ShapeInferenceError] ", "[TypeInferenceError] "):
+        text = text.removeprefix(prefix)
+    return text or type(error).__name__
+
+
+@contextmanager
+def onnx_errors(
+    failed: str, kind: type[PolygraphyException] = ModelError, hint: str = ""
+) -> Iterator[None]:
+    """Turn what the onnx package raises inside the block into an error of this package.
+
+    Args:
+        failed: what failed, the beginning of the message.
+        kind: the class of the error.
+        hint: what to do.
+    """
+    try:
+        yield
+    except PolygraphyException:
+        raise
+    except Exception as error:
+        package = type(error).__module__.partition(".")[0]
+        # protobuf's implementations have their classes in other places.
+        is_foreign = package in _PACKAGES or type(error).__name__ in ("DecodeError", "EncodeError")
+        if not is_foreign and not isinstance(error, _SYMPTOMS):
+            raise
+        raise kind(f"{failed}: {one_line(error)}", hint=hint) from error

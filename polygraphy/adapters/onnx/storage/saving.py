@@ -1,4 +1,14 @@
-"""Writes ONNX models, with large weights in files beside them."""
+"""Writes ONNX models, with large weights in files beside them.
+
+Puts a model and the files of its weights in place of others, so that a process killed in
+between leaves a whole pair.
+
+Several files cannot be renamed at once. Where a file of weights is there already, the new weights
+are first put beside it under a second name, and a model that reads them there takes the place of
+the old one: from then on the pair is the new one, whatever becomes of the old weights. Then these
+are replaced, and then the model by the one that names them. The second name is removed; if a kill
+keeps it, the next save does that.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +27,7 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.external import external_files, location_of
 from polygraphy.adapters.onnx.storage.model import load_structure, serialized
-from polygraphy.adapters.onnx.storage.ownership import makes_new_model
-from polygraphy.adapters.onnx.storage.stored import MARK, copy_stored, is_stored
-from polygraphy.adapters.onnx.storage.weights import (
-    Place,
-    all_tensors,
-    byte_size,
-    is_external,
-    skeleton,
-)
-from polygraphy.adapters.onnx.storage.wire import (
+from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     MODEL,
     PARTS,
@@ -35,9 +36,23 @@ from polygraphy.adapters.onnx.storage.wire import (
     as_varint,
     fields,
 )
+from polygraphy.adapters.onnx.storage.stored import MARK, copy_stored, is_stored, makes_new_model
+from polygraphy.adapters.onnx.storage.weights import (
+    Place,
+    all_tensors,
+    byte_size,
+    is_external,
+    skeleton,
+)
 from polygraphy.adapters.onnx_common.messages import copy_of
-from polygraphy.adapters.os.parts import is_abandoned, short_name
-from polygraphy.adapters.os.paths import StagedFile, atomic_file, is_empty_file, staged_file
+from polygraphy.adapters.os.paths import (
+    StagedFile,
+    atomic_file,
+    is_abandoned,
+    is_empty_file,
+    short_name,
+    staged_file,
+)
 from polygraphy.domain.errors import FileError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.termination import undisturbed

@@ -7,6 +7,10 @@ takes no memory either.
 
 A reference names its file by a word that is made up in each process, so that no model that was
 read from somewhere can hold one: those are only made here, for files that may be read.
+
+Who else has a model: one that other code has is copied before it is changed.
+
+A comparison of a model with what was made of it would otherwise compare the latter with itself.
 """
 
 from __future__ import annotations
@@ -23,12 +27,14 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from attrs import frozen
 
 from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.paths import translated_os_errors
 from polygraphy.domain.errors import FileError
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import TensorProto
+    from onnx import ModelProto, TensorProto
 
 
 numpy = mod.lazy_import("numpy")
@@ -226,3 +232,48 @@ def _copied_by_system(given: IO[bytes], offset: int, length: int, stream: IO[byt
             copied += count
     stream.seek(0, os.SEEK_END)
     return copied
+
+
+_OWN_PACKAGE = f"{__name__.partition('.')[0]}."
+
+
+def makes_new_model(source: Any) -> bool:
+    """Return whether only the caller has the model that `source` makes.
+
+    That is known of this package's loaders, by their attribute `makes_new_model`. Any other
+    callable, a subclass of one of them included, may return a model that it keeps.
+    """
+    is_ours = type(source).__module__.startswith(_OWN_PACKAGE)
+    return is_ours and bool(getattr(source, "makes_new_model", False))
+
+
+def own_model(source: Deferred[ModelProto], copy: bool | None = None) -> ModelProto:
+    """Return a model that may be changed.
+
+    Args:
+        source: the model, or a loader that makes it.
+        copy: False to change the model in place, shared or not (default: a model that no other code
+            has is not copied, any other is).
+    """
+    model = evaluate(source)
+    if copy is False or makes_new_model(source):
+        return model
+    return copy_of(model)
+
+
+class BaseLoadOnnxCopy(BaseLoader):
+    """The base of a loader that changes a model: `load` returns one that it may change."""
+
+    def __init__(self, model: Deferred[ModelProto], copy: bool | None = None) -> None:
+        """Keep what to load.
+
+        Args:
+            model: the model, or a loader that makes it.
+            copy: False to change a given model in place (default: it stays as it is).
+        """
+        self._model = model
+        self._copy = copy
+
+    def load(self) -> ModelProto:
+        """Return the model, or a copy of it."""
+        return own_model(self._model, self._copy)

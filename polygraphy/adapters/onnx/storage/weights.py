@@ -13,9 +13,8 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.storage.parsing import check_texts
+from polygraphy.adapters.onnx.storage.parsing import BYTES, FIXED, as_varint, check_texts, field
 from polygraphy.adapters.onnx.storage.stored import is_stored
-from polygraphy.adapters.onnx.storage.wire import BYTES, FIXED, as_varint, field
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 

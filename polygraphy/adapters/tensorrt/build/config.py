@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,17 +15,15 @@ from polygraphy.adapters.tensorrt.build.config_settings import (
 )
 from polygraphy.adapters.tensorrt.build.profile import Profile
 from polygraphy.adapters.tensorrt.build.timing_cache import load_timing_cache
-from polygraphy.adapters.tensorrt.library.capabilities import capabilities, require
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
-from polygraphy.adapters.tensorrt.library.logger import capture_log
-from polygraphy.adapters.tensorrt.library.module import trt
-from polygraphy.adapters.tensorrt.library.setting import setting_of
-from polygraphy.adapters.tensorrt.network.network_source import source_of
+from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log, setting_of, trt
+from polygraphy.adapters.tensorrt.network.onnx_network import source_of
 from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest
 from polygraphy.binding import Unbound
 from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -286,3 +284,116 @@ class PostprocessConfig(BaseLoader):
         if network is not None:
             self._func(builder=builder, network=network, config=config)
         return config
+
+create_config_rtx: Callable[..., Any]
+
+
+@mod.export(funcify=True, func_name="create_config_rtx")
+class CreateConfigRTX(CreateConfig):
+    """Makes a builder configuration of TensorRT-RTX."""
+
+    def __init__(
+        self,
+        use_gpu: bool | None = None,
+        compute_capabilities: Sequence[tuple[int, int]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Describe the configuration.
+
+        Args:
+            use_gpu: whether the engine is for the GPU of this machine, and no other.
+            compute_capabilities: the compute capabilities, as ``(major, minor)``, that the engine
+                is for (default: TensorRT-RTX decides).
+            **kwargs: see `CreateConfig` and `CommonSettings`.
+
+        Raises:
+            TypeError: there is no setting of that name.
+            UsageError: two settings contradict each other.
+        """
+        if use_gpu and compute_capabilities:
+            raise UsageError(
+                "use_gpu and compute_capabilities contradict each other.",
+                hint="Build for the GPU of this machine, or name what to build for.",
+            )
+        self._use_gpu = bool(use_gpu)
+        self._compute_capabilities = list(compute_capabilities or ())
+        super().__init__(**kwargs)
+
+    def call_impl(self, builder: Any, network: Any) -> Any:
+        """Return the `tensorrt_rtx.IBuilderConfig`; without profiles if `network` is None.
+
+        Raises:
+            BackendError: TensorRT-RTX is not in use, or refuses a value.
+            UsageError: a profile does not fit the network.
+        """
+        require("compute_capability", "CreateConfigRTX")
+        config = super().call_impl(builder, network)
+        names = [f"SM{major}{minor}" for major, minor in self._compute_capabilities]
+        if self._use_gpu:
+            names = ["CURRENT"]
+        if names:
+            config.num_compute_capabilities = len(names)
+        for index, name in enumerate(names):
+            member = enum_value("ComputeCapability", name, f"compute capability {name}")
+            if not config.set_compute_capability(member, index):
+                raise UsageError(f"TensorRT-RTX does not build for {name}.")
+        return config
+
+_WIDTH = 22
+_ALWAYS = "Flags"
+"""What is shown in any case, first."""
+
+
+def config_lines(config: Any) -> Iterator[str]:
+    """Yield a line for each kind of setting of an `IBuilderConfig` that says something."""
+    for title, value in _settings(config):
+        if value or title == _ALWAYS:
+            yield f"{title:{_WIDTH}} | {value}"
+
+
+def _settings(config: Any) -> Iterator[tuple[str, Any]]:
+    uses_dla = config.default_device_type == trt.DeviceType.DLA
+    sources = int(config.get_tactic_sources())
+    yield _ALWAYS, _on("BuilderFlag", config.get_flag) or "[]"
+    yield "Engine Capability", config.engine_capability
+    yield "Memory Pools", _pools(config, uses_dla=uses_dla)
+    yield "Tactic Sources", _on("TacticSource", lambda it: sources & (1 << int(it))) or "[]"
+    if uses_dla:
+        where = f"Default Device Type: {config.default_device_type}, Core: {config.DLA_core}"
+        yield "DLA", where
+    yield "Profiling Verbosity", config.profiling_verbosity
+    count = config.num_optimization_profiles
+    yield "Optimization Profiles", f"{count} profile(s)" if count > 1 else ""
+    yield "Preview Features", _on("PreviewFeature", config.get_preview_feature)
+    yield "Calibrator", getattr(config, "int8_calibrator", None)
+    yield "Quantization Flags", _on(
+        "QuantizationFlag", getattr(config, "get_quantization_flag", bool)
+    )
+
+
+def _pools(config: Any, *, uses_dla: bool) -> str:
+    with mute_log():  # Some pools are of hardware that is not there.
+        sizes = {
+            name: config.get_memory_pool_limit(pool)
+            for name, pool in _members("MemoryPoolType")
+            if uses_dla or not name.startswith("DLA")
+        }
+    return _listed(
+        f"{name}: {size / (1 << 20):.2f} MiB" for name, size in sizes.items() if size > 0
+    )
+
+
+def _on(enum: str, is_on: Callable[[Any], object]) -> str:
+    """Return the names of the members of an enum that are on; empty if none is."""
+    return _listed(name for name, member in _members(enum) if is_on(member))
+
+
+def _members(enum: str) -> list[tuple[str, Any]]:
+    """Return the members of one of TensorRT's enums; none if this version does not have it."""
+    members = getattr(getattr(trt, enum, None), "__members__", {})
+    return list(members.items())
+
+
+def _listed(words: Iterable[str]) -> str:
+    text = ", ".join(words)
+    return f"[{text}]" if text else ""

@@ -11,11 +11,9 @@ from typing import IO, Any, Union
 from attrs import field, fields, fields_dict, frozen
 
 from polygraphy import mod
-from polygraphy.adapters.tensorrt.build.cached_tactics import CachedTactics
+from polygraphy.adapters.tensorrt.build.tactics import CachedTactics
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
-from polygraphy.adapters.tensorrt.library.logger import capture_log, mute_log
-from polygraphy.adapters.tensorrt.library.module import trt
-from polygraphy.adapters.tensorrt.library.setting import setting_of
+from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log, setting_of, trt
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from polygraphy.adapters.tensorrt.library.logger import capture_log
+from polygraphy.adapters.tensorrt.library.module import capture_log
 from polygraphy.constants import DEFAULT_SHAPE_VALUE
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.naming import matching

@@ -13,7 +13,7 @@ from typing import IO, Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
-from polygraphy.adapters.tensorrt.library.logger import capture_log, mute_log
+from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log
 from polygraphy.domain.errors import FileError
 from polygraphy.logger import G_LOGGER
 

@@ -18,8 +18,7 @@ from attrs import asdict, evolve, field, fields_dict, frozen
 
 from polygraphy.adapters.os.paths import atomic_file
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.gpu import gpu_name
-from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.module import gpu_name, trt
 from polygraphy.logger import G_LOGGER
 
 _CHUNK = 1 << 22

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, trt
-from polygraphy.adapters.tensorrt.network.network import is_strongly_typed, layers_of
+from polygraphy.adapters.tensorrt.network.network import (
+    NetworkParts,
+    is_strongly_typed,
+    layers_of,
+    parts_of,
+)
 from polygraphy.domain.model.engine import Layer, NetworkDescription
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.models import LayerSketch, sketch_onnx
 
 _FIRST_OF_PAIRS = "if"  # ``CONDITIONAL_INPUT`` is of the class ``IIfConditionalInputLayer``.
 
@@ -179,3 +188,63 @@ def _layer_classes(module: Any) -> Mapping[str, type]:
 
 def _plain(name: str) -> str:
     return name.replace("_", "").lower()
+
+
+onnx_like_from_network: Callable[..., Any]
+
+
+@mod.export(funcify=True)
+class OnnxLikeFromNetwork(BaseLoader):
+    """Draws a network as an ONNX model, whose operators are TensorRT's layers. It is no valid
+    model.
+    """
+
+    def __init__(self, network: Deferred[NetworkParts]) -> None:
+        """Take the network, or a loader that makes it."""
+        self._network = network
+
+    def call_impl(self) -> Any:
+        """Return the `onnx.ModelProto`."""
+        network = parts_of(self._network)[1]
+        described = describe_network(network, layers=True, attrs=True)
+        types = [layer.type.name for layer in layers_of(network)]
+        return sketch_onnx(
+            described.name,
+            [_sketch(drawn, op) for drawn, op in zip(described.layers, types, strict=True)],
+            _io(described.inputs),
+            _io(described.outputs),
+        )
+
+
+def _sketch(drawn: Layer, op: str) -> LayerSketch:
+    return (
+        drawn.name,
+        op,
+        _onnx_attributes(drawn.attributes),
+        list(drawn.inputs),
+        list(drawn.outputs),
+    )
+
+
+def _io(metadata: TensorMetadata) -> dict[str, tuple[Any, tuple[int, ...]]]:
+    made: dict[str, tuple[Any, tuple[int, ...]]] = {}
+    for name, tensor in metadata.items():
+        dtype = tensor.dtype if isinstance(tensor.dtype, DataTypeEntry) else DataType.FLOAT32
+        shape = tuple(dim if isinstance(dim, int) else -1 for dim in tensor.shape or ())
+        made[name] = dtype, shape
+    return made
+
+
+def _onnx_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes as the format has them: numbers, texts, and lists of one kind of number."""
+    made: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if isinstance(value, bool):
+            made[name] = int(value)
+        elif isinstance(value, (int, float, str)):
+            made[name] = value
+        elif value and all(type(item) is type(value[0]) is int for item in value):
+            made[name] = list(value)
+        else:
+            made[name] = str(value)
+    return made

@@ -12,9 +12,211 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.adapters.tensorrt.library.features import FEATURES, MEMBERS, Feature
 from polygraphy.adapters.tensorrt.library.module import ModuleKey, tensorrt_module
 from polygraphy.domain.errors import BackendError
+
+_TO_10 = "TensorRT 8.6 to 10.x have it"
+_FROM_10 = "TensorRT 10.0 and later, and TensorRT-RTX, have it"
+_FROM_10_LATE = "later TensorRT 10.x, 11.x and TensorRT-RTX have it"
+_FROM_11 = "TensorRT 11.x and TensorRT-RTX have it"
+_ONLY_8 = "TensorRT 8.6 has it"
+_ONLY_RTX = "TensorRT-RTX alone has it"
+_STRONGLY_TYPED = (
+    "Networks there are always strongly typed: give the model the types that it should compute in, "
+    "such as with NetworkFromOnnxPath(path, cast='fp16') (--fp-to-fp16)."
+)
+
+
+@frozen
+class Feature:
+    """One feature.
+
+    Attributes:
+        signs: dotted names in the module; the feature is there if one of them exists.
+        label: what it is, as the end of "... needs".
+        where: who has it, as a clause.
+        instead: what to do without it, a sentence; empty if there is nothing to do.
+    """
+
+    signs: tuple[str, ...]
+    label: str
+    where: str
+    instead: str = ""
+
+
+FEATURES: dict[str, Feature] = {
+    "algorithm_selector": Feature(
+        ("IAlgorithmSelector",),
+        "algorithm selectors",
+        _TO_10,
+        "Late 10.x and 11.x keep tactics in an editable timing cache; TensorRT-RTX chooses kernels"
+        " where the engine runs.",
+    ),
+    "aliased_io": Feature(
+        ("ICudaEngine.get_aliased_input_tensor",), "aliased inputs and outputs", _FROM_10_LATE
+    ),
+    "allocation_strategies": Feature(
+        ("ExecutionContextAllocationStrategy",),
+        "allocation strategies of execution contexts",
+        _FROM_10,
+        "Use allocation_strategy='static' (--allocation-strategy).",
+    ),
+    "attention": Feature(("INetworkDefinition.add_attention",), "attention layers", _FROM_10_LATE),
+    "calibrators": Feature(
+        ("IInt8Calibrator",),
+        "INT8 calibrators",
+        _TO_10,
+        "Quantise the model instead (Q/DQ nodes), and build that.",
+    ),
+    "compute_capability": Feature(
+        ("ComputeCapability",),
+        "a choice of compute capabilities",
+        _ONLY_RTX,
+        "TensorRT builds for the GPU of this machine; see hardware_compatibility_level"
+        " (--hardware-compatibility-level).",
+    ),
+    "cuda_graph_strategy": Feature(
+        ("CudaGraphStrategy",), "CUDA graphs made by the runtime", _ONLY_RTX
+    ),
+    "data_dependent_outputs": Feature(
+        ("IOutputAllocator",), "output allocators", "TensorRT 8.6 and later have it"
+    ),
+    "debug_tensors": Feature(
+        ("INetworkDefinition.mark_debug",),
+        "debug tensors",
+        _FROM_10,
+        "Mark the tensors as outputs instead.",
+    ),
+    "device_memory_size_v2": Feature(
+        ("ICudaEngine.device_memory_size_v2",), "64-bit sizes of activations", _FROM_10_LATE
+    ),
+    "disable_compilation_cache": Feature(
+        ("BuilderFlag.DISABLE_COMPILATION_CACHE",), "a compilation cache", _FROM_10
+    ),
+    "dla_workspace_allocation_strategy": Feature(
+        ("DLAWorkspaceAllocationStrategy",), "allocation strategies of DLA workspaces", _FROM_11
+    ),
+    "editable_timing_cache": Feature(
+        ("BuilderFlag.EDITABLE_TIMING_CACHE",),
+        "an editable timing cache",
+        _FROM_10_LATE,
+        "Earlier ones choose tactics through an algorithm selector.",
+    ),
+    "engine_inspector": Feature(
+        ("EngineInspector",), "engine inspectors", "TensorRT 8.6 and later have it"
+    ),
+    "error_on_timing_cache_miss": Feature(
+        ("BuilderFlag.ERROR_ON_TIMING_CACHE_MISS",), "errors for timing cache misses", _FROM_10
+    ),
+    "explicit_batch": Feature(
+        ("NetworkDefinitionCreationFlag.EXPLICIT_BATCH",), "the explicit-batch flag", _TO_10
+    ),
+    "hardware_compatibility": Feature(
+        ("HardwareCompatibilityLevel",),
+        "hardware compatibility levels",
+        "TensorRT 8.6 and later have it",
+    ),
+    "implicit_batch": Feature(
+        ("Builder.max_batch_size",), "implicit batch dimensions", "TensorRT 8.x alone has it"
+    ),
+    "layer_precisions": Feature(
+        ("ILayer.precision",), "precisions of layers", _TO_10, _STRONGLY_TYPED
+    ),
+    "lean_runtime": Feature(
+        ("Runtime.load_runtime",), "lean runtimes", "TensorRT 8.6 and later have it"
+    ),
+    "marked_unfused_tensors": Feature(
+        ("INetworkDefinition.mark_unfused_tensors_as_debug_tensors",),
+        "marking of unfused tensors",
+        _FROM_10_LATE,
+        "Name the tensors with MarkDebug (--mark-debug), or mark them as outputs.",
+    ),
+    "parser_flags": Feature(("OnnxParserFlag",), "flags of the ONNX parser", _FROM_10),
+    "parser_builder_config": Feature(
+        ("OnnxParser.set_builder_config",), "a parser that knows the configuration", _FROM_10_LATE
+    ),
+    "parser_external_model": Feature(
+        ("OnnxParser.load_model_proto",), "ONNX models with initialisers in memory", _FROM_10_LATE
+    ),
+    "parser_subgraph_query": Feature(
+        ("OnnxParser.supports_model_v2",), "queries about parts of a model", _FROM_10_LATE
+    ),
+    "plugins_v3": Feature(("IPluginV3",), "plugins of version 3", _FROM_10),
+    "precision_constraints": Feature(
+        ("BuilderFlag.OBEY_PRECISION_CONSTRAINTS",),
+        "precision constraints",
+        _TO_10,
+        _STRONGLY_TYPED,
+    ),
+    "progress_monitor": Feature(("IProgressMonitor",), "progress monitors", _FROM_10),
+    "quantization_flags": Feature(("QuantizationFlag",), "quantisation flags", _TO_10),
+    "refit_individual": Feature(
+        ("BuilderFlag.REFIT_INDIVIDUAL",),
+        "refitting of chosen weights",
+        _FROM_10_LATE,
+        "Use refittable=True (--refittable).",
+    ),
+    "rejecting_empty_algorithms": Feature(
+        ("BuilderFlag.REJECT_EMPTY_ALGORITHMS",), "rejection of empty choices", _TO_10
+    ),
+    "runtime_cache": Feature(("IRuntimeCache",), "runtime caches", _ONLY_RTX),
+    "runtime_config": Feature(
+        ("ICudaEngine.create_runtime_config",), "runtime configurations", _FROM_10_LATE
+    ),
+    "runtime_platform": Feature(
+        ("RuntimePlatform",), "a choice of the platform to run on", _FROM_10_LATE
+    ),
+    "serialization_flags": Feature(
+        ("ICudaEngine.serialize_with_config",), "serialisation without weights", _FROM_10
+    ),
+    "stream_reader": Feature(("IStreamReader",), "stream readers", "TensorRT 10.x has it"),
+    "stream_reader_v2": Feature(("IStreamReaderV2",), "seekable stream readers", _FROM_10_LATE),
+    "strip_plan": Feature(("BuilderFlag.STRIP_PLAN",), "plans without weights", _FROM_10),
+    "strongly_typed": Feature(
+        ("NetworkDefinitionCreationFlag.STRONGLY_TYPED",),
+        "strongly typed networks",
+        _FROM_10,
+        "Networks there are weakly typed: use fp16=True (--fp16) and the like.",
+    ),
+    "tensor_dtype": Feature(
+        ("BuilderFlag.FP16",), "data types of tensors that can be set", _TO_10, _STRONGLY_TYPED
+    ),
+    "tiling_optimization_level": Feature(
+        ("TilingOptimizationLevel",), "tiling optimisation", _FROM_10_LATE
+    ),
+    "weak_typing": Feature(
+        ("BuilderFlag.FP16",), "precisions that TensorRT chooses", _TO_10, _STRONGLY_TYPED
+    ),
+    "weight_streaming": Feature(("BuilderFlag.WEIGHT_STREAMING",), "weight streaming", _FROM_10),
+    "weight_streaming_v2": Feature(
+        ("ICudaEngine.weight_streaming_budget_v2",),
+        "weight streaming with automatic budgets",
+        _FROM_10_LATE,
+    ),
+    "weights_manager": Feature(("IWeightsManager",), "weights loaded apart", _ONLY_RTX),
+}
+"""Every feature that is asked for somewhere, by name."""
+
+MEMBERS: dict[str, str] = {
+    "EngineCapability.DEFAULT": _ONLY_8,
+    "EngineCapability.SAFE_DLA": _ONLY_8,
+    "EngineCapability.SAFE_GPU": _ONLY_8,
+    "HardwareCompatibilityLevel.SAME_COMPUTE_CAPABILITY": _FROM_10_LATE,
+    "MemoryPoolType.TACTIC_SHARED_MEMORY": _FROM_10,
+    "OnnxParserFlag.ADJUST_FOR_DLA": _FROM_10_LATE,
+    "OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE": _FROM_10_LATE,
+    "OnnxParserFlag.ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA": _FROM_10_LATE,
+    "OnnxParserFlag.REPORT_CAPABILITY_DLA": _FROM_10_LATE,
+    "PreviewFeature.ALIASED_PLUGIN_IO_10_03": _FROM_10_LATE,
+    "PreviewFeature.DISABLE_EXTERNAL_TACTIC_SOURCES_FOR_CORE_0805": _ONLY_8,
+    "PreviewFeature.FASTER_DYNAMIC_SHAPES_0805": _ONLY_8,
+    "PreviewFeature.PROFILE_SHARING_0806": _TO_10,
+    "PreviewFeature.RUNTIME_ACTIVATION_RESIZE_10_10": _FROM_10_LATE,
+    "TacticSource.CUBLAS": _TO_10,
+    "TacticSource.CUBLAS_LT": _TO_10,
+    "TacticSource.CUDNN": _TO_10,
+}
+"""Members of enums that some TensorRT lack: who has them."""
 
 
 @frozen

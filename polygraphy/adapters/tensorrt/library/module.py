@@ -7,14 +7,174 @@ put another module in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache, wraps
 from typing import Any
 
 from polygraphy import config
-from polygraphy.domain.errors import MissingDependencyError
+from polygraphy.domain.errors import BackendError, MissingDependencyError
+from polygraphy.logger import G_LOGGER, LogMode
+from polygraphy.logger.errors import mark_as_logged
 from polygraphy.mod.dependency import Dependency
 from polygraphy.mod.versions import Requirement
+
+_MOST_REASONS = 3
+_SAME_NAME = "dimensions with this name"
+
+_watchers: list[Reasons] = []
+_askers: list[object] = []
+_hearers: list[Callable[[str], None]] = []
+
+
+class Reasons:
+    """The errors that TensorRT logged while something was done.
+
+    Attributes:
+        raised: what came up while a line was logged, such as ctrl-C; TensorRT does not hand it on.
+        warnings: what it warned of meanwhile, each on one line.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[str] = []
+        self.raised: BaseException | None = None
+        self.warnings: list[str] = []
+
+    def add(self, message: str) -> None:
+        """Keep one message; what was said before is not kept twice."""
+        if message not in self._messages:
+            self._messages.append(message)
+
+    def __str__(self) -> str:
+        """Return the first messages, on one line; the first one is usually the cause."""
+        shown = [" ".join(message.split()) for message in self._messages[:_MOST_REASONS]]
+        return " | ".join(shown)
+
+    def failed(self, what: str, *, hint: str = "") -> BackendError:
+        """Return the error that says what failed, with TensorRT's own reason."""
+        reason = str(self)
+        why = f": {reason}" if reason else "; it gave no reason."
+        if not hint and any(sign in reason for sign in ("OutOfMemory", "out of memory")):
+            hint = "Out of memory: use a smaller batch, smaller maximum shapes or less workspace."
+        if not hint and _SAME_NAME in reason:
+            hint = (
+                "Dimensions of one name have to be equal, also where that is '?': fix them with"
+                " `polygraphy surgeon sanitize --override-input-shapes`."
+            )
+        return BackendError(f"TensorRT could not {what}{why}", backend="tensorrt", hint=hint)
+
+
+@contextmanager
+def capture_log() -> Iterator[Reasons]:
+    """Collect the errors that TensorRT logs inside the block, from whichever thread.
+
+    What a logging call raised, such as KeyboardInterrupt, is raised when the block ends.
+    """
+    reasons = Reasons()
+    _watchers.append(reasons)
+    try:
+        yield reasons
+    finally:
+        _watchers.remove(reasons)
+    if reasons.raised is not None:
+        raise reasons.raised
+
+
+@contextmanager
+def mute_log() -> Iterator[None]:
+    """Log errors and warnings as details inside the block: it asks for something that need not be
+    there, such as what an engine of an older version has not, and says itself what that means.
+    """
+    asker = object()
+    _askers.append(asker)
+    try:
+        yield
+    finally:
+        _askers.remove(asker)
+
+
+@contextmanager
+def log_listener(hear: Callable[[str], None]) -> Iterator[None]:
+    """Call a function with each detail that TensorRT logs inside the block, from any thread."""
+    _hearers.append(hear)
+    try:
+        yield
+    finally:
+        _hearers.remove(hear)
+
+
+def get_trt_logger() -> Any:
+    """Return the one `tensorrt.ILogger` of this process, which writes to `G_LOGGER`.
+
+    TensorRT's INFO becomes VERBOSE here and its VERBOSE becomes EXTRA_VERBOSE, because what is news
+    to the library is a detail to most users; a warning is shown once.
+
+    Raises:
+        MissingDependencyError: TensorRT is not installed.
+    """
+    _Made.logger = _make_logger(ModuleKey(tensorrt_module()))
+    return _Made.logger
+
+
+def made_trt_logger() -> Any:
+    """Return the logger if it was asked for already; else None, importing nothing."""
+    return _Made.logger
+
+
+class _Made:
+    """The logger that was made last."""
+
+    logger: Any = None
+
+
+@lru_cache(maxsize=8)
+def _make_logger(key: ModuleKey) -> Any:
+    module: Any = key.module
+    base: Any = module.ILogger
+
+    class TrtLogger(base):  # type: ignore[misc]
+        """Hands what TensorRT logs to `G_LOGGER`."""
+
+        def __init__(self) -> None:
+            base.__init__(self)
+
+        def log(self, severity: Any, msg: str) -> None:
+            """Write a line; called by TensorRT, from any thread."""
+            try:
+                _log(str(severity.name), msg)
+            except BaseException as error:  # TensorRT would print it and go on.
+                if not _watchers:
+                    raise
+                for watcher in tuple(_watchers):
+                    watcher.raised = watcher.raised or error
+
+    return TrtLogger()
+
+
+def _log(severity: str, message: str) -> None:
+    if severity in ("INTERNAL_ERROR", "ERROR"):
+        for watcher in tuple(_watchers):  # Other threads may come and go.
+            watcher.add(message)
+        if _askers:
+            G_LOGGER.verbose(message)
+        else:
+            G_LOGGER.error(message)
+    elif severity == "WARNING":
+        for watcher in tuple(_watchers):
+            watcher.warnings.append(" ".join(message.split()))
+        if _askers:
+            G_LOGGER.verbose(message)
+        else:
+            G_LOGGER.warning(message, mode=LogMode.ONCE)
+    elif severity == "INFO":
+        G_LOGGER.verbose(message)
+    else:
+        for hear in tuple(_hearers):
+            hear(message)
+        G_LOGGER.extra_verbose(message)
+
 
 # Special attributes by which a module is used; others are asked for by tools that look at
 # every global, which must not import anything.
@@ -128,3 +288,149 @@ class _ModuleInUse:
 
 trt: Any = _ModuleInUse()
 """The module in use."""
+
+_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+_MAJOR, _MINOR = 75, 76  # CUdevice_attribute: COMPUTE_CAPABILITY_MAJOR and _MINOR.
+
+
+@lru_cache(maxsize=1)
+def _driver() -> ctypes.CDLL | None:
+    try:
+        driver = ctypes.CDLL(_DRIVER)
+        return driver if driver.cuInit(0) == 0 else None
+    except (OSError, AttributeError):
+        return None
+
+
+def driver_version() -> str:
+    """Return the latest version of CUDA that the driver knows, such as ``13.0``; an empty text
+    where there is no driver, or no device that it drives.
+    """
+    driver, version = _driver(), ctypes.c_int(0)
+    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
+        return ""
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def has_gpu() -> bool:
+    """Return whether the CUDA driver finds a GPU."""
+    return _count() > 0
+
+
+def gpu_name() -> str:
+    """Return the name and the compute capability of the first GPU that this process may use, such
+    as ``NVIDIA H200 (9.0)``; an empty text where there is none.
+    """
+    driver = _driver()
+    return _name(driver, 0) if driver is not None and has_gpu() else ""
+
+
+def gpu_names() -> list[str]:
+    """Return the names and the compute capabilities of the GPUs that this process may use."""
+    driver = _driver()
+    return [] if driver is None else [_name(driver, index) for index in range(_count())]
+
+
+def _count() -> int:
+    driver, count = _driver(), ctypes.c_int(0)
+    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def _name(driver: ctypes.CDLL, index: int) -> str:
+    device, major, minor = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
+    name = ctypes.create_string_buffer(256)
+    driver.cuDeviceGet(ctypes.byref(device), index)
+    driver.cuDeviceGetName(name, len(name), device)
+    driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, device)
+    driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, device)
+    return f"{name.value.decode(errors='replace')} ({major.value}.{minor.value})"
+
+
+def require_gpu(what: str) -> None:
+    """Do nothing where there is a GPU.
+
+    Raises:
+        BackendError: there is none; `what` says what needs it.
+    """
+    if not has_gpu():
+        raise BackendError(
+            f"{what} needs a GPU, and the CUDA driver finds none.",
+            backend="tensorrt",
+            hint="See `nvidia-smi`, or run this on a machine with an NVIDIA GPU and its driver.",
+        )
+
+
+_KEPT = "_polygraphy_error"
+_CALLED_BY_BUILDS = ("int8_calibrator", "algorithm_selector")
+
+
+def guarded(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator of methods that TensorRT calls.
+
+    An exception is logged and kept, and the method returns `answer` instead, in this call and in
+    all that follow.
+    """
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if getattr(self, _KEPT, None) is not None:
+                return answer
+            try:
+                return method(self, *args, **kwargs)
+            except BaseException as error:  # ctrl-C, too, is for the thread that waits for TensorRT
+                setattr(self, _KEPT, error)
+                if isinstance(error, Exception):
+                    G_LOGGER.error(f"{type(error).__name__}: {error}")
+                    mark_as_logged(error)
+                return answer
+
+        return call
+
+    return decorate
+
+
+def raise_kept_errors(config: Any) -> None:
+    """Raise what went wrong in functions that were called by a build, as it was.
+
+    Call this when a build is over, whether it succeeded or not: without what could not be
+    calculated it may well have gone on.
+
+    Args:
+        config: the ``IBuilderConfig`` of the build.
+    """
+    for attribute in _CALLED_BY_BUILDS:
+        raise_kept_error(getattr(config, attribute, None))
+
+
+def raise_kept_error(called: Any) -> None:
+    """Raise what went wrong in a method of an object, as it was, if anything did."""
+    error = getattr(called, _KEPT, None)
+    if error is not None:
+        setattr(called, _KEPT, None)
+        raise error
+
+
+_OTHER_FLAGS = {
+    "flags": "--onnx-flags",
+    "memory_pool_limits": "--pool-limit",
+    "restricted": "--trt-safety-restricted",
+}
+"""Those that are not spelled like the argument."""
+
+
+def flag_of(argument: str) -> str:
+    """Return the flag that gives an argument."""
+    return _OTHER_FLAGS.get(argument, f"--{argument.replace('_', '-')}")
+
+
+def setting_of(argument: str, value: object = True) -> str:
+    """Return a setting as its user would write it, such as ``use_dla=True (--use-dla)``.
+
+    Args:
+        argument: the name of an argument for which the command line has a flag.
+        value: what it is given, as messages show it.
+    """
+    return f"{argument}={value} ({flag_of(argument)})"

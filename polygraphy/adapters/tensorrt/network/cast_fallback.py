@@ -5,7 +5,7 @@ from __future__ import annotations
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.network.network import NetworkParts, parts_of
-from polygraphy.adapters.tensorrt.network.network_source import (
+from polygraphy.adapters.tensorrt.network.onnx_network import (
     NetworkSource,
     fingerprint,
     remember_source,

@@ -2,19 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, require
-from polygraphy.adapters.tensorrt.library.gpu import require_gpu
-from polygraphy.adapters.tensorrt.library.logger import capture_log, get_trt_logger
-from polygraphy.adapters.tensorrt.library.module import is_rtx, tensorrt_module, trt
-from polygraphy.adapters.tensorrt.library.setting import setting_of
-from polygraphy.adapters.tensorrt.network.plugins import load_own_plugins
+from polygraphy.adapters.tensorrt.library.module import (
+    ModuleKey,
+    capture_log,
+    get_trt_logger,
+    is_rtx,
+    require_gpu,
+    setting_of,
+    tensorrt_module,
+    trt,
+)
 from polygraphy.adapters.tensorrt.precision.casting import current_casting
 from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.logger import G_LOGGER
+
+load_plugins: Callable[..., Any]
+
+
+def load_own_plugins() -> None:
+    """Register the plugins that come with TensorRT; once is enough."""
+    _registered(ModuleKey(tensorrt_module()))
+
+
+@lru_cache(maxsize=8)
+def _registered(key: ModuleKey) -> None:
+    key.module.init_libnvinfer_plugins(get_trt_logger(), "")
+
+
+@mod.export(funcify=True)
+class LoadPlugins(BaseLoader):
+    """Loads libraries of plugins, whose plugins register themselves, and then calls a loader."""
+
+    def __init__(self, plugins: Sequence[str] | None = None, obj: Any = None) -> None:
+        """Name the libraries.
+
+        Args:
+            plugins: paths of shared libraries.
+            obj: what is passed on: anything, or a callable that is called once they are loaded.
+        """
+        self._plugins = [plugins] if isinstance(plugins, str) else list(plugins or ())
+        self._obj = obj
+
+    def call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """Load the libraries, and return `obj`, or what calling it with these arguments returns.
+
+        Raises:
+            BackendError: a library cannot be loaded.
+        """
+        for path in self._plugins:
+            G_LOGGER.info(f"Loading plugin library: {path}")
+            try:
+                ctypes.CDLL(path)
+            except OSError as error:
+                raise BackendError(
+                    f"The plugin library {path} cannot be loaded: {error}.",
+                    backend="tensorrt",
+                    hint="Check the path, and that it was built for this TensorRT.",
+                ) from error
+        load_own_plugins()
+        return self._obj(*args, **kwargs) if callable(self._obj) else self._obj
+
 
 create_network: Callable[..., tuple[Any, Any]]
 

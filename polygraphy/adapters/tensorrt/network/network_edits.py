@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from polygraphy import mod
+from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
-from polygraphy.adapters.tensorrt.library.capabilities import enum_value, require
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.library.datatype import as_trt_dtype
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.network.network import (
@@ -17,8 +17,18 @@ from polygraphy.adapters.tensorrt.network.network import (
     parts_of,
     tensors_of,
 )
-from polygraphy.adapters.tensorrt.network.network_source import NetworkEdit, remember_edit
+from polygraphy.adapters.tensorrt.network.onnx_network import NetworkEdit, remember_edit, source_of
+from polygraphy.adapters.tensorrt.precision.casting import (
+    QUANTIZED_TYPES,
+    Casting,
+    PrecisionRequest,
+    continuing,
+    current_casting,
+    warn_of_unknown_layer,
+)
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.naming import matching
 from polygraphy.logger import G_LOGGER
 
 mark_debug: Callable[..., NetworkParts]
@@ -226,3 +236,277 @@ def _per_tensor(values: Any, known: Collection[str]) -> dict[str, Any]:
         if name not in known:
             raise UnknownNameError("Network input or output", name, known)
     return dict(values)
+
+
+modify_network_outputs: Callable[..., NetworkParts]
+
+# What such layers compute is known without running the network.
+_NOT_MARKED = ("CONSTANT", "SHAPE")
+_LOOP_STARTS = ("ITERATOR", "RECURRENCE", "TRIP_LIMIT")
+_LOOP_END = "LOOP_OUTPUT"
+_ALL = (constants.MARK_ALL, ["*"], ("*",), "*")
+
+
+@mod.export(funcify=True)
+class ModifyNetworkOutputs(EditingLoader):
+    """Makes other tensors of a TensorRT network its outputs."""
+
+    def __init__(
+        self,
+        network: Deferred[NetworkParts],
+        outputs: Sequence[str] | None = None,
+        exclude_outputs: Sequence[str] | None = None,
+        mark_layer_types: Sequence[str] | None = None,
+    ) -> None:
+        """Set which tensors become outputs; names may be patterns, as of `fnmatch`.
+
+        Args:
+            network: builder, network and, where there is one, parser; or a loader that makes them.
+            outputs: the tensors that become outputs in place of the present ones; `MARK_ALL` or
+                ``["*"]`` stands for all tensors except those that only hold constants, shapes or
+                truth values, and those inside of loops.
+            exclude_outputs: tensors that are no outputs, whatever the others say.
+            mark_layer_types: types of layers (names in `tensorrt.LayerType`, in any case); what
+                layers of these types compute become outputs, in place of the present ones, or
+                besides `outputs` where both are given.
+        """
+        choice = _Choice(outputs, exclude_outputs, mark_layer_types)
+        super().__init__(network, choice.apply)
+
+
+class _Choice:
+    """Which tensors are outputs."""
+
+    def __init__(
+        self,
+        outputs: Sequence[str] | None,
+        exclude: Sequence[str] | None,
+        types: Sequence[str] | None,
+    ) -> None:
+        self._marks_all = outputs in _ALL
+        self._outputs = [outputs] if isinstance(outputs, str) else outputs
+        self._exclude = [exclude] if isinstance(exclude, str) else exclude or ()
+        self._types = [types] if isinstance(types, str) else types
+
+    def apply(self, network: Any) -> None:
+        """Mark them, in the order in which the network computes them.
+
+        Raises:
+            UnknownNameError: a name, a pattern or a type matches nothing in the network.
+            UsageError: no output is left.
+        """
+        tensors = tensors_of(network)
+        present = [network.get_output(index) for index in range(network.num_outputs)]
+        chosen = self._chosen(network, tensors, {tensor.name for tensor in present})
+        if self._exclude:
+            chosen -= matching(self._exclude, tensors)
+        if not chosen:
+            remedy = "Exclude fewer of them." if self._exclude else "Name tensors, or other types."
+            raise UsageError("No output of the network is left.", hint=remedy)
+        if chosen != {tensor.name for tensor in present}:
+            for tensor in present:
+                network.unmark_output(tensor)
+            for name, tensor in tensors.items():
+                if name in chosen:
+                    network.mark_output(tensor)
+        names = [network.get_output(index).name for index in range(network.num_outputs)]
+        G_LOGGER.verbose(f"Outputs of the TensorRT network: {names}")
+
+    def _chosen(self, network: Any, tensors: dict[str, Any], present: set[str]) -> set[str]:
+        if self._outputs is None and self._types is None:
+            return present
+        by_type = tensors_of_types(network, self._types or ())
+        if self._outputs is None:
+            return by_type
+        if self._marks_all:
+            return by_type | present | comparable_tensors(network)
+        inputs = {network.get_input(index).name for index in range(network.num_inputs)}
+        return by_type | matching(self._outputs, tensors, unless=inputs)
+
+
+def tensors_of_types(network: Any, types: Iterable[str]) -> set[str]:
+    """Return what layers of some types compute; UnknownNameError for a type that there is not."""
+    known = trt.LayerType.__members__
+    wanted = {name.upper() for name in types}
+    for name in sorted(wanted):
+        if name not in known:
+            raise UnknownNameError("Layer type", name, sorted(known))
+    found = {
+        tensor
+        for layer in layers_of(network)
+        if layer.type.name in wanted
+        for tensor in _names(layer)
+    }
+    if wanted and not found:
+        G_LOGGER.warning(f"No layer of the network is of type {', '.join(sorted(wanted))}.")
+    return found
+
+
+def comparable_tensors(network: Any) -> set[str]:
+    """Return all tensors that hold values worth comparing."""
+    found: set[str] = set()
+    is_in_loop = False
+    for layer in layers_of(network):
+        kind = layer.type.name
+        if kind in _LOOP_STARTS:
+            is_in_loop = True
+        elif kind == _LOOP_END:
+            is_in_loop = False
+        if not is_in_loop and kind not in _NOT_MARKED:
+            found.update(_names(layer))
+    return found
+
+
+def _names(layer: Any) -> list[str]:
+    """Return the tensors that a layer computes, without shapes and truth values."""
+    outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
+    return [
+        tensor.name
+        for tensor in outputs
+        if tensor is not None and not tensor.is_shape_tensor and tensor.dtype != trt.DataType.BOOL
+    ]
+
+
+T = TypeVar("T")
+
+set_layer_precisions: Callable[..., NetworkParts]
+
+# Layers whose outputs say what shapes are: their types are not for us to choose.
+_WITHOUT_PRECISION = ("CONSTANT", "SHAPE")
+
+
+@mod.export(funcify=True)
+class SetLayerPrecisions(BaseLoader):
+    """Sets the precision in which layers of a network compute.
+
+    Where networks are strongly typed, the ONNX model is cast or quantised in front of the parser
+    instead: the named layers keep their precision while the rest is lowered, or are the only ones
+    that are. There, a layer also goes by the names of the tensors that it computes.
+
+    A layer that does not exist is a warning: other versions of TensorRT may call it otherwise.
+    """
+
+    def __init__(
+        self,
+        network: Deferred[NetworkParts],
+        layer_precisions: Mapping[str, Any],
+        calibrator: Any = None,
+    ) -> None:
+        """Take the network, or a loader that makes it, and a data type per name of a layer.
+
+        Args:
+            network: builder, network and, where there is one, parser.
+            layer_precisions: each a `DataType`, a member of `tensorrt.DataType`, or a name.
+            calibrator: has the data to quantise layers with, where networks are strongly typed and
+                the configuration has none.
+        """
+        self._network = network
+        self._precisions = dict(layer_precisions)
+        self._calibrator = calibrator
+
+    def call_impl(self) -> NetworkParts:
+        """Return the builder, the network and, where there is one, the parser.
+
+        Raises:
+            BackendError: networks are strongly typed, and a cast cannot give what is asked for.
+        """
+        if capabilities().has("layer_precisions"):
+            parts = parts_of(self._network)
+            self._set(parts[1])
+            return parts
+        return self._cast()
+
+    def _set(self, network: Any) -> None:
+        layers = list(layers_of(network))
+        precisions = _of_known(self._precisions, [layer.name for layer in layers])
+        for layer in layers:  # Several may have the same name.
+            wanted = precisions.get(layer.name)
+            if wanted is None:
+                continue
+            if layer.type.name in _WITHOUT_PRECISION:
+                G_LOGGER.warning(
+                    f"Layer {layer.name!r} is a {layer.type.name} layer: it keeps its type."
+                )
+                continue
+            dtype = as_trt_dtype(wanted)
+            layer.precision = dtype
+            if layer.type != trt.LayerType.CAST:  # What a cast makes is what it is for.
+                _set_output_types(layer, dtype)
+
+    def _cast(self) -> NetworkParts:
+        """Make the network from a model in which those layers have those types."""
+        wanted = {name: _narrow(name, dtype) for name, dtype in self._precisions.items()}
+        job = current_casting()
+        if job is not None:
+            _add(wanted, job)
+            if job.calibration is None:
+                job.calibration = self._calibrator
+            return parts_of(self._network)
+        own = Casting(PrecisionRequest(), calibration=self._calibrator)
+        _add(wanted, own)
+        lowered = own.named(floats=True) | own.named(floats=False)
+        if not lowered:
+            parts = parts_of(self._network)
+            names = [layer.name for layer in layers_of(parts[1])]
+            wanted = _of_known(wanted, [*names, *tensors_of(parts[1])])
+            origin = source_of(parts[1])
+            if origin is not None:  # Its model may be cast when its configuration is known.
+                origin.layer_precisions.update(wanted)
+            return parts
+        if not callable(self._network):
+            raise _impossible(lowered, "in a network that is parsed already")
+        with continuing(own):
+            parts = parts_of(self._network)
+        if not own.is_done:
+            raise _impossible(lowered, "in a network that is not parsed from ONNX")
+        return parts
+
+
+def _add(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
+    """Have a cast that is under way respect what is asked for of layers; it can cast to one type,
+    and quantise to one.
+    """
+    job.layer_precisions.update(wanted)
+    for whole, is_float in ((job.request.floats, True), (job.request.quantized, False)):
+        named = job.named(floats=is_float)
+        unlike = named - {whole}
+        if whole is not None and unlike:
+            raise _impossible(unlike, f"while the rest of the model is cast to {job.request}")
+        if len(named) > 1:
+            raise _impossible(named, "together")
+
+
+def _set_output_types(layer: Any, dtype: Any) -> None:
+    floating = (trt.DataType.FLOAT, trt.DataType.HALF, getattr(trt.DataType, "BF16", None))
+    for index in range(layer.num_outputs):
+        tensor = layer.get_output(index)
+        if tensor is None or tensor.is_shape_tensor or tensor.dtype not in floating:
+            continue
+        layer.set_output_type(index, dtype)
+
+
+def _narrow(name: str, dtype: Any) -> DataTypeEntry:
+    entry = DataType.from_dtype(as_trt_dtype(dtype), "tensorrt")
+    if not isinstance(entry, DataTypeEntry) or not (entry.is_floating or entry in QUANTIZED_TYPES):
+        raise _impossible({entry}, f"of the layer {name!r}")
+    return entry
+
+
+def _impossible(dtypes: set[Any], where: str) -> BackendError:
+    caps = capabilities()
+    listed = ", ".join(sorted(str(dtype) for dtype in dtypes))
+    return BackendError(
+        f"{caps.name} {caps.version} takes types from the model, and a precision of {listed} cannot"
+        f" be had {where}.",
+        backend="tensorrt",
+        hint="Cast or quantise those nodes of the ONNX model.",
+    )
+
+
+def _of_known(precisions: Mapping[str, T], known: Iterable[str]) -> dict[str, T]:
+    """Return what is asked for of the layers that there are, and warn of the others."""
+    there = dict.fromkeys(known)
+    for name in precisions:
+        if name not in there:
+            warn_of_unknown_layer(name, there)
+    return {name: precision for name, precision in precisions.items() if name in there}

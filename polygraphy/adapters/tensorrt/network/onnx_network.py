@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from attrs import define, field
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.os.last_words import last_words
 from polygraphy.adapters.os.paths import readable_file
+from polygraphy.adapters.os.signals import last_words
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
-from polygraphy.adapters.tensorrt.library.logger import capture_log, get_trt_logger
-from polygraphy.adapters.tensorrt.library.module import trt
-from polygraphy.adapters.tensorrt.library.setting import setting_of
+from polygraphy.adapters.tensorrt.library.module import (
+    Reasons,
+    capture_log,
+    get_trt_logger,
+    setting_of,
+    trt,
+)
 from polygraphy.adapters.tensorrt.network.network import CreateNetwork
-from polygraphy.adapters.tensorrt.network.network_source import NetworkSource, remember_source
-from polygraphy.adapters.tensorrt.network.parser_errors import parsing_failed, warn_about_errors
 from polygraphy.adapters.tensorrt.precision.casting import (
     Casting,
     PrecisionRequest,
@@ -26,9 +32,195 @@ from polygraphy.adapters.tensorrt.precision.casting import (
     current_casting,
     request_named,
 )
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import (
+    BackendError,
+    FileError,
+    ModelError,
+    PolygraphyException,
+    UsageError,
+)
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import load_onnx, parse_onnx, save_model
+from polygraphy.ports.running import node_inputs
+
+NetworkEdit = Callable[[Any], None]
+"""Changes a network in place, the same way each time."""
+
+
+@define
+class NetworkSource:
+    """How a network was made.
+
+    Attributes:
+        parse: makes it again, as a tuple of builder, network and parser; None where precisions are
+            flags, so that it will not be asked for, and it need not keep the model in memory.
+        model: the file that it was parsed from; empty for bytes.
+        request: the precision that its model was cast to.
+        edits: what loaders did to it since, in order.
+        seen: its `fingerprint` after the last of these.
+        layer_precisions: what was asked for of layers, for when its model is cast.
+    """
+
+    parse: Callable[[], tuple[Any, ...]] | None
+    model: str = ""
+    request: PrecisionRequest | None = None
+    edits: list[NetworkEdit] = field(factory=list)
+    seen: int = 0
+    layer_precisions: dict[str, Any] = field(factory=dict)
+
+
+_origins: WeakKeyDictionary[Any, NetworkSource] = WeakKeyDictionary()
+
+
+def remember_source(network: Any, origin: NetworkSource) -> None:
+    """Keep how a network was made, as long as it lives."""
+    if capabilities().has("weak_typing"):
+        origin.parse = None
+    else:
+        origin.seen = fingerprint(network)
+    _origins[network] = origin
+
+
+def source_of(network: Any) -> NetworkSource | None:
+    """Return how a network was made; None if no loader of ours made it."""
+    return _origins.get(network)
+
+
+def remember_edit(network: Any, edit: NetworkEdit) -> None:
+    """Apply an edit to a network, and keep it, unless other code edited the network before."""
+    origin = source_of(network)
+    if origin is None or origin.parse is None:
+        edit(network)
+        return
+    is_ours = origin.seen == fingerprint(network)
+    edit(network)
+    if is_ours:
+        origin.edits.append(edit)
+        origin.seen = fingerprint(network)
+
+
+def fingerprint(network: Any) -> int:
+    """Return a number that changes when layers, tensors, inputs or outputs of a network do."""
+    inputs = [network.get_input(index) for index in range(network.num_inputs)]
+    outputs = [network.get_output(index) for index in range(network.num_outputs)]
+    layers = [network.get_layer(index) for index in range(network.num_layers)]
+    return hash(
+        (
+            network.name,
+            tuple(_tensor(tensor) for tensor in (*inputs, *outputs)),
+            tuple(_layer(layer) for layer in layers),
+        )
+    )
+
+
+def _tensor(tensor: Any) -> tuple[Any, ...]:
+    return (tensor.name, tensor.dtype.name, repr(tensor.shape), tensor.allowed_formats)
+
+
+def _layer(layer: Any) -> tuple[Any, ...]:
+    inputs = (layer.get_input(index) for index in range(layer.num_inputs))
+    outputs = (layer.get_output(index) for index in range(layer.num_outputs))
+    return (
+        layer.name,
+        layer.type.name,
+        tuple(None if tensor is None else tensor.name for tensor in inputs),
+        tuple(None if tensor is None else tensor.name for tensor in outputs),
+    )
+
+
+_SHOWN = 5
+_DLA = "DLA validation failed"
+_DAMAGED = "MODEL_DESERIALIZE_FAILED"
+_MISSING_FILE = re.compile(r"Failed to open file: ([^|]*[^|\s])")
+
+
+def parsing_failed(
+    parser: Any, source: str, reasons: Reasons, model: Callable[[], Any] | None = None
+) -> PolygraphyException:
+    """Return the error for a model that the parser refused.
+
+    Args:
+        parser: the `tensorrt.OnnxParser`.
+        source: what was parsed, for the message.
+        reasons: what TensorRT logged meanwhile; used when the parser itself has nothing to say.
+        model: returns the `onnx.ModelProto`, which says what the failing nodes are given.
+    """
+    errors = [parser.get_error(index) for index in range(parser.num_errors)]
+    if any(_code(error) == _DAMAGED for error in errors):
+        return ModelError(
+            f"ONNX model is invalid: {source} is truncated, damaged, or no ONNX model at all."
+            f" ({' '.join(str(errors[0].desc()).split())})",
+            path=source,
+            hint="Export or download it again.",
+        )
+    missing = _MISSING_FILE.search(str(reasons))
+    if missing is not None:
+        return FileError(
+            f"{source} keeps weights in a file that TensorRT cannot open: {missing[1]}.",
+            path=missing[1],
+            hint="Put it beside the model, or name its folder (--external-data-dir).",
+        )
+    if not errors:
+        return reasons.failed(f"parse {source}")
+    lines = list(dict.fromkeys(described(error) + _given(error, model) for error in errors))
+    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    text = "".join(f"\n    {line}" for line in lines[:_SHOWN] + more)
+    said = f"TensorRT could not parse {source}:{text}"
+    return BackendError(said, backend="tensorrt", hint=_hint(errors))
+
+
+def _given(error: Any, model: Callable[[], Any] | None) -> str:
+    """Return the inputs of the node of an error, in parentheses; empty where they are not known."""
+    if model is None or error.node() < 0:
+        return ""
+    try:
+        loaded = model()
+        node = loaded.graph.node[error.node()]
+    except Exception:  # The error itself is what matters.
+        return ""
+    said = node_inputs(loaded, node.op_type, node.name, {})
+    return f" ({said})" if said else ""
+
+
+def _hint(errors: Sequence[Any]) -> str:
+    """Return what can be done about errors, on a line of its own; empty where nothing is known."""
+    texts = [str(error.desc()) for error in errors]
+    if any(_DLA in text for text in texts):
+        return (
+            "\nReporting the capability of DLA (report_capability_dla) refuses what does not run"
+            " there, which is everything on a machine without DLA."
+        )
+    codes = [_code(error) for error in errors]
+    if any(code.startswith("UNSUPPORTED") for code in codes) or any(
+        "Plugin not found" in text for text in texts
+    ):
+        return (
+            "\nUnsupported operator: load its plugin, replace the node, or see `polygraphy inspect"
+            " capability`."
+        )
+    return ""
+
+
+def warn_about_errors(parser: Any) -> None:
+    """Log what the parser reports about a model that it took all the same."""
+    for index in range(parser.num_errors):
+        G_LOGGER.warning(f"ONNX parser: {described(parser.get_error(index))}")
+
+
+def described(error: Any) -> str:
+    """Return one error of the parser as a line: the node, the operator, what is wrong."""
+    name = error.node_name() if hasattr(error, "node_name") else ""
+    operator = error.node_operator() if hasattr(error, "node_operator") else ""
+    where = f"node {error.node()}" if error.node() >= 0 else ""
+    for part, form in ((name, " {!r}"), (operator, " ({})")):
+        where += form.format(part) if where and part else ""
+    text = " ".join(str(error.desc()).split()) or "no description"
+    return f"{where}: {_code(error)}: {text}" if where else f"{_code(error)}: {text}"
+
+
+def _code(error: Any) -> str:
+    return str(error.code()).rpartition(".")[2]
+
 
 network_from_onnx_bytes: Callable[..., tuple[Any, Any, Any]]
 network_from_onnx_model: Callable[..., tuple[Any, Any, Any]]

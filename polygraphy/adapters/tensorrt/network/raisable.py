@@ -9,8 +9,7 @@ from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.network.network import NetworkParts, layers_of, parts_of
-from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest, casting
-from polygraphy.adapters.tensorrt.precision.node_names import select_nodes
+from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest, casting, select_nodes
 from polygraphy.binding import bind
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.editing import cast_precision

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
@@ -22,11 +24,171 @@ from polygraphy.adapters.tensorrt.describe.build_record import (
     remember_record,
     save_record,
 )
-from polygraphy.adapters.tensorrt.library.logger import capture_log
-from polygraphy.adapters.tensorrt.plan.deserialize import deserialized, loaded_runtime
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
+from polygraphy.adapters.tensorrt.library.module import (
+    capture_log,
+    get_trt_logger,
+    guarded,
+    raise_kept_error,
+    require_gpu,
+    setting_of,
+    tensorrt_module,
+    trt,
+)
+from polygraphy.adapters.tensorrt.network.network import load_own_plugins
 from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
+
+_WHENCE = {"SET": io.SEEK_SET, "CUR": io.SEEK_CUR, "END": io.SEEK_END}
+
+
+def FileReader(filepath: str, BaseClass: Any = None) -> Any:
+    """Return a stream reader for `Runtime.deserialize_cuda_engine`, a context manager.
+
+    An error while TensorRT reads is the end of the file for it, and raised by `EngineFromBytes` or,
+    where that is not used, when the block ends.
+
+    Args:
+        filepath: the plan.
+        BaseClass: `tensorrt.IStreamReader` or `tensorrt.IStreamReaderV2`
+            (default: the newest that there is).
+
+    Raises:
+        FileError: the file is missing or empty.
+        BackendError: this TensorRT has no stream readers; `EngineFromPath` needs none.
+    """
+    caps = capabilities()
+    if not caps.has("stream_reader_v2"):
+        require("stream_reader", "FileReader")
+    name = "IStreamReaderV2" if caps.has("stream_reader_v2") else "IStreamReader"
+    base: Any = BaseClass or getattr(trt, name)
+    is_v2 = hasattr(base, "seek")
+    path = readable_file(filepath, "Engine")
+
+    class Reader(base):  # type: ignore[misc]
+        """Reads a plan from a file."""
+
+        def __init__(self) -> None:
+            base.__init__(self)
+            with translated_os_errors(path, "open"):
+                self._stream = path.open("rb")
+
+        @guarded(b"")
+        def read(self, size: int, stream: int | None = None) -> bytes:
+            """Return the next `size` bytes, fewer at the end of the file."""
+            with translated_os_errors(path, "read"):
+                return self._stream.read(size)
+
+        def free(self) -> None:
+            """Close the file."""
+            self._stream.close()
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *exc_info: object) -> None:
+            self.free()
+            raise_kept_error(self)
+
+    if not is_v2:
+        return Reader()
+
+    class SeekingReader(Reader):
+        """Reads a plan from a file, in any order."""
+
+        def seek(self, offset: int, where: Any) -> bool:
+            """Move to a position, and return whether that was possible."""
+            try:
+                self._stream.seek(offset, _WHENCE[str(where.name)])
+            except (KeyError, OSError, ValueError):
+                return False
+            return True
+
+    return SeekingReader()
+
+
+# An engine needs the runtime that it came from, and a runtime that was loaded the one it came from.
+_runtimes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def new_runtime() -> Any:
+    """Make a `tensorrt.Runtime`, which knows the plugins that come with TensorRT.
+
+    Raises:
+        MissingDependencyError: TensorRT is not installed.
+        BackendError: there is no GPU; TensorRT would end the process.
+    """
+    tensorrt_module()  # A GPU is of no use without it.
+    require_gpu("Loading TensorRT engines, to run or to inspect them,")
+    load_own_plugins()
+    with capture_log() as reasons:
+        try:
+            return trt.Runtime(get_trt_logger())
+        except TypeError as error:  # Its constructor answered with a null pointer.
+            raise reasons.failed("make a runtime") from error
+
+
+def loaded_runtime(path: str) -> Any:
+    """Return the runtime in a library, such as that of another version."""
+    require("lean_runtime", "LoadRuntime (--load-runtime)")
+    parent = new_runtime()
+    _allow_host_code(parent)
+    with capture_log() as reasons:
+        try:
+            runtime = parent.load_runtime(path)
+        except RuntimeError as error:
+            reasons.add(str(error))
+            runtime = None
+        if runtime is None:
+            raise reasons.failed(
+                f"load the runtime {path}", hint="It has to be a lean or dispatch runtime library."
+            )
+    _runtimes[runtime] = parent
+    return runtime
+
+
+def deserialized(plan: Any, runtime: Any = None, dla_strategy: Any = None) -> Any:
+    """Return the engine in a plan.
+
+    Args:
+        plan: the plan, as anything that has a buffer, or a stream reader.
+        runtime: the `tensorrt.Runtime`, or a loader of it; None for a new one.
+        dla_strategy: a `DLAWorkspaceAllocationStrategy`, or its name, for the runtime.
+
+    Raises:
+        BackendError: TensorRT refuses the plan.
+    """
+    made = runtime() if callable(runtime) else runtime
+    if made is None:
+        made = new_runtime()
+    _allow_host_code(made)
+    if dla_strategy is not None:
+        name = dla_strategy if isinstance(dla_strategy, str) else dla_strategy.name
+        asked = setting_of("dla_workspace_allocation_strategy", name)
+        require("dla_workspace_allocation_strategy", asked)
+        made.dla_workspace_allocation_strategy = enum_value(
+            "DLAWorkspaceAllocationStrategy", name, asked
+        )
+    with capture_log() as reasons:
+        engine = made.deserialize_cuda_engine(plan)
+        raise_kept_error(plan)  # A plan may be a `FileReader`.
+        if engine is None:
+            caps = capabilities()
+            raise reasons.failed(
+                "load the engine",
+                hint=f"A plan is for one version and one kind of GPU; this is {caps.name}"
+                f" {caps.version}.",
+            )
+    _runtimes[engine] = made
+    return engine
+
+
+def _allow_host_code(runtime: Any) -> None:
+    """Let a plan bring its own code, as version-compatible ones do."""
+    if hasattr(runtime, "engine_host_code_allowed"):
+        runtime.engine_host_code_allowed = True
+
 
 HEADER_SIZE = 64
 """How many bytes are looked at."""

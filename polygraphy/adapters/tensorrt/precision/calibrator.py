@@ -11,9 +11,8 @@ from attrs import frozen
 
 from polygraphy.adapters.arrays.foreign import device_buffer, host_array
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
-from polygraphy.adapters.tensorrt.library.callbacks import guarded
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.module import guarded, trt
 from polygraphy.binding import resolve
 from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.errors import InputError, UnknownNameError
@@ -73,100 +72,115 @@ def Calibrator(
     base = _base_class(BaseClass)
     if algo is None and base is trt.IInt8Calibrator:
         algo = trt.CalibrationAlgoType.ENTROPY_CALIBRATION_2
-    feed = _Feed(data_loader)
+    methods: dict[str, Any] = {} if algo is None else {"get_algorithm": lambda self: algo}
+    made = type("Calibrating", (_Calibrating, base), methods)()
+    made.begin(
+        _Feed(data_loader),
+        cache,
+        1 if batch_size is None else batch_size,
+        0.5 if quantile is None else quantile,
+        0.5 if regression_cutoff is None else regression_cutoff,
+    )
+    return made
 
-    class Calibrating(base):  # type: ignore[misc, valid-type]
-        """What TensorRT calls: see `Calibrator`."""
 
-        def __init__(self) -> None:
-            base.__init__(self)
-            self._found: bytes | None = None
+class _Calibrating:
+    """What TensorRT calls, whatever its base class: see `Calibrator`."""
 
-        @property
-        def data_loader(self) -> Any:
-            """Where the data come from."""
-            return feed.loader
+    def begin(
+        self,
+        feed: _Feed,
+        cache: CalibrationCache,
+        batch_size: int,
+        quantile: float,
+        regression_cutoff: float,
+    ) -> None:
+        """Take what a base class of TensorRT has no arguments for."""
+        self._feed, self._cache, self._batch_size = feed, cache, batch_size
+        self._quantile, self._regression_cutoff = quantile, regression_cutoff
+        self._found: bytes | None = None
 
-        @data_loader.setter
-        def data_loader(self, data_loader: Any) -> None:
-            feed.loader = data_loader
-            feed.reset()
+    @property
+    def data_loader(self) -> Any:
+        """Where the data come from."""
+        return self._feed.loader
 
-        @property
-        def input_metadata(self) -> TensorMetadata | None:
-            """What the network asks for, where that is known."""
-            return feed.metadata
+    @data_loader.setter
+    def data_loader(self, data_loader: Any) -> None:
+        self._feed.loader = data_loader
+        self._feed.reset()
 
-        @property
-        def num_batches(self) -> int:
-            """How many batches TensorRT was given since it began with the data."""
-            return feed.fed
+    @property
+    def input_metadata(self) -> TensorMetadata | None:
+        """What the network asks for, where that is known."""
+        return self._feed.metadata
 
-        def set_input_metadata(self, input_metadata: TensorMetadata | None) -> None:
-            """Set what the network asks for: data are then checked, and cast where nothing is
-            lost.
-            """
-            feed.set_metadata(input_metadata)
-            self._found = None  # What was found out may be of another network.
+    @property
+    def num_batches(self) -> int:
+        """How many batches TensorRT was given since it began with the data."""
+        return self._feed.fed
 
-        def set_model_facts(self, facts: Facts) -> None:
-            """Set what else is known of the model, for a data loader that wants to know."""
-            feed.set_facts(facts)
+    def set_input_metadata(self, input_metadata: TensorMetadata | None) -> None:
+        """Set what the network asks for: data are then checked, and cast where nothing is
+        lost.
+        """
+        self._feed.set_metadata(input_metadata)
+        self._found = None  # What was found out may be of another network.
 
-        def reset(self) -> None:
-            """Begin with the data again, and forget what was found out."""
-            feed.reset()
-            self._found = None
+    def set_model_facts(self, facts: Facts) -> None:
+        """Set what else is known of the model, for a data loader that wants to know."""
+        self._feed.set_facts(facts)
 
-        def free(self) -> None:
-            """Give back the memory on the GPU."""
-            feed.free()
+    def reset(self) -> None:
+        """Begin with the data again, and forget what was found out."""
+        self._feed.reset()
+        self._found = None
 
-        def __enter__(self) -> Any:
-            return self
+    def free(self) -> None:
+        """Give back the memory on the GPU."""
+        self._feed.free()
 
-        def __exit__(self, *exc_info: object) -> None:
-            feed.free()
+    def __enter__(self) -> Any:
+        return self
 
-        @guarded(None)
-        def get_batch(self, names: Any) -> list[int] | None:
-            """Return the addresses of the next data on the GPU; None when there are no more."""
-            return feed.next_batch(list(names))
+    def __exit__(self, *exc_info: object) -> None:
+        self._feed.free()
 
-        def get_batch_size(self) -> int:
-            """Return the size of a batch."""
-            return 1 if batch_size is None else batch_size
+    @guarded(None)
+    def get_batch(self, names: Any) -> list[int] | None:
+        """Return the addresses of the next data on the GPU; None when there are no more."""
+        return self._feed.next_batch(list(names))
 
-        @guarded(None)
-        def read_calibration_cache(self) -> bytes | None:
-            """Return what an earlier calibration found out; None if there is none."""
-            feed.rewind()  # TensorRT asks for the cache first, 8.6 once more at the end.
-            return self._found if cache is None else _read(cache)
+    def get_batch_size(self) -> int:
+        """Return the size of a batch."""
+        return self._batch_size
 
-        @guarded(None)
-        def write_calibration_cache(self, content: Any) -> None:
-            """Keep what calibration found out."""
-            self._found = bytes(content)
-            if cache is not None:
-                _write(cache, self._found)
+    @guarded(None)
+    def read_calibration_cache(self) -> bytes | None:
+        """Return what an earlier calibration found out; None if there is none."""
+        self._feed.rewind()  # TensorRT asks for the cache first, 8.6 once more at the end.
+        return self._found if self._cache is None else _read(self._cache)
 
-        def get_quantile(self) -> float:
-            """Return the quantile of the legacy calibrator."""
-            return 0.5 if quantile is None else quantile
+    @guarded(None)
+    def write_calibration_cache(self, content: Any) -> None:
+        """Keep what calibration found out."""
+        self._found = bytes(content)
+        if self._cache is not None:
+            _write(self._cache, self._found)
 
-        def get_regression_cutoff(self) -> float:
-            """Return the cutoff of the legacy calibrator."""
-            return 0.5 if regression_cutoff is None else regression_cutoff
+    def get_quantile(self) -> float:
+        """Return the quantile of the legacy calibrator."""
+        return self._quantile
 
-        def read_histogram_cache(self, length: int) -> None:
-            """Return nothing: histograms are not kept."""
+    def get_regression_cutoff(self) -> float:
+        """Return the cutoff of the legacy calibrator."""
+        return self._regression_cutoff
 
-        def write_histogram_cache(self, content: Any, length: int) -> None:
-            """Do nothing: histograms are not kept."""
+    def read_histogram_cache(self, length: int) -> None:
+        """Return nothing: histograms are not kept."""
 
-    if algo is not None:
-        Calibrating.get_algorithm = lambda self: algo
-    return Calibrating()
+    def write_histogram_cache(self, content: Any, length: int) -> None:
+        """Do nothing: histograms are not kept."""
 
 
 @frozen

@@ -6,14 +6,76 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from polygraphy.adapters.tensorrt.library.logger import capture_log, mute_log
-from polygraphy.adapters.tensorrt.runtime.graphs import GraphPolicy
-from polygraphy.adapters.tensorrt.runtime.input_errors import check_shape, refused
-from polygraphy.adapters.tensorrt.runtime.scratch import Scratch
+from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log, setting_of
+from polygraphy.adapters.tensorrt.runtime.inputs import check_shape, refused
+from polygraphy.adapters.tensorrt.runtime.memory import Scratch
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
-from polygraphy.domain.errors import BackendError, InputError
+from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.machine import Device, DeviceStream
+from polygraphy.ports.machine import Device, DeviceGraph, DeviceStream
+
+CUDA_GRAPH_MODES = ("auto", "on", "off")
+
+_RUNS_BEFORE_CAPTURE = {"auto": 2, "on": 1}
+
+
+class GraphPolicy:
+    """Captures work that stays the same.
+
+    With ``auto``, work is captured when it was done twice, and done step by step where it cannot be
+    captured; with ``on`` it is captured when it was done once (the first inference with new shapes
+    sets the engine up, which cannot be captured), and it is an error where it cannot.
+
+    Attributes:
+        graph: what to launch instead of doing the work; None where there is nothing.
+        is_possible: whether work is captured at all.
+    """
+
+    def __init__(self, mode: str, device: Device, stream: DeviceStream) -> None:
+        """Choose; UnknownNameError when there is no such mode."""
+        if mode not in CUDA_GRAPH_MODES:
+            raise UnknownNameError("CUDA graph mode", mode, CUDA_GRAPH_MODES)
+        self.graph: DeviceGraph | None = None
+        self._mode = mode
+        self._device = device
+        self._stream = stream
+        self._runs = 0
+        self.is_possible = mode != "off"
+
+    def was_done(self, work: Callable[[DeviceStream], None]) -> None:
+        """Take note that work was done step by step, and capture it if it is time to."""
+        if not self.is_possible:
+            return
+        self._runs += 1
+        if self._runs < _RUNS_BEFORE_CAPTURE[self._mode]:
+            return
+        try:
+            self.graph = self._device.capture(work, self._stream)
+        except BackendError as error:
+            self.refuse(str(error))
+
+    def refuse(self, reason: str) -> None:
+        """Never capture, because of a reason; BackendError where graphs were insisted on."""
+        if not self.is_possible:
+            return
+        self.drop()
+        if self._mode == "on":
+            raise BackendError(
+                f"The engine cannot run in a CUDA graph: {reason}",
+                backend="tensorrt",
+                hint=f"Use {setting_of('cuda_graph', repr('auto'))}, which does without"
+                " where it must.",
+            )
+        self.is_possible = False
+        G_LOGGER.verbose(f"Running without a CUDA graph: {reason}")
+
+    def drop(self) -> None:
+        """Forget what was captured: the work is going to be different."""
+        self._runs = 0
+        graph, self.graph = self.graph, None
+        if graph is not None:
+            graph.free()
+
 
 Shape = tuple[int, ...]
 

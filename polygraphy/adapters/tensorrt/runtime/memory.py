@@ -4,13 +4,122 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
+from attrs import frozen
+from numpy.lib.stride_tricks import as_strided
 
+from polygraphy.adapters.arrays.foreign import packed, unpacked
+from polygraphy.adapters.tensorrt.library.capabilities import require
+from polygraphy.adapters.tensorrt.library.module import (
+    Reasons,
+    capture_log,
+    mute_log,
+    setting_of,
+    trt,
+)
+from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.ports.machine import Device, PinnedBlock
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.machine import Device, DeviceStream, PinnedBlock
+
+
+@frozen
+class Layout:
+    """The place of each element of one tensor.
+
+    Attributes:
+        shape: of the tensor.
+        dtype: of its elements, for NumPy, which keeps elements of four bits in a byte each.
+        strides: between elements along each dimension, counted in vectors.
+        components: how many elements of the vectorized dimension make a vector.
+        vectorized_dim: that dimension; -1 for none.
+        bits: size of an element in memory.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+    components: int = 1
+    vectorized_dim: int = -1
+    bits: int = 8
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the tensor in memory, padding included."""
+        return ceil(self._scalars * self.bits / 8)
+
+    @property
+    def _vectors(self) -> list[int]:
+        """The shape in vectors."""
+        return [
+            ceil(dim / self.components) if axis == self.vectorized_dim else dim
+            for axis, dim in enumerate(self.shape)
+        ]
+
+    @property
+    def _scalars(self) -> int:
+        if not prod(self.shape):
+            return 0
+        last = sum((dim - 1) * stride for dim, stride in zip(self._vectors, self.strides))
+        return (last + 1) * self.components
+
+    def pack(self, array: Array) -> Array:
+        """Return the bytes (uint8) of an array of this shape and data type, with zeros between."""
+        scalars = np.zeros(self._scalars, dtype=self.dtype)
+        if scalars.size:
+            self._in_place(scalars)[...] = self._in_vectors(array)
+        return packed(scalars, self.bits) if self.bits < 8 else scalars.view(np.uint8)
+
+    def unpack(self, memory: Array) -> Array:
+        """Return the array whose bytes (uint8) these are; a copy."""
+        if self.bits < 8:
+            scalars = unpacked(memory, self.bits, self.dtype, self._scalars)
+        else:
+            scalars = memory[: self.nbytes].view(self.dtype)
+        found: Array
+        if not scalars.size:
+            return np.zeros(self.shape, dtype=self.dtype)
+        vectors = self._in_place(scalars)
+        if self.vectorized_dim < 0:
+            found = vectors[..., 0].copy()
+            return found
+        axis = self.vectorized_dim
+        joined = np.moveaxis(vectors, -1, axis + 1)
+        padded = list(self.shape)
+        padded[axis] = -1
+        within = (slice(None),) * axis + (slice(self.shape[axis]),)
+        found = joined.reshape(padded)[within].copy()
+        return found
+
+    def _in_place(self, scalars: Array) -> Array:
+        """Return a view of memory in the shape in vectors, with their components last."""
+        size = self.dtype.itemsize
+        steps = [stride * self.components * size for stride in self.strides]
+        return as_strided(scalars, (*self._vectors, self.components), (*steps, size))
+
+    def _in_vectors(self, array: Array) -> Array:
+        if self.vectorized_dim < 0:
+            return array[..., np.newaxis]
+        axis = self.vectorized_dim
+        vectors = self._vectors
+        missing = vectors[axis] * self.components - self.shape[axis]
+        widths = [(0, missing if dim == axis else 0) for dim in range(array.ndim)]
+        padded = np.pad(array.view(_plain(array)), widths).view(array.dtype)
+        split = [*vectors[: axis + 1], self.components, *vectors[axis + 1 :]]
+        return np.moveaxis(padded.reshape(split), axis + 1, -1)
+
+
+def _plain(array: Array) -> str:
+    """Return an integer type of the same size: NumPy pads those whatever the array's own type."""
+    return f"u{array.dtype.itemsize}"
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides, in elements, of an array without gaps."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 class DeviceBlock:
@@ -117,3 +226,172 @@ def _owner(array: Array) -> Array | None:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array if array.base is None and array.flags.owndata else None
+
+
+STRATEGIES = ("static", "profile", "runtime")
+
+
+class Scratch:
+    """Creates a context, and gives it memory.
+
+    Strategies: ``static`` lets the engine own memory for its largest profile; with ``profile`` and
+    ``runtime`` the memory is ours, and as large as the profile in use, or the shapes at hand, need.
+    """
+
+    def __init__(self, engine: Any, device: Device, strategy: str | None) -> None:
+        """Choose; nothing is allocated yet.
+
+        Raises:
+            UnknownNameError: there is no such strategy.
+            BackendError: this TensorRT does not have it.
+        """
+        self._strategy = strategy or "static"
+        if self._strategy not in STRATEGIES:
+            raise UnknownNameError("Allocation strategy", self._strategy, STRATEGIES)
+        if self._strategy == "runtime":
+            require("allocation_strategies", setting_of("allocation_strategy", repr("runtime")))
+        # Their memory cannot be asked for, nor given, in the way of this version.
+        self._is_older = is_of_older_version(engine)
+        if self._is_older and self._strategy != "static":
+            G_LOGGER.warning(
+                "The plan was built by an older TensorRT:"
+                f" {setting_of('allocation_strategy', repr(strategy))} has no effect, and the"
+                " engine owns memory for its largest profile."
+            )
+            self._strategy = "static"
+        self._engine = engine
+        self._device = device
+        self._block = DeviceBlock(device)
+        self.follows_shapes = self._strategy == "runtime"
+
+    def create_context(self) -> Any:
+        """Return a new execution context; BackendError when it cannot be made, with the reason."""
+        with capture_log() as reasons:
+            if self._strategy == "static":
+                context = self._engine.create_execution_context()
+            else:
+                context = self._without_memory()
+        if context is None:
+            raise self._no_context(reasons)
+        return context
+
+    def _without_memory(self) -> Any:
+        """Return a context that is going to be given its memory; None where there is none."""
+        if not hasattr(trt, "ExecutionContextAllocationStrategy"):
+            return self._engine.create_execution_context_without_device_memory()
+        strategy = trt.ExecutionContextAllocationStrategy.USER_MANAGED
+        return self._engine.create_execution_context(strategy)
+
+    def create_another(self, profile: int, stream: DeviceStream) -> Any:
+        """Return one more context, for a profile that another one uses; None where there can be no
+        two. All that are made here use the same memory, one after another.
+
+        Raises:
+            BackendError: there is not enough memory.
+        """
+        if self._is_older:
+            return None
+        with mute_log():
+            context = self._without_memory()
+            if context is None:
+                return None
+            if context.active_optimization_profile != profile:
+                # TensorRT 8 crashes when a context is given a profile that it cannot have.
+                if context.active_optimization_profile < 0 or not self._shares_first_profile():
+                    return None
+                if not context.set_optimization_profile_async(profile, stream.ptr):
+                    return None
+                stream.synchronize()
+        if not self.follows_shapes:
+            self._give(context, self._size_for(profile))
+        return context
+
+    def _shares_first_profile(self) -> bool:
+        """Return whether one more context has the profile that others have, too: each begins with
+        the first one, if it may.
+        """
+        context = self._without_memory()
+        return context is not None and context.active_optimization_profile >= 0
+
+    @property
+    def address(self) -> int:
+        """Where the memory is that is ours; 0 for none."""
+        return self._block.address
+
+    def _no_context(self, reasons: Reasons) -> BackendError:
+        needed, free = self._size_at_most(), self._device.free_memory()
+        hint = ""
+        if needed > free:
+            hint = f"It needs {needed} bytes of device memory, but {free} are free."
+        return reasons.failed("create an execution context", hint=hint)
+
+    def _size_at_most(self) -> int:
+        with mute_log():  # A plan of an older version knows only the older one.
+            for name in ("device_memory_size_v2", "device_memory_size"):
+                size = int(getattr(self._engine, name, 0) or 0)
+                if size:
+                    return size
+        return 0
+
+    def profile_changed(self, context: Any, profile: int) -> None:
+        """Give the context what the profile needs, where that is up to us."""
+        if self._strategy == "profile":
+            self._give(context, self._size_for(profile))
+
+    def shapes_changed(self, context: Any) -> None:
+        """Give the context what the shapes of its inputs need, where that is up to us."""
+        if not self.follows_shapes:
+            return
+        self._give(context, int(context.update_device_memory_size_for_shapes()))
+
+    def _size_for(self, profile: int) -> int:
+        for name in (
+            "get_device_memory_size_for_profile_v2",
+            "get_device_memory_size_for_profile",
+        ):
+            if hasattr(self._engine, name):
+                return int(getattr(self._engine, name)(profile))
+        return self._size_at_most()
+
+    def _give(self, context: Any, size: int) -> None:
+        address = self._block.reserve(size)
+        with capture_log() as reasons:
+            if hasattr(context, "set_device_memory"):
+                context.set_device_memory(address, size)
+            else:
+                context.device_memory = address
+        if str(reasons):
+            raise reasons.failed("give the context its memory")
+
+    def free(self) -> None:
+        """Give the memory back; the context is gone by then."""
+        self._block.free()
+
+
+def is_of_older_version(engine: Any) -> bool:
+    """Return whether a later TensorRT runs a version-compatible plan of TensorRT 8.
+
+    Much of what is new then answers with an error, and some of it ends the process, so that it is
+    not even tried; debug tensors are what both are safe to be asked about.
+    """
+    if not hasattr(engine, "is_debug_tensor"):  # TensorRT 8 itself.
+        return False
+    with mute_log(), capture_log() as reasons:
+        engine.is_debug_tensor(engine.get_tensor_name(0))
+    return bool(str(reasons))
+
+
+def require_output_allocators(engine: Any, name: str) -> None:
+    """Do nothing if the engine can be given an allocator for an output.
+
+    Raises:
+        BackendError: it cannot; TensorRT would end the process.
+    """
+    if is_of_older_version(engine):
+        raise BackendError(
+            f"Output {name!r} has a shape that depends on the data, and the plan was built by an"
+            " older TensorRT, whose plans get no memory for such outputs here.",
+            backend="tensorrt",
+            hint="Build the engine with this version of TensorRT, or run it with the one that built"
+            " it.",
+        )

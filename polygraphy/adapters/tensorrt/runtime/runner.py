@@ -8,13 +8,15 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.tensorrt.describe.compute_dtypes import engine_facts
-from polygraphy.adapters.tensorrt.describe.describe_engine import device_memory
-from polygraphy.adapters.tensorrt.library.logger import capture_log
-from polygraphy.adapters.tensorrt.library.module import tensorrt_module, trt
-from polygraphy.adapters.tensorrt.library.setting import setting_of
-from polygraphy.adapters.tensorrt.runtime.graphs import CUDA_GRAPH_MODES
-from polygraphy.adapters.tensorrt.runtime.scratch import STRATEGIES, Scratch
+from polygraphy.adapters.tensorrt.describe.describe_engine import device_memory, engine_facts
+from polygraphy.adapters.tensorrt.library.module import (
+    capture_log,
+    setting_of,
+    tensorrt_module,
+    trt,
+)
+from polygraphy.adapters.tensorrt.runtime.contexts import CUDA_GRAPH_MODES
+from polygraphy.adapters.tensorrt.runtime.memory import STRATEGIES, Scratch
 from polygraphy.adapters.tensorrt.runtime.session import DeviceTimes, Session, SessionOptions
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor, read_tensors
 from polygraphy.binding import resolve

@@ -16,23 +16,30 @@ from typing import Any, Union
 import numpy as np
 from attrs import frozen
 
-from polygraphy.adapters.arrays.foreign import device_buffer, host_array
-from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
+from polygraphy.adapters.arrays.foreign import as_torch, device_buffer, has_torch, host_array
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
-from polygraphy.adapters.tensorrt.library.logger import Reasons, capture_log, mute_log
-from polygraphy.adapters.tensorrt.library.module import tensorrt_module
-from polygraphy.adapters.tensorrt.library.plan_age import require_output_allocators
+from polygraphy.adapters.tensorrt.library.module import (
+    Reasons,
+    capture_log,
+    mute_log,
+    tensorrt_module,
+)
 from polygraphy.adapters.tensorrt.runtime.contexts import Contexts
-from polygraphy.adapters.tensorrt.runtime.input_errors import refused, wrong_dtype
-from polygraphy.adapters.tensorrt.runtime.inputs import DeviceInput, HostInput
-from polygraphy.adapters.tensorrt.runtime.layout import Layout, contiguous_strides
-from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory, ReusedArrays
+from polygraphy.adapters.tensorrt.runtime.inputs import DeviceInput, HostInput, refused, wrong_dtype
+from polygraphy.adapters.tensorrt.runtime.memory import (
+    DeviceBlock,
+    Layout,
+    PinnedMemory,
+    ReusedArrays,
+    Scratch,
+    contiguous_strides,
+    require_output_allocators,
+)
 from polygraphy.adapters.tensorrt.runtime.outputs import (
     DataDependentOutput,
     FixedOutput,
     HostOutput,
 )
-from polygraphy.adapters.tensorrt.runtime.scratch import Scratch
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import BackendError, InputError
 from polygraphy.domain.results.results import DeviceTimes

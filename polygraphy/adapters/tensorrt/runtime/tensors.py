@@ -9,8 +9,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
-from polygraphy.adapters.tensorrt.library.logger import mute_log
-from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.module import mute_log, trt
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.shapes import fits

@@ -3,6 +3,11 @@
 A pass calls a worker for each block and collects what it returns, in the order of the blocks.
 That order, and where the blocks begin, depend on the size alone. So the result of a pass does not
 depend on the number of threads, to the last bit.
+
+Memory for the intermediate results of a block.
+
+Fresh memory is slow: the operating system hands it out page by page, which takes longer than the
+arithmetic of a block. So a pass borrows the memory that an earlier pass has left.
 """
 
 from __future__ import annotations

@@ -1,0 +1,395 @@
+"""How the objects that files hold are written as JSON and read: arrays, runs, verdicts, tactics.
+
+How arrays are saved: as the base64 text of an ``.npy`` file.
+
+NumPy's own data types are part of that format. Those of `ml_dtypes` (bfloat16, float8, int4, ...)
+are not: their bytes are saved as unsigned integers, and their name in a further field, ``dtype``,
+which readers that do not know it pass over. Nor do NumPy's texts hold NULs at the end: a field
+``trailing_nuls`` says where they belong.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from attrs import fields_dict, frozen
+
+from polygraphy.adapters.files.formats.lazy import StoredIteration, is_unread
+from polygraphy.adapters.files.formats.npy import (
+    SHORT,
+    array_from_bytes,
+    array_from_npy,
+    npy_pieces,
+    trailing_nuls,
+    with_narrow_type,
+    with_trailing_nuls,
+)
+from polygraphy.adapters.files.formats.torch_codec import is_tensor
+from polygraphy.adapters.files.json.json_codec import (
+    ContentError,
+    Decoder,
+    Encoder,
+    all_of,
+    metric_in,
+)
+from polygraphy.adapters.files.json.json_writer import Base64Text, SlicedText, decoded_pieces
+from polygraphy.domain import compare
+from polygraphy.domain.accuracy.accuracy import (
+    AccuracyResult,
+    AccuracyResults,
+    FirstFailure,
+    first_failure,
+)
+from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
+from polygraphy.domain.catalog.metrics import METRICS
+from polygraphy.domain.compare.differences import OutputCompareResult
+from polygraphy.domain.compare.indices import IndicesResult
+from polygraphy.domain.compare.metric import DetailedResult, MetricResult, MetricThreshold
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.limits import Tolerance
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.facts import ModelFacts
+from polygraphy.domain.tensors.formatted import FormattedArray
+
+_AGGREGATIONS = ("per_sample", "average")
+"""Every iteration is judged by itself, or the average of all."""
+
+
+@Encoder.register(Tolerance, marker="SimpleThreshold")
+def _encode_tolerance(tolerance: Tolerance) -> dict[str, Any]:
+    statistics = tolerance.check_error_stat
+    return {
+        "check_error_stat": statistics[0] if len(statistics) == 1 else statistics,
+        "atol": tolerance.atol,
+        "rtol": tolerance.rtol,
+    }
+
+
+@Decoder.register("SimpleThreshold")
+def _decode_tolerance(fields: dict[str, Any]) -> Tolerance:
+    return Tolerance(
+        check_error_stat=fields["check_error_stat"],
+        atol=fields["atol"],
+        rtol=fields["rtol"],
+        reason="saved with the results",
+    )
+
+
+@Encoder.register(OutputCompareResult)
+def _encode_output(result: OutputCompareResult) -> dict[str, Any]:
+    return dict(result.as_fields())
+
+
+@Decoder.register(OutputCompareResult)
+def _decode_output(fields: dict[str, Any]) -> OutputCompareResult:
+    metrics = {name: metric_in(fields, name) for name in OutputCompareResult().metric_fields()}
+    (thresholds,) = all_of(Tolerance, [fields["thresholds"]])
+    passed = fields["passed"]
+    if not isinstance(passed, (bool, type(None))):
+        raise TypeError(f"'passed' is {passed!r}, not a truth value")
+    return OutputCompareResult(**metrics, thresholds=thresholds, passed=passed)
+
+
+@Encoder.register(UncomparedResult)
+def _encode_uncompared(result: UncomparedResult) -> bool:
+    return False
+
+
+@Encoder.register(AccuracyResult)
+def _encode_result(result: AccuracyResult) -> dict[str, Any]:
+    entries = [(pair, list(iterations)) for pair, iterations in result.read()]
+    fields: dict[str, Any] = {"lst": entries, "aggregation": result.aggregation}
+    outputs = [table.rows() for table in AccuracyTable.of(result)]
+    # Of verdicts that were loaded no more is known than their file says, and it stays as it was.
+    if any(output.dtypes for of_pair in outputs for output in of_pair):
+        fields["summary"] = [
+            _summary(pair, first_failure(result.judged(position)), of_pair, result)
+            for position, ((pair, _), of_pair) in enumerate(zip(entries, outputs))
+        ]
+    return fields
+
+
+def _summary(
+    pair: tuple[str, str],
+    failed: FirstFailure | None,
+    outputs: list[OutputRow],
+    result: AccuracyResult,
+) -> dict[str, Any]:
+    """Return in plain values, for other readers, how each output fared in the order of the model,
+    and which one is the first that failed; in no iteration where averages are judged.
+    """
+    return {
+        "runners": list(pair),
+        "first_failure": failed
+        and {
+            "iteration": None if result.is_average else failed.iteration,
+            "output": failed.output,
+        },
+        "outputs": [
+            {
+                "name": output.name,
+                "dtypes": list(output.dtypes),
+                "shapes": [list(shape) for shape in output.shapes],
+                "max_absdiff": output.absolute,
+                "max_reldiff": output.relative,
+                "passed": output.passed,
+            }
+            for output in outputs
+        ],
+    }
+
+
+@Decoder.register(AccuracyResult)
+def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
+    aggregation = fields.get("aggregation", _AGGREGATIONS[0])
+    if aggregation not in _AGGREGATIONS:
+        raise ValueError(
+            f"its verdicts are by {aggregation!r}, not by {' or '.join(_AGGREGATIONS)}"
+        )
+    result = AccuracyResult(
+        ((str(first), str(second)), all_of(dict, iterations))
+        for (first, second), iterations in fields["lst"]
+    )
+    for _, _, name, answer in result.outputs():  # All are of one function. Files do not name it.
+        if not isinstance(answer, (CompareResult, bool, type(None))):
+            raise TypeError(f"it holds no verdict about {name!r}, but a {type(answer).__name__}")
+        if isinstance(answer, MetricResult):
+            result.label = answer.metric.function
+    result.aggregation = aggregation
+    return result
+
+
+@Encoder.register(AccuracyResults)
+def _encode_results(results: AccuracyResults) -> dict[str, Any]:
+    return {"lst": list(results)}
+
+
+@Decoder.register(AccuracyResults)
+def _decode_results(fields: dict[str, Any]) -> AccuracyResults:
+    return AccuracyResults(all_of(AccuracyResult, fields["lst"]))
+
+
+def _register(result_type: type[MetricResult], threshold_type: type[MetricThreshold]) -> None:
+    @Encoder.register(result_type)
+    def encode_result(result: MetricResult) -> dict[str, Any]:
+        return result.as_fields()
+
+    @Decoder.register(result_type)
+    def decode_result(fields: dict[str, Any]) -> MetricResult:
+        threshold = fields.get("thresholds")
+        all_of(MetricThreshold, [] if threshold is None else [threshold])
+        if result_type.metric.field not in fields:
+            raise KeyError(result_type.metric.field)
+        result = result_type(metric_in(fields, result_type.metric.field), threshold)
+        if isinstance(result, DetailedResult):
+            known = (result_type.metric.field, "thresholds")
+            result.details = {name: fact for name, fact in fields.items() if name not in known}
+        return result
+
+    @Encoder.register(threshold_type)
+    def encode_threshold(threshold: MetricThreshold) -> dict[str, Any]:
+        return {"threshold": threshold.threshold}
+
+    @Decoder.register(threshold_type)
+    def decode_threshold(fields: dict[str, Any]) -> MetricThreshold:
+        return threshold_type(fields["threshold"], reason="saved with the results")
+
+
+for _metric in METRICS.values():
+    _register(getattr(compare, _metric.result_name), getattr(compare, _metric.threshold_name))
+
+
+@Encoder.register(IndicesResult)
+def _encode_indices(result: IndicesResult) -> bool:
+    return bool(result)
+
+
+__all__ = ["FormattedArray", "LazyArray"]
+
+
+_ARCHIVE_START = "UEsDB"
+"""Base64 of what an .npz archive starts with."""
+
+_UNENCODED_STARTS = ("\x93NUMPY", "PK\x03\x04")
+"""Old versions put the bytes themselves into the text, each as the character of the same number."""
+
+
+@frozen(eq=False)
+class LazyArray:
+    """An output of an iteration, as it is saved; it is read as its `values`, an array or tensor."""
+
+    values: Any
+
+
+@Encoder.register(np.ndarray)
+def _encode_array(array: Array) -> dict[str, Any]:
+    if _is_in_npy_format(array.dtype):
+        fields: dict[str, Any] = {"array": Base64Text(npy_pieces(array))}
+        nuls = trailing_nuls(array)
+        return {**fields, "trailing_nuls": nuls} if nuls else fields
+    if _narrow_dtype(array.dtype.name) is None:
+        raise ContentError(f"an array of type {array.dtype} has no form in a file")
+    raw = np.asarray(array).view(f"u{array.dtype.itemsize}")
+    return {"array": Base64Text(npy_pieces(raw)), "dtype": array.dtype.name}
+
+
+@Decoder.register("ndarray", takes_deferred_text=True)
+def _decode_array(fields: dict[str, Any]) -> Array:
+    array = with_trailing_nuls(_decode_payload(fields["array"]), fields.get("trailing_nuls"))
+    if "dtype" not in fields:
+        return with_narrow_type(array)
+    dtype = _narrow_dtype(fields["dtype"])
+    if dtype is None:
+        raise ContentError(f"an array of type {fields['dtype']!r} is not known here")
+    return array.view(dtype)
+
+
+@cache
+def _is_in_npy_format(dtype: np.dtype[Any]) -> bool:
+    if dtype.hasobject:
+        return True  # It is refused for that, later.
+    try:
+        return bool(np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype)) == dtype)
+    except TypeError:  # float8_e5m2 calls itself "<f1", which NumPy does not know.
+        return False
+
+
+def _narrow_dtype(name: str) -> np.dtype[Any] | None:
+    """Return the data type that `ml_dtypes` has under a name, or None."""
+    scalar = getattr(ml_dtypes, name, None)
+    is_type = isinstance(scalar, type) and issubclass(scalar, np.generic)
+    return np.dtype(scalar) if is_type else None
+
+
+def _decode_payload(text: SlicedText) -> Array:
+    if len(text) <= SHORT:  # Of a file, reading takes longer than decoding it.
+        text = text[:]
+    start = text[:8]
+    start = start if isinstance(start, str) else start.decode("latin-1")
+    if start.startswith(_UNENCODED_STARTS):
+        return array_from_bytes(str(text).encode("latin-1"))
+    if start.startswith(_ARCHIVE_START):
+        return array_from_bytes(b"".join(decoded_pieces(text)))
+    return array_from_npy(text)
+
+
+@Encoder.register(np.generic)
+def _encode_scalar(scalar: np.generic) -> Any:
+    """Return a number, or for a scalar that JSON does not have an array without dimensions."""
+    is_number = isinstance(scalar, (np.bool_, np.integer, np.floating)) and scalar.itemsize <= 8
+    return scalar.item() if is_number or isinstance(scalar, np.str_) else np.asarray(scalar)
+
+
+@Encoder.register(LazyArray)
+def _encode_lazy(lazy: LazyArray) -> dict[str, Any]:
+    return {"values": lazy.values}
+
+
+@Decoder.register(LazyArray, alias="LazyNumpyArray")
+def _decode_lazy(fields: dict[str, Any]) -> Any:
+    return fields["values"]
+
+
+@Encoder.register(FormattedArray)
+def _encode_formatted(formatted: FormattedArray) -> dict[str, Any]:
+    return {"array": formatted.array, "shape": formatted.shape}
+
+
+@Decoder.register(FormattedArray)
+def _decode_formatted(fields: dict[str, Any]) -> FormattedArray:
+    return FormattedArray(fields["array"], tuple(fields["shape"]))
+
+
+@Encoder.register(IterationResult)
+def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
+    facts = iteration.facts
+    known = {
+        "compute_dtypes": dict(facts.compute_dtypes),
+        "bounded": sorted(getattr(facts, "bounded", ())),  # Facts of a runner of somebody's own.
+        "ordered": sorted(getattr(facts, "ordered", ())),
+    }
+    return {
+        "outputs": {name: LazyArray(_as_array(output)) for name, output in iteration.items()},
+        "runtime": iteration.runtime,
+        "runner_name": iteration.runner_name,
+        **{name: value for name, value in known.items() if value},
+    }
+
+
+def _as_array(output: Any) -> Any:
+    if is_tensor(output):
+        return output
+    try:
+        return np.asarray(output)
+    except ValueError as error:
+        raise ContentError(
+            "an output is a sequence of tensors of different shapes, not a tensor",
+            hint="Leave it out of the model's outputs: sequences are not saved.",
+        ) from error
+
+
+@Decoder.register(IterationResult)
+def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
+    dtypes = fields.get("compute_dtypes") or {}
+    facts = ModelFacts(
+        {str(name): str(dtype) for name, dtype in dict(dtypes).items()},
+        bounded=_names(fields, "bounded"),
+        ordered=_names(fields, "ordered"),
+    )
+    outputs = fields["outputs"]
+    kind = StoredIteration if is_unread(outputs) else IterationResult
+    return kind(outputs, fields["runtime"], fields["runner_name"], facts=facts)
+
+
+def _names(fields: dict[str, Any], key: str) -> frozenset[str]:
+    return frozenset(str(name) for name in fields.get(key) or ())
+
+
+@Encoder.register(RunResults)
+def _encode_runs(results: RunResults) -> dict[str, Any]:
+    return {"lst": list(RunResults(results))}  # What was put into its lists may be no iteration.
+
+
+@Decoder.register(RunResults)
+def _decode_runs(fields: dict[str, Any]) -> RunResults:
+    return RunResults((name, all_of(IterationResult, its)) for name, its in fields["lst"])
+
+
+@Encoder.register(TensorInfo)
+@Encoder.register(Algorithm)
+def _encode_value(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in fields_dict(type(value))}
+
+
+@Decoder.register(TensorInfo)
+def _decode_tensor_info(fields: dict[str, Any]) -> TensorInfo:
+    return TensorInfo(**_known(TensorInfo, fields))
+
+
+@Decoder.register(Algorithm)
+def _decode_algorithm(fields: dict[str, Any]) -> Algorithm:
+    algorithm = Algorithm(**_known(Algorithm, fields))
+    all_of(TensorInfo, (*algorithm.inputs, *algorithm.outputs))
+    return algorithm
+
+
+@Encoder.register(TacticReplay, marker="TacticReplayData")
+def _encode_replay(replay: TacticReplay) -> dict[str, Any]:
+    return {"replay": dict(replay)}
+
+
+@Decoder.register("TacticReplayData", alias="TacticReplay")
+def _decode_replay(fields: dict[str, Any]) -> TacticReplay:
+    replay = TacticReplay(fields["replay"])
+    all_of(Algorithm, replay.values())
+    return replay
+
+
+def _known(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that are ours; another version may have saved more."""
+    return {name: fields[name] for name in fields_dict(kind)}

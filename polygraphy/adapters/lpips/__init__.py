@@ -1,1 +1,0 @@
-"""How different images look: LPIPS, computed by the package lpips with PyTorch."""

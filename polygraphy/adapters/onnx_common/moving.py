@@ -1,0 +1,429 @@
+"""Formulas of operators that choose, move or count elements, and of those that are made of indices;
+see `polygraphy.adapters.onnx_common.formulas`. They go element by element, or by axes, as the
+standard words them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.precision import is_float
+
+_PLAIN = frozenset(
+    ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+) | {"float16", "float32", "float64"}
+_LARGE = 1 << 26
+"""Of more products, a sum of products is not computed."""
+_MANY = 1 << 20
+"""More elements are not visited one by one."""
+
+
+def _visited(shape: Sequence[int]) -> Any:
+    """Return the indices of all elements."""
+    if np.prod(shape, dtype=np.int64) > _MANY:
+        raise NotImplementedError("so many elements")
+    return np.ndindex(*shape)
+
+
+def _place(
+    largest: bool, x: Array, axis: int, keepdims: int, select_last_index: int = 0, **_: Any
+) -> Array:
+    best = np.max(x, axis=axis, keepdims=True) if largest else np.min(x, axis=axis, keepdims=True)
+    if is_float(best) and np.isnan(best).any():
+        raise NotImplementedError("an order of what is no number")
+    places = np.arange(x.shape[axis]).reshape(
+        [-1 if at == axis % x.ndim else 1 for at in range(x.ndim)]
+    )
+    are_best = x == best
+    if select_last_index:
+        made = np.where(are_best, places, -1).max(axis=axis, keepdims=bool(keepdims))
+    else:
+        made = np.where(are_best, places, x.shape[axis]).min(axis=axis, keepdims=bool(keepdims))
+    return np.asarray(made, np.int64)
+
+
+def _cast_to(x: Array, kind: Any) -> Array:
+    if kind.name not in _PLAIN or x.dtype.name not in _PLAIN:
+        raise NotImplementedError("a cast of text, or to a type of few bits")
+    if kind.kind in "iu" and is_float(x):
+        limits = np.iinfo(kind)
+        if not (np.isfinite(x).all() and ((x > limits.min - 1) & (x < limits.max + 1)).all()):
+            raise NotImplementedError("what an integer does not hold")
+        x = np.trunc(x)
+    return (x != 0) if kind.kind == "b" else x.astype(kind)
+
+
+def _cast(x: Array, *, to: int, **_: Any) -> Array:
+    return _cast_to(x, np.dtype(onnx.helper.tensor_dtype_to_np_dtype(to)))
+
+
+def _compress(x: Array, condition: Array, *, axis: int | None = None, **_: Any) -> Array:
+    flat = x.reshape(-1) if axis is None else x
+    kept = [at for at, holds in enumerate(condition) if holds]
+    return np.take(flat, np.array(kept, np.int64), axis=0 if axis is None else axis)
+
+
+def _cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_: Any) -> Array:
+    lines = np.moveaxis(x, int(np.asarray(axis).reshape(-1)[0]), 0)
+    made, total = np.empty_like(lines), np.zeros_like(lines[0])
+    for at in range(len(lines))[:: -1 if reverse else 1]:
+        after = total + lines[at]
+        made[at] = total if exclusive else after
+        total = after
+    return np.moveaxis(made, 0, int(np.asarray(axis).reshape(-1)[0]))
+
+
+def _depth_to_space(x: Array, *, blocksize: int, mode: Any = "DCR", **_: Any) -> Array:
+    samples, channels, height, width = x.shape
+    inner, size = channels // blocksize**2, blocksize
+    made = np.empty((samples, inner, height * size, width * size), x.dtype)
+    for channel in range(inner):
+        for row in range(size):
+            for column in range(size):
+                block = row * size + column
+                first = mode in ("CRD", b"CRD")
+                read = channel * size * size + block if first else block * inner + channel
+                made[:, channel, row::size, column::size] = x[:, read]
+    return made
+
+
+def _space_to_depth(x: Array, *, blocksize: int, mode: Any = None, **_: Any) -> Array:
+    size = blocksize
+    if mode not in (None, "DCR", b"DCR"):
+        raise NotImplementedError(f"the order {mode}")
+    parts = [x[:, :, row::size, column::size] for row in range(size) for column in range(size)]
+    return np.concatenate(parts, axis=1)
+
+
+def _einsum(*inputs: Array, equation: Any, **_: Any) -> Array:
+    """Multiply all operands along all letters, and add up those that the result has not."""
+    text = equation.decode() if isinstance(equation, bytes) else equation
+    terms, arrow, last = text.replace(" ", "").partition("->")
+    names = terms.split(",")
+    if "." in text or any(len({*each}) < len(each) for each in (*names, last)):
+        raise NotImplementedError("dots, or a letter twice")
+    letters = "".join(sorted({*terms} - {","}))
+    last = last if arrow else "".join(each for each in letters if terms.count(each) == 1)
+    sizes = {name: size for each, x in zip(names, inputs) for name, size in zip(each, x.shape)}
+    order = last + "".join(each for each in letters if each not in last)
+    if np.prod([sizes[each] for each in order], dtype=np.float64) > _LARGE:
+        raise NotImplementedError("so many products")
+    made: Any = 1
+    for each, x in zip(names, inputs):
+        held = [name for name in order if name in each]
+        turned = x.transpose([each.index(name) for name in held])
+        made = made * turned.reshape([sizes[name] if name in each else 1 for name in order])
+    total = np.asarray(made).sum(axis=tuple(range(len(last), len(order))))
+    return np.asarray(total, inputs[0].dtype)
+
+
+def _expand(x: Array, shape: Array, **_: Any) -> Array:
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(size) for size in shape)))
+
+
+def _flatten(x: Array, *, axis: int = 1, **_: Any) -> Array:
+    start = axis + x.ndim if axis < 0 else axis
+    return x.reshape(int(np.prod(x.shape[:start])), int(np.prod(x.shape[start:])))
+
+
+def _gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
+    made = np.empty(indices.shape, x.dtype)
+    for at in _visited(indices.shape):
+        place = list(at)
+        place[axis] = int(indices[at])
+        made[at] = x[tuple(place)]
+    return made
+
+
+def _gather_nd(x: Array, indices: Array, *, batch_dims: int = 0, **_: Any) -> Array:
+    shape = indices.shape[:-1]
+    rest = x.shape[batch_dims + indices.shape[-1] :]
+    made = np.empty((*shape, *rest), x.dtype)
+    for at in _visited(shape):
+        place = (*at[:batch_dims], *(int(each) for each in indices[at]))
+        made[at] = x[place]
+    return made
+
+
+def _put(reduction: Any, held: Any, update: Any) -> Any:
+    name = reduction.decode() if isinstance(reduction, bytes) else reduction or "none"
+    functions: Mapping[str, Callable[[], Any]] = {
+        "none": lambda: update, "add": lambda: held + update, "mul": lambda: held * update,
+        "max": lambda: np.maximum(held, update), "min": lambda: np.minimum(held, update),
+    }  # fmt: skip
+    return functions[name]()
+
+
+def _scatter_elements(
+    x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: Any = "none", **_: Any
+) -> Array:
+    made: Array = x.copy()
+    for at in _visited(indices.shape):
+        place = list(at)
+        place[axis] = int(indices[at])
+        made[tuple(place)] = _put(reduction, made[tuple(place)], updates[at])
+    return made
+
+
+def _scatter_nd(
+    x: Array, indices: Array, updates: Array, *, reduction: Any = "none", **_: Any
+) -> Array:
+    made: Array = x.copy()
+    for at in _visited(indices.shape[:-1]):
+        place = tuple(int(each) for each in indices[at])
+        made[place] = _put(reduction, made[place], updates[at])
+    return made
+
+
+def _hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
+    if opset < 13:
+        raise NotImplementedError("the old axis")
+    along = -1 if axis is None else axis
+    first = _place(True, x, along, 1)
+    places = np.arange(x.shape[along]).reshape(
+        [-1 if at == along % x.ndim else 1 for at in range(x.ndim)]
+    )
+    return np.asarray(places == first, x.dtype)
+
+
+def _non_zero(x: Array, **_: Any) -> Array:
+    found = [at for at in _visited(x.shape) if x[at]]
+    return np.asarray(np.array(found, np.int64).reshape(len(found), x.ndim).T)
+
+
+def _one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_: Any) -> Array:
+    if is_float(indices) or is_float(np.asarray(depth)):
+        raise NotImplementedError("indices that are no whole numbers")
+    count = int(np.asarray(depth).reshape(-1)[0])
+    places = indices.astype(np.int64)
+    at = axis + indices.ndim + 1 if axis < 0 else axis
+    parts = [
+        np.where((places == each) | (places + count == each), values[1], values[0])
+        for each in range(count)
+    ]
+    return np.stack(parts, axis=at).astype(values.dtype)
+
+
+def _range(start: Array, limit: Array, delta: Array, **_: Any) -> Array:
+    first, last, step = (np.asarray(each).reshape(-1)[0] for each in (start, limit, delta))
+    count = max(0, int(np.ceil((float(last) - float(first)) / float(step))))
+    return np.array([first + number * step for number in range(count)], np.asarray(start).dtype)
+
+
+def _reshape(x: Array, shape: Any = None, *, allowzero: int = 0, **_: Any) -> Array:
+    if shape is None:
+        raise NotImplementedError("a shape that is an attribute")
+    sizes = [int(size) for size in shape]
+    wanted = [x.shape[at] if size == 0 and not allowzero else size for at, size in enumerate(sizes)]
+    return x.reshape(wanted)
+
+
+def _reverse_sequence(
+    x: Array, lengths: Array, *, batch_axis: int = 1, time_axis: int = 0, **_: Any
+) -> Array:
+    made: Array = x.copy()
+    for sample, length in enumerate(lengths):
+        for moment in range(int(length)):
+            to: list[Any] = [slice(None)] * x.ndim
+            source: list[Any] = [*to]
+            to[batch_axis] = source[batch_axis] = sample
+            to[time_axis], source[time_axis] = moment, int(length) - 1 - moment
+            made[tuple(to)] = x[tuple(source)]
+    return made
+
+
+def _slice(
+    x: Array, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None, **_: Any
+) -> Array:
+    if starts is None or ends is None:
+        raise NotImplementedError("bounds that are attributes")
+    made = x
+    over = range(len(starts)) if axes is None else axes
+    for number, axis in enumerate(over):
+        step = 1 if steps is None else int(steps[number])
+        size = x.shape[int(axis)]
+        start, end = (
+            int(each) + size if each < 0 else int(each) for each in (starts[number], ends[number])
+        )
+        low, high = (0, size) if step > 0 else (-1, size - 1)
+        start = min(max(start, 0), high)
+        end = min(max(end, low), size if step > 0 else high)
+        made = np.take(made, np.arange(start, end, step), axis=int(axis))
+    return made
+
+
+def _squeeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
+    given = attributes.get("axes") if axes is None else axes
+    over = (
+        {at for at, size in enumerate(x.shape) if size == 1}
+        if given is None
+        else {int(a) % x.ndim for a in given}
+    )
+    return x.reshape([size for at, size in enumerate(x.shape) if at not in over])
+
+
+def _unsqueeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
+    given: Any = attributes.get("axes") if axes is None else axes
+    rank = x.ndim + len(given)
+    new, sizes = {int(axis) % rank for axis in given}, iter(x.shape)
+    return x.reshape([1 if at in new else next(sizes) for at in range(rank)])
+
+
+def _tile(x: Array, repeats: Any = None, *rest: Any, **_: Any) -> Array:
+    if rest or np.ndim(repeats) != 1:
+        raise NotImplementedError("one axis that is repeated")
+    made = x
+    for axis, count in enumerate(repeats):
+        made = np.concatenate([made] * int(count), axis) if count else np.take(made, [], axis)
+    return made
+
+
+def _top_k(x: Array, k: Any = None, *, axis: int = -1, largest: int = 1, **attributes: Any) -> Any:
+    count = attributes.get("k") if k is None else int(np.asarray(k).reshape(-1)[0])
+    if attributes.get("sorted") == 0 or (is_float(x) and np.isnan(x).any()):
+        raise NotImplementedError("any order")
+    lines = np.moveaxis(x, axis, -1)
+    sign = -1 if largest in (1, None) else 1
+    places = np.empty((*lines.shape[:-1], count), np.int64)
+    for at in _visited(lines.shape[:-1]):
+        values = lines[at].tolist()
+        places[at] = sorted(range(len(values)), key=lambda one: (sign * values[one], one))[:count]
+    held = np.take_along_axis(lines, places, -1)
+    return np.moveaxis(held, -1, axis), np.moveaxis(places, -1, axis)
+
+
+def _trilu(x: Array, k: Any = None, *, upper: int = 1, **_: Any) -> Array:
+    shift = 0 if k is None else int(np.asarray(k).reshape(-1)[0])
+    rows, columns = np.indices(x.shape[-2:])
+    kept = columns >= rows + shift if upper else columns <= rows + shift
+    return np.where(kept, x, np.zeros((), x.dtype))
+
+
+def _mod(x: Array, y: Array, *, fmod: int = 0, **_: Any) -> Array:
+    if not np.all(y != 0):
+        raise NotImplementedError("a remainder of nothing")
+    if not fmod and is_float(x):
+        raise NotImplementedError("what the standard does not allow")
+    return np.asarray(
+        x - y * np.trunc(x / y) if is_float(x) else (np.fmod if fmod else np.mod)(x, y)
+    )
+
+
+def _shift(x: Array, y: Array, *, direction: Any, **_: Any) -> Array:
+    if np.any(y >= 8 * x.dtype.itemsize) or np.any(y < 0) or x.dtype.kind != "u":
+        raise NotImplementedError("a shift of signs, or by more bits than there are")
+    factors = np.power(np.array(2, x.dtype), y)
+    return np.asarray(x * factors if direction in ("LEFT", b"LEFT") else x // factors)
+
+
+def _is_infinite(
+    x: Array, *, detect_negative: int = 1, detect_positive: int = 1, **_: Any
+) -> Array:
+    top = np.finfo(np.float64).max
+    above, below = (x > top) & bool(detect_positive), (x < -top) & bool(detect_negative)
+    return np.asarray(above | below)
+
+
+def _filled(shape: Array, *, value: Any = None, **_: Any) -> Array:
+    held = np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(-1)
+    made = np.empty([int(size) for size in shape], held.dtype)
+    made[...] = held[0]
+    return made
+
+
+def _shape(x: Array, *, start: int | None = None, end: int | None = None, **_: Any) -> Array:
+    return np.array(x.shape[start or 0 : end], np.int64)
+
+
+def _quantize(
+    x: Array, scale: Array, zero: Any = None, *, axis: int = 1, **attributes: Any
+) -> Array:
+    kind = np.dtype(np.uint8) if zero is None else np.asarray(zero).dtype
+    if attributes.get("block_size") or attributes.get("output_dtype") or scale.ndim > 1:
+        raise NotImplementedError("blocks with scales of their own, or another type")
+    if kind not in (np.int8, np.uint8, np.int16, np.uint16):
+        raise NotImplementedError("a type of few bits")
+    shape = (
+        [-1 if at == axis % x.ndim else 1 for at in range(x.ndim)]
+        if scale.size > 1
+        else [1] * x.ndim
+    )
+    start = 0 if zero is None else np.asarray(zero, np.float64).reshape(shape)
+    limits = np.iinfo(kind)
+    # The division is in the type of the operands, so that ties are where the standard has them.
+    ratio = (x.astype(np.float32) / scale.astype(np.float32).reshape(shape)).astype(np.float64)
+    return np.clip(np.rint(ratio) + start, limits.min, limits.max).astype(kind)
+
+
+def _matmul_integer(a: Array, b: Array, za: Any = None, zb: Any = None, **_: Any) -> Array:
+    if any(zero is not None and np.size(zero) > 1 for zero in (za, zb)):
+        raise NotImplementedError("zero points of their own")
+    left, right = (
+        each.astype(np.int64) - (0 if zero is None else int(np.asarray(zero).reshape(-1)[0]))
+        for each, zero in ((a, za), (b, zb))
+    )
+    return (left @ right).astype(np.int32)
+
+
+def _eye(x: Array, *, k: int = 0, dtype: int | None = None, **_: Any) -> Array:
+    rows, columns = np.indices(x.shape)
+    if dtype is None:
+        raise NotImplementedError("the type of the input")
+    return np.asarray(columns == rows + k, onnx.helper.tensor_dtype_to_np_dtype(dtype))
+
+
+FORMULAS: Mapping[str, Callable[..., Any]] = {
+    "BitShift": _shift,
+    "BitwiseAnd": lambda x, y, **_: x & y,
+    "BitwiseNot": lambda x, **_: ~x,
+    "BitwiseOr": lambda x, y, **_: x | y,
+    "BitwiseXor": lambda x, y, **_: x ^ y,
+    "Compress": _compress,
+    "CumSum": _cum_sum,
+    "DepthToSpace": _depth_to_space,
+    "Einsum": _einsum,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "Hardmax": _hardmax,
+    "Mod": _mod,
+    "OneHot": _one_hot,
+    "Range": _range,
+    "Reshape": _reshape,
+    "ReverseSequence": _reverse_sequence,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "Shrink": lambda x, *, bias, lambd, **_: np.where(
+        x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)
+    ),
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Squeeze": _squeeze,
+    "Swish": lambda x, *, alpha=1.0, **_: x / (1 + np.exp(-alpha * x)),
+    "Tile": _tile,
+    "TopK": _top_k,
+    "Trilu": _trilu,
+    "Unsqueeze": _unsqueeze,
+}
+"""By operator of the standard, those that give the type of what they read."""
+TYPED: Mapping[str, Callable[..., Any]] = {
+    "ArgMax": lambda x, *, axis=0, keepdims=1, **how: _place(True, x, axis, keepdims, **how),
+    "ArgMin": lambda x, *, axis=0, keepdims=1, **how: _place(False, x, axis, keepdims, **how),
+    "Cast": _cast,
+    "ConstantOfShape": _filled,
+    "EyeLike": _eye,
+    "IsInf": _is_infinite,
+    "MatMulInteger": _matmul_integer,
+    "NonZero": _non_zero,
+    "QuantizeLinear": _quantize,
+    "Shape": _shape,
+    "Size": lambda x, **_: np.array(x.size, np.int64),
+}
+"""The others, which give a type of their own."""

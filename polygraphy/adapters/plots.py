@@ -1,0 +1,553 @@
+"""Draws pictures with matplotlib; implements the port `Plots`."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polygraphy import mod
+from polygraphy.adapters.os.paths import atomic_file
+from polygraphy.domain.accuracy.output_rows import OutputRow, largest_jump
+from polygraphy.domain.errors import FileError, MissingDependencyError
+from polygraphy.domain.limits import Tolerance
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.naming import shortened
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+matplotlib = mod.lazy_import("matplotlib")
+
+_UNSAFE = re.compile(r"[^\w.+-]+")
+_LONGEST = 100
+_WITHOUT_SCREEN = {"agg", "cairo", "pdf", "pgf", "ps", "svg", "template"}
+
+
+def require_matplotlib() -> None:
+    """Make sure that figures can be made; MissingDependencyError when not."""
+    if not matplotlib.is_installed():
+        install = matplotlib.install_command()
+        raise MissingDependencyError(
+            "Pictures are drawn with matplotlib, which is not installed."
+            f" Install it with: {install}",
+            module="matplotlib",
+            install=install,
+        )
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches, which belongs to no window."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def file_name(kind: str, name: str, extension: str) -> str:
+    """Return a file name that is safe on every system, whatever the name of a tensor is: two names
+    never share one.
+    """
+    safe = _UNSAFE.sub("_", name)[:_LONGEST].strip(".")
+    if safe != name:
+        safe += f"-{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return f"{kind}_{safe}.{extension}"
+
+
+def hand_over(figures: Sequence[tuple[str, Figure]], *, folder: str | None, show: bool) -> None:
+    """Save figures under their file names, and show them.
+
+    Raises:
+        FileError: a figure cannot be saved.
+    """
+    for name, figure in figures:
+        if folder is not None:
+            save_figure(figure, Path(folder) / name)
+    if show:
+        _show([figure for _, figure in figures])
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure to a file, whole or not at all; the extension of the path names the format.
+
+    Raises:
+        FileError: it cannot be written, or the format is not known.
+    """
+    drawn = io.BytesIO()
+    extension = check_format(figure, path)
+    # Without a date and random identifiers the same data make the same file.
+    options: dict[str, Any] = {"metadata": {"Date": None}} if extension == "svg" else {"dpi": 150}
+    with matplotlib.rc_context({"svg.hashsalt": "polygraphy"}):
+        figure.savefig(drawn, format=extension, **options)
+    with atomic_file(path) as stream:
+        stream.write(drawn.getvalue())
+    G_LOGGER.verbose(f"Saved {path}")
+
+
+def check_format(figure: Figure, path: Path) -> str:
+    """Return the format that the extension of a path names; FileError when it names none."""
+    extension = path.suffix.removeprefix(".").lower()
+    if extension not in figure.canvas.get_supported_filetypes():
+        raise FileError(
+            f"Could not save to {path}: {extension!r} is no format of pictures.",
+            path=path,
+            hint="Name a .png or .svg file.",
+        )
+    return extension
+
+
+def _show(figures: Sequence[Figure]) -> None:
+    from matplotlib import pyplot
+
+    if str(matplotlib.get_backend()).lower() in _WITHOUT_SCREEN:
+        G_LOGGER.warning("There is no screen to show pictures on; save them to a folder instead.")
+        return
+    for figure in figures:
+        manager: Any = pyplot.figure().canvas.manager
+        figure.set_canvas(manager.canvas)
+        manager.canvas.figure = figure
+    pyplot.show()
+
+
+_MOST_NAMES = 40
+_LONGEST_LABEL = 32
+_LEAST, _FARTHEST = 1e-150, 1e150
+_KINDS = (
+    ("absolute", "atol", "Largest absolute difference"),
+    ("relative", "rtol", "Largest relative difference"),
+)
+_EXACT = ("int", "uint", "bool")
+
+
+def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
+    """Return a figure of the largest absolute and relative difference of each output, and what they
+    are held to; outputs that failed are marked, and what is not finite at the top.
+
+    Integers and booleans have no part in it: they are equal, or differ by whole numbers.
+    """
+    drawn = {name: [row for row in rows if not _is_exact(row)] for name, rows in lines.items()}
+    names = list(dict.fromkeys(row.name for rows in drawn.values() for row in rows))
+    figure = new_figure(11, 8)
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots(2, 1, sharex=True)
+    for axis, (kind, limit, title) in zip(axes, _KINDS):
+        for index, (name, rows) in enumerate(drawn.items()):
+            _draw(axis, f"C{index}", name, names, rows, kind)
+        _draw_limits(axis, names, drawn, limit)
+        _scale(axis)
+        axis.set_ylabel(title)
+        axis.grid(visible=True, alpha=0.3)
+    _name_outputs(axes[1], names, drawn)
+    left_out = sum(map(len, lines.values())) - sum(map(len, drawn.values()))
+    text = "Outputs, in the order in which the model computes them"
+    axes[1].set_xlabel(f"{text} ({left_out} of integers left out)" if left_out else text)
+    findings = "\n".join(_finding(name, rows) for name, rows in drawn.items())
+    figure.suptitle(findings, fontsize=11, parse_math=False)
+    legend = dict(zip(*reversed(axes[0].get_legend_handles_labels())))
+    legend |= dict(zip(*reversed(axes[1].get_legend_handles_labels())))
+    if legend:
+        figure.legend(
+            legend.values(), legend.keys(), loc="outside lower center", ncols=2, fontsize=8
+        )
+    return figure
+
+
+def _is_exact(row: OutputRow) -> bool:
+    dtypes = [tensor.dtype for tensor in row.tensors if tensor is not None]
+    return bool(dtypes) and all(dtype.startswith(_EXACT) for dtype in dtypes)
+
+
+def _finding(name: str, rows: Sequence[OutputRow]) -> str:
+    """Return what the line of a pair of runs shows, in a sentence."""
+    failed = [row for row in rows if not row.passed]
+    known = [row for row in rows if row.worst.excess is not None]
+    if not failed:
+        worst = max(known, key=_excess, default=None)
+        most = f", {_excess(worst):.2g} of it in {shortened(worst.name)!r}" if worst else ""
+        return f"{name}: {len(rows)} outputs within tolerance{most}"
+    jump = largest_jump(rows)
+    row = failed[0] if jump is None else rows[jump]
+    what = "first is" if jump is None else "first jump at"
+    found = "" if row.absolute is None else f" (max abs {row.absolute:.2g})"
+    count = f"{len(failed)} of {len(rows)} outputs differ"
+    return f"{name}: {count}, {what} {shortened(row.name)!r}{found}"
+
+
+def _excess(row: OutputRow) -> float:
+    return row.worst.excess or 0.0
+
+
+def _draw(
+    axis: Axes, color: str, name: str, names: list[str], rows: Sequence[OutputRow], kind: str
+) -> None:
+    """Draw the line of a pair of runs; what is not finite, or not known, leaves a gap."""
+    depth = _depth(names, rows)
+    found = [getattr(row, kind) for row in rows]
+    values = np.array([np.nan if value is None else value for value in found], np.float64)
+    values = np.where(np.isfinite(values), np.clip(values, 0, _FARTHEST), np.nan)
+    axis.plot(depth, values, marker=".", linewidth=1, color=color, label=name)
+    above = axis.get_xaxis_transform()
+    for position, value, row in zip(depth, values, rows):
+        is_infinite = getattr(row, kind) is not None and not isfinite(getattr(row, kind))
+        if row.passed and not is_infinite:
+            continue
+        where: dict[str, Any] = {} if np.isfinite(value) else {"transform": above}
+        height = value if np.isfinite(value) else 1.0
+        label = "NaN or infinite" if is_infinite else f"{name}: failed"
+        marker = "^" if is_infinite else "x"
+        axis.scatter(
+            [position], [height], marker=marker, color="#c0392b", zorder=3, clip_on=False,
+            label=label if np.isfinite(value) or is_infinite else None, **where,
+        )  # fmt: skip
+
+
+def _depth(names: list[str], rows: Sequence[OutputRow]) -> list[int]:
+    places = {name: place for place, name in enumerate(names)}
+    return [places[row.name] for row in rows]
+
+
+def _draw_limits(
+    axis: Axes, names: list[str], drawn: Mapping[str, Sequence[OutputRow]], kind: str
+) -> None:
+    """Draw what outputs are held to, where it is more than nothing."""
+    limits = np.full(len(names), np.nan)
+    for rows in drawn.values():
+        for place, row in zip(_depth(names, rows), rows):
+            if isinstance(row.limit, Tolerance):
+                limit = getattr(row.limit, kind)
+                limits[place] = limit if _LEAST < limit < _FARTHEST else np.nan
+    if np.isfinite(limits).any():
+        axis.step(
+            range(len(names)), limits, where="mid", color="0.35", linestyle="--", linewidth=1,
+            marker="_" if len(names) == 1 else None, label="tolerance",
+        )  # fmt: skip
+
+
+def _scale(axis: Axes) -> None:
+    """Make the axis logarithmic from the least number drawn in it; nothing is at its bottom."""
+    drawn = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axis.get_lines()])
+    positive = drawn[drawn > _LEAST]
+    if positive.size:
+        axis.set_yscale("symlog", linthresh=float(positive.min()))
+
+
+def _name_outputs(axis: Axes, names: list[str], drawn: Mapping[str, Sequence[OutputRow]]) -> None:
+    """Name outputs below the axis: all of few; of many an even choice, and where errors jump."""
+    chosen = set(np.linspace(0, len(names) - 1, min(len(names), _MOST_NAMES), dtype=int).tolist())
+    for rows in drawn.values():
+        jump = largest_jump(rows)
+        if jump is not None:
+            place = names.index(rows[jump].name)
+            near = max(len(names) // _MOST_NAMES, 1) if len(names) > _MOST_NAMES else 0
+            chosen -= set(range(place - near, place + near + 1))
+            chosen.add(place)
+    places = sorted(chosen)
+    axis.set_xticks(places)
+    axis.set_xticklabels(
+        [shortened(names[place], _LONGEST_LABEL) for place in places],
+        rotation=90,
+        fontsize=7,
+        parse_math=False,
+    )
+
+
+_MOST_POINTS = 50_000
+_LARGEST = 1e150
+
+
+Limits = tuple[float, float]
+
+
+def error_plots(
+    name: str, value: Array, reference: Array, limits: Limits
+) -> list[tuple[str, Figure]]:
+    """Return one figure with its file name: the absolute and the relative difference of elements
+    over the magnitude of the second run's, and the tolerance of each as a line.
+
+    Of many elements an even sample is drawn, and always the largest differences.
+    """
+    points = _points(value.reshape(-1), reference.reshape(-1))
+    return [(file_name("error_metrics", name, "png"), _figure(name, value.size, limits, *points))]
+
+
+def known_error_plots(
+    name: str, absolute: Array, relative: Array, reference: Array
+) -> list[tuple[str, Figure]]:
+    """Return what `error_plots` does, of differences that have been computed; of every element."""
+    with np.errstate(all="ignore"):
+        magnitude = np.abs(_wide(reference.reshape(-1)))
+    points = [_drawable(each) for each in (magnitude, absolute.reshape(-1), relative.reshape(-1))]
+    size = int(magnitude.size)
+    return [(file_name("error_metrics", name, "png"), _figure(name, size, (0, 0), *points))]
+
+
+def _figure(
+    name: str, size: int, limits: Limits, magnitude: Array, absolute: Array, relative: Array
+) -> Figure:
+    figure = new_figure(10, 5)
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots(1, 2)
+    is_held = any(limits)
+    whats = ("Absolute difference", "Relative difference")
+    for axis, errors, what, limit in zip(axes, (absolute, relative), whats, limits):
+        known = np.isfinite(errors) & np.isfinite(magnitude)
+        within = known & ((absolute <= limits[0]) | (relative <= limits[1]))
+        for chosen, color, label in (
+            (within, "C0", "within tolerance"),
+            (known & ~within, "#c0392b" if is_held else "C0", "outside"),
+        ):
+            if chosen.any():
+                axis.scatter(
+                    magnitude[chosen], errors[chosen], s=9, alpha=0.6, linewidths=0, color=color,
+                    label=label if is_held else None,
+                )  # fmt: skip
+        if 1 / _LARGEST < limit < _LARGEST:
+            axis.axhline(limit, color="0.35", linestyle="--", linewidth=1, label="tolerance")
+        axis.set_xlabel("Magnitude in the second run")
+        axis.set_ylabel(what)
+        for scale, values in (
+            (axis.set_xscale, magnitude[known]),
+            (axis.set_yscale, errors[known]),
+        ):
+            if (values > 0).any():
+                scale("log", nonpositive="clip")
+        left_out = int(errors.size - np.count_nonzero(known))
+        axis.set_title(f"{left_out} not finite" if left_out else "", fontsize=8)
+    figure.suptitle(
+        f"{shortened(name)}: {_finding_of_points(size, limits, absolute, relative)}",
+        parse_math=False,
+    )
+    legend: dict[str, Any] = {}
+    for axis in axes:
+        legend |= dict(zip(*reversed(axis.get_legend_handles_labels())))
+    if legend:
+        figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _finding_of_points(size: int, limits: Limits, absolute: Array, relative: Array) -> str:
+    """Return what the points show, in a sentence."""
+    finite = absolute[np.isfinite(absolute)]
+    largest = f"max abs {finite.max():.2g}" if finite.size else "nothing finite"
+    drawn = f" ({absolute.size} drawn)" if absolute.size < size else ""
+    if not any(limits):
+        return f"{largest}; {size} elements{drawn}"
+    outside = int(np.count_nonzero(~((absolute <= limits[0]) | (relative <= limits[1]))))
+    return f"{outside or 'none'} of {size} elements{drawn} outside tolerance, {largest}"
+
+
+def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:
+    chosen = _sample(value, reference)
+    a, b = (_wide(array[chosen]) for array in (value, reference))
+    with np.errstate(all="ignore"):
+        absolute = np.where(a == b, 0.0, np.abs(a - b))
+        magnitude = np.abs(b)
+        relative = np.where(absolute == 0, 0.0, absolute / magnitude)
+        return _drawable(magnitude), _drawable(absolute), _drawable(relative)
+
+
+def _drawable(numbers: Array) -> Array:
+    """Bring numbers into the range of axes, whose ticks have to fit a float."""
+    wide = numbers.astype(np.float64)
+    clipped = np.where(np.abs(wide) < 1 / _LARGEST, 0.0, wide)
+    return np.where(np.isfinite(clipped), np.clip(clipped, -_LARGEST, _LARGEST), clipped)
+
+
+def _sample(value: Array, reference: Array) -> Array:
+    """Return the positions of the elements that are drawn."""
+    if value.size <= _MOST_POINTS:
+        return np.arange(value.size)
+    step = -(-value.size // (_MOST_POINTS // 2))
+    positions = [np.arange(0, value.size, step)]
+    for start in range(0, value.size, 1 << 20):
+        stop = start + (1 << 20)
+        with np.errstate(all="ignore"):
+            errors = np.abs(_wide(value[start:stop]) - _wide(reference[start:stop]))
+        most = max(_MOST_POINTS // 2 * errors.size // value.size, 1)
+        positions.append(start + np.argpartition(np.nan_to_num(errors), -most)[-most:])
+    return np.unique(np.concatenate(positions))
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+_COLUMNS, _ROWS = 14, 7
+_MOST_FIGURES = 4
+_MOST_PIXELS = 256
+
+
+def heat_maps(name: str, value: Array, reference: Array) -> list[tuple[str, Figure]]:
+    """Return figures with their file names: of both outputs, of the absolute and of the relative
+    difference.
+
+    The last two dimensions are an image. Only the first few hundred images are drawn. A large image
+    is made smaller: a pixel shows the largest value of those it stands for, so that no outlier is
+    lost.
+    """
+    pair = _images(value), _images(reference)
+    count = len(pair[0])
+    figures = []
+    for start, stop in _pages(name, count):
+        for what, images in _kinds(pair[0][start:stop], pair[1][start:stop]):
+            label = f"{what}, images {start} to {stop - 1}" if count > 1 else what
+            where = f"{name}_{what.replace(' ', '_')}"
+            where += f"_{start}-{stop - 1}" if count > 1 else ""
+            norm, scale = _norm(images, is_error=what.endswith("difference"))
+            figure = _figure_of_maps(f"{name}: {label}{scale}", images, norm)
+            figures.append((file_name("heat_map", where, "svg"), figure))
+    return figures
+
+
+def array_heat_maps(
+    name: str, array: Array, low: float, high: float, *, logarithmic: bool = False
+) -> list[tuple[str, Figure]]:
+    """Return figures with their file names: of one array, whose colours go from `low` to `high`;
+    see `heat_maps`.
+    """
+    from matplotlib.colors import LogNorm, Normalize
+
+    norm: Normalize = Normalize(low, high if high > low else low + 1)
+    scale = ""
+    if logarithmic and low > 0:
+        norm, scale = LogNorm(low, high, clip=True), " (logarithmic)"
+    images = _images(array)
+    figures = []
+    for start, stop in _pages(name, len(images)):
+        drawn = [_smaller(_real(image)) for image in images[start:stop]]
+        where = f"{name}_{start}-{stop - 1}" if len(images) > 1 else name
+        figure = _figure_of_maps(f"{where}{scale}", drawn, norm)
+        figures.append((file_name("heat_map", where, "svg"), figure))
+    return figures
+
+
+def _pages(name: str, count: int) -> Iterator[tuple[int, int]]:
+    """Yield which images are in each figure: from one up to another."""
+    drawn = min(count, _COLUMNS * _ROWS * _MOST_FIGURES)
+    if drawn < count:
+        G_LOGGER.warning(f"Heat maps show the first {drawn} of the {count} images of {name!r}.")
+    for start in range(0, drawn, _COLUMNS * _ROWS):
+        yield start, min(start + _COLUMNS * _ROWS, drawn)
+
+
+def _images(array: Array) -> Array:
+    """Return an array as images, shape ``(images, height, width)``; none of an empty one."""
+    if array.size == 0:
+        return array.reshape(0, 1, 1)
+    if array.ndim < 2:
+        return array.reshape(1, 1, -1)
+    return array.reshape(-1, *array.shape[-2:])
+
+
+def _kinds(value: Array, reference: Array) -> Iterator[tuple[str, list[Array]]]:
+    values, references = ([_real(image) for image in images] for images in (value, reference))
+    yield "first run", [_smaller(image) for image in values]
+    yield "second run", [_smaller(image) for image in references]
+    with np.errstate(all="ignore"):
+        errors = [np.abs(a - b) for a, b in zip(values, references)]
+        yield "absolute difference", [_smaller(error) for error in errors]
+        yield (
+            "relative difference",
+            [
+                _smaller(np.where(error == 0, 0.0, error / np.abs(b)))
+                for error, b in zip(errors, references)
+            ],
+        )
+
+
+def _real(image: Array) -> Array:
+    wide = (np.abs(image) if image.dtype.kind == "c" else image).astype(np.float64)
+    return np.where(np.isfinite(wide), np.clip(wide, -_LARGEST, _LARGEST), wide)
+
+
+def _smaller(image: Array) -> Array:
+    """Return an image of at most so many pixels per side; NaN and infinity win over numbers."""
+    for axis in (0, 1):
+        step = math.ceil(image.shape[axis] / _MOST_PIXELS)
+        if step > 1:
+            starts = np.arange(0, image.shape[axis], step)
+            image = np.maximum.reduceat(image, starts, axis=axis)
+    return image
+
+
+def _figure_of_maps(title: str, images: list[Array], norm: Any) -> Figure:
+    from matplotlib import colormaps
+
+    columns = min(len(images), _COLUMNS)
+    rows = math.ceil(len(images) / columns)
+    figure = new_figure(max(columns * 1.6, 5), max(rows * 1.6, 4))
+    axes = figure.subplots(rows, columns, squeeze=False)
+    colors = colormaps["viridis"].with_extremes(bad="red")
+    mappable: Any = None
+    for index, axis in enumerate(axes.ravel()):
+        axis.set_axis_off()
+        if index < len(images):
+            masked = np.ma.masked_invalid(images[index])
+            mappable = axis.imshow(masked, norm=norm, cmap=colors, interpolation="nearest")
+    figure.suptitle(f"{title}\nwhat is not finite is red", parse_math=False, fontsize=9)
+    figure.colorbar(mappable, ax=axes)
+    return figure
+
+
+def _norm(images: list[Array], *, is_error: bool) -> tuple[Any, str]:
+    """Return how values become colours, and what to say of it: differences are shown by their
+    logarithm where there are several orders of magnitude.
+    """
+    from matplotlib.colors import LogNorm, Normalize
+
+    finite = np.concatenate([image[np.isfinite(image)] for image in images] or [np.zeros(0)])
+    if not finite.size:
+        return Normalize(0, 1), ""
+    low, high = float(finite.min()), float(finite.max())
+    positive = finite[finite > 0]
+    if is_error and positive.size and high > 100 * float(positive.min()):
+        return LogNorm(float(positive.min()), high, clip=True), " (logarithmic)"
+    return Normalize(low, high if high > low else low + 1), ""
+
+
+class MatplotlibPlots:
+    """Draws heat maps as SVG files, error plots as PNG files, and plots of depth as either."""
+
+    def prepare(self, path: str | None = None) -> None:
+        """Make sure that matplotlib is there, and that it writes such files as `path`.
+
+        Raises:
+            MissingDependencyError: it is not.
+            FileError: it does not.
+        """
+        require_matplotlib()
+        if path is not None:
+            check_format(new_figure(1, 1), Path(path))
+
+    def heat_maps(
+        self, name: str, value: Array, reference: Array, *, folder: str | None, show: bool
+    ) -> None:
+        hand_over(heat_maps(name, value, reference), folder=folder, show=show)
+
+    def error_plots(
+        self,
+        name: str,
+        value: Array,
+        reference: Array,
+        limits: tuple[float, float],
+        *,
+        folder: str | None,
+        show: bool,
+    ) -> None:
+        """Draw the differences over the reference; FileError when a picture cannot be saved."""
+        hand_over(error_plots(name, value, reference, limits), folder=folder, show=show)
+
+    def error_by_depth(self, lines: Mapping[str, Sequence[OutputRow]], path: str) -> None:
+        save_figure(depth_plot(lines), Path(path))

@@ -1,1 +1,0 @@
-"""Why a model does not give results that were saved."""

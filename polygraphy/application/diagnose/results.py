@@ -1,0 +1,458 @@
+"""Finds out why a model does not give the results that were saved once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.half_verdict import half_model, of_saved_outputs
+from polygraphy.application.diagnose.locating import (
+    first_non_finite,
+    first_wrong,
+    nodes_alone,
+    off_from_inputs,
+)
+from polygraphy.application.diagnose.oracle import Compared, Oracle
+from polygraphy.application.diagnose.outputs_alone import of_outputs
+from polygraphy.application.diagnose.saved import Fitted, SavedRun, fitting, in_types_of
+from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+    TensorError,
+)
+from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.regions import producers, region_before
+from polygraphy.domain.diagnosis.variants import (
+    Variant,
+    explains,
+    guess,
+    unknowns,
+    variants,
+    with_number,
+)
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.rounding import LARGE, Deviation
+from polygraphy.domain.search.numbers import nearest_number
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
+from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
+
+_CANDIDATES = 64
+"""Tensors that are tried instead of an operand."""
+_STRONGLY = 0.95
+_STEPS = 8
+"""Epsilons that rounding does at most between two tensors that were saved."""
+_EXPONENTS = tuple(step / 2 for step in range(-16, 5))
+"""Powers of ten that are tried for a number that is not known."""
+
+
+def against_results(
+    case: Case, runs: Sequence[SavedRun], feeds: Sequence[Feed], third: SuspectedParty
+) -> DiagnosisResult | None:
+    """Find out why a model does not give saved results.
+
+    Returns:
+        What was found out; None where the model gives them, or a backend is at fault.
+
+    Raises:
+        UsageError: the results are of other tensors than the model has.
+    """
+    party = case.parties[0]
+    with case.attempt("saved results") as notes:
+        try:
+            compute = case.loaded(party)
+            values: list[Values] = [compute(feed) for feed in feeds]
+        except BackendError:
+            case.evidence.unexplained = f"{party.name} could not be compared with saved results."
+            return None
+        made = [_Comparison(case, run, feeds, values, third) for run in runs]
+        for one in made:
+            notes.extend(one.notes(several=len(made) > 1))
+    differing = next((one for one in made if one.compared), None)
+    if differing is not None:
+        return differing.result()
+    doubts = [one.fitted.doubt() for one in made if not one.fitted.is_proof]
+    if doubts:
+        return DiagnosisResult(INCONCLUSIVE, reason=doubts[0])
+    reason = next(filter(None, (one.fitted.doubt() for one in made)), "")
+    return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
+
+
+class _Comparison:
+    """A model, what it was fed with, and what it should have made of it.
+
+    Attributes:
+        fitted: the results by the names of the model.
+        compared: which tensors are others.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        run: SavedRun,
+        feeds: Sequence[Feed],
+        values: Sequence[Values],
+        third: SuspectedParty,
+    ) -> None:
+        self._case = case
+        self._run = run
+        self._feeds = feeds
+        self._values = values
+        self._third = third
+        self._party: SuspectedParty = case.parties[0]
+        self._lost: Values = {}
+        self._changed: list[Variant] = []
+        self._coarse = 0.0
+        self._dtypes: dict[str, Any] = {}
+        self._errors: dict[int, Mapping[str, TensorError]] = {}
+        self._computed: list[str] = []
+        self.fitted = fitting(case.model, run.sets, values)
+        self._saved = self.fitted.sets
+        right = Oracle(f"saved results, {run.name}", self._saved, [*self._left_out()])
+        of_outputs = right.beside(case, values)
+        inner = [self._inner(number) for number in range(len(self._saved))]
+        self.compared = Compared([{**one, **more} for one, more in zip(of_outputs.sets, inner)])
+        case.evidence.compared(right.name, right.left_out)
+
+    def notes(self, several: bool) -> Iterator[str]:
+        """Yield what was compared, and how many tensors differ."""
+        if several:
+            yield f"{self._run.name}:"
+        yield from self.fitted.notes(len(self.compared.names))
+
+    def _left_out(self) -> Iterator[str]:
+        """Yield what was asked for and not compared, in words."""
+        sets, data = len(self._saved), len(self._feeds)
+        if sets < data:
+            yield f"{self._run.name} holds results of {sets} of {data} sets of data"
+        if self._run.more:
+            all_sets = sets + self._run.more
+            yield f"{self._run.name} holds {all_sets} results, and there are {data} sets of data"
+        yield from (f"{said} in {self._run.name}" for said in self.fitted.missing)
+
+    def _inner(self, number: int) -> dict[str, Deviation]:
+        """Return which tensors before the outputs differ by more than rounding; how far off all
+        are, in the types in which they are computed, is kept.
+        """
+        case, saved = self._case, self._saved[number]
+        inner = self.fitted.inner & saved.keys()
+        if not inner:
+            return {}
+        own = trace(case, self._party, self._feeds[number]).values
+        self._dtypes.update((name, own[name].dtype) for name in own if name in inner)
+        right = self._in_own_types(number)
+        self._errors[number], wrong = off_from_inputs(case, own, right)
+        # It may be right in the type in which it was saved.
+        _, wrong = off_from_inputs(case, own, {name: saved[name] for name in inner & wrong.keys()})
+        return wrong
+
+    def _in_own_types(self, number: int) -> Values:
+        """Return what was saved in the types in which the party computes it."""
+        made = self._values[number]
+        outputs = {name: value.dtype for name, value in made.items() if is_float(value)}
+        return in_types_of({**outputs, **self._dtypes}, self._saved[number])
+
+    def result(self) -> DiagnosisResult | None:
+        """Find out why results differ; None where a backend is at fault."""
+        case, number = self._case, self.compared.number
+        feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
+        case.feed = feed
+        if breaks(values, saved):
+            broken = first_non_finite(case, trace(case, self._third, feed))
+            if broken is not None:
+                return DiagnosisResult(FAULT, [broken])
+        if not self.fitted.inner:
+            return self._of_outputs(number, values, self.compared.found, self.fitted)
+        floats = [array.dtype for array in saved.values() if is_float(array)]
+        self._coarse = max(map(epsilon_of, floats), default=0.0)
+        made = self._of_tensors(number, self._in_own_types(number))
+        if made is None and case.evidence.unexplained:
+            return self._of_half_model(number, values)
+        return made
+
+    def _of_outputs(
+        self, number: int, values: Values, found: Mapping[str, Deviation], fitted: Fitted
+    ) -> DiagnosisResult | None:
+        """Find out why outputs differ, where nothing before them was saved."""
+        if (lost := self._of_half_model(number, values)) is not None:
+            return lost
+        run = (self._feeds[number], self._saved[number], values)
+        made = of_outputs(self._case, run, found, self._third)
+        if fitted.lost and made is not None and made.verdict == INCONCLUSIVE:
+            return evolve(made, reason=fitted.doubt(differs=True))
+        return made
+
+    def _of_half_model(self, number: int, values: Values) -> DiagnosisResult | None:
+        """Return what half precision does to a model that computes in it, if that explains it."""
+        half = half_model(self._case, [self._feeds[number]])
+        if half is None or not half.is_whole:
+            return None
+        made = of_saved_outputs(self._case, half, self._saved[number], values, self._third)
+        if made is not None:
+            self._case.evidence.unexplained = ""
+        return made
+
+    def _of_tensors(self, number: int, saved: Values) -> DiagnosisResult | None:
+        """Compute every node from what was saved, which says where they part."""
+        case, model, feed = self._case, self._case.model, self._feeds[number]
+        order = producers(model.nodes)
+        known = Trace({name: saved[name] for name in saved if name in order}, feed, self._third)
+        self._lost = {name: value for name, value in saved.items() if name not in order}
+        with case.attempt("layer by layer") as notes:
+            first = first_wrong(case, self._party, known, self._errors.get(number))
+            notes.append(
+                "No tensor differs." if first is None else f"The first to differ is {first}."
+            )
+        with case.attempt("node by node") as notes:
+            wrong: list[dict[str, tuple[Deviation, Any]]] = []
+            self._computed = []
+            for party in dict.fromkeys((self._third, self._party)):
+                try:
+                    made_alone = nodes_alone(case, model, party, known)
+                except BackendError as error:
+                    notes.append(f"{party.name} cannot run the nodes alone: {error}")
+                    continue
+                case.measured(party.name, "isolated", made_alone.compared)
+                self._computed.append(party.name)
+                wrong.append(
+                    {
+                        name: (made, made_alone.values[name])
+                        for name, made in made_alone.wrong
+                        if _counts(made, self._rounding(name))
+                    }
+                )
+            if not wrong:
+                case.evidence.unexplained = "Nobody could compute the nodes alone."
+                return None
+            # What only one of two makes otherwise is no fault of the model.
+            differing = {
+                name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
+            }
+            are = "tensor is" if len(differing) == 1 else "tensors are"
+            notes.append(f"{len(differing)} {are} not made of what was saved.")
+        regions: dict[str, list[int]] = {}
+        for name in differing:  # A node with several results is one culprit.
+            region = region_before(model.nodes, name, known.values.keys() | feed.keys())
+            if region not in regions.values():
+                regions[name] = region
+        if not regions:
+            if self.compared.most > LARGE:
+                case.evidence.unexplained = (
+                    "Every node makes what was saved of what was saved, and yet"
+                    f" {self._party.name} does not make that of the data."
+                )
+                return None
+            return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+        side = Side(graph_with_weights(model.proto))
+        positions = {self._first(side, index): index for index in range(len(side.nodes))}
+        culprits = []
+        for name, region in regions.items():
+            index = positions.get(next(iter(model.nodes[region[-1]].makes), ""))
+            culprits.append(self._named(name, region, differing[name], side, index, known))
+        entering = [
+            one for one, region in zip(culprits, regions.values())
+            if any(set(model.nodes[index].reads) & feed.keys() for index in region)
+        ]  # fmt: skip
+        is_entry = len(entering) == len(culprits) and not any(x.remedy.proven for x in culprits)
+        if is_entry and self._is_other_data(known, regions, differing, feed):
+            return self._of_data(culprits)
+        if len(self._changed) == len(culprits):
+            remedy = case.undoing(side, self._changed)
+            culprits = [evolve(one, remedy=remedy) for one in culprits]
+        return DiagnosisResult(FAULT, culprits)
+
+    def _rounding(self, name: str) -> float:
+        """Return what rounding explains of a tensor that was saved in a coarser type, or of an
+        output that is cast to another type at the end.
+        """
+        epsilon = self._case.epsilon(name) if name in self._case.model.outputs else None
+        return _STEPS * max(epsilon or 0.0, self._coarse)
+
+    @staticmethod
+    def _first(side: Side, index: int) -> str:
+        return next(filter(None, side.nodes[index].outputs), "")
+
+    def _named(
+        self,
+        name: str,
+        region: Sequence[int],
+        wrong: tuple[Deviation, Any],
+        side: Side,
+        index: int | None,
+        known: Trace,
+    ) -> Culprit:
+        """Return what is known of nodes that make something else than was saved."""
+        nodes = self._case.model.nodes
+        computing = [one for one in region if nodes[one].op != "Constant"] or region
+        by = " and in ".join(self._computed)
+        evidence = [
+            f"Of what was saved before it, it makes a {name!r} that {wrong[0].in_words()}, in {by}."
+        ]
+        cause, proven, note = "changed", False, ""
+        if index is not None and len(computing) == 1:
+            variant = self._variant(name, region, side, index, known)
+            variant = variant or self._rewired(name, region, side, index, known)
+            if variant is not None:
+                cause, what, proven = variant.cause, variant.what, True
+                note = f"Undo that {what}."
+                self._changed.append(variant)
+            else:
+                cause, what = guess(side, index, wrong[1], known.values[name])
+                note = "Give the model that is right as --reference: it says what differs there."
+            evidence.append(f"{what[0].upper()}{what[1:]}.")
+            if proven:
+                evidence.append("With only that changed, it makes what was saved.")
+        else:
+            evidence.append(
+                "Which of these nodes it is cannot be seen, because nothing between them was saved:"
+                " save all tensors, with --onnx-outputs mark all."
+            )
+        return Culprit(
+            [nodes[one].name for one in computing],
+            name,
+            MODEL,
+            cause,
+            evidence=evidence,
+            remedy=Remedy(None, proven, note),
+            op=nodes[computing[-1]].op if len(computing) == 1 else "",
+        )
+
+    def _loaded(self, part: Any) -> Compute:
+        """Return what computes a part of the model, by a party that has its operators."""
+        try:
+            return self._third.load(part)
+        except BackendError:
+            return self._party.load(part)
+
+    def _variant(
+        self, name: str, region: Sequence[int], side: Side, index: int, known: Trace
+    ) -> Variant | None:
+        """Return what a node may have been, if that makes what was saved."""
+        held = known.held
+        part = self._case.model.part(region, held, [name])
+        given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
+        goal = known.values[name]
+
+        def compute(variant: Variant) -> Any:
+            made = altered(part, name, variant)
+            return self._loaded(made)(given)[name]
+
+        for variant in variants(side, index):
+            if not set(variant.node.inputs) <= {"", *given, *side.weights}:
+                continue
+            try:
+                if explains(compute(variant), goal):
+                    return variant
+            except Exception:  # A variant that no backend takes is none.
+                continue
+        node = side.nodes[index]
+        for unknown in unknowns(node):
+            solved = self._solved(partial(with_number, node, unknown), compute, goal)
+            if solved is not None:
+                return solved
+        return None
+
+    @staticmethod
+    def _solved(
+        made: Callable[[float], Variant], compute: Callable[[Variant], Any], goal: Any
+    ) -> Variant | None:
+        """Return the variant whose number, found by golden section, makes what was saved."""
+
+        def error(number: float) -> float:
+            try:
+                apart = np.asarray(compute(made(number)), np.float64) - goal
+            except Exception:  # As above.
+                return np.inf
+            return float(np.mean(np.square(apart))) if np.isfinite(apart).all() else np.inf
+
+        variant = made(nearest_number(error, signs=(1.0,), exponents=_EXPONENTS, digits=3))
+        try:
+            return variant if explains(compute(variant), goal) else None
+        except Exception:  # As above.
+            return None
+
+    def _rewired(
+        self, name: str, region: Sequence[int], side: Side, index: int, known: Trace
+    ) -> Variant | None:
+        """Return that a node reads another tensor than it should, if one that was saved makes what
+        was saved; first of those that the model does not have.
+        """
+        held = known.held
+        part = self._case.model.part(region, held, [name])
+        given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
+        try:
+            compute = self._loaded(part)
+        except BackendError:
+            return None
+        node = side.nodes[index]
+        others = {**self._lost, **held}
+        behind = {after for one in side.nodes[index:] for after in one.outputs}
+        for operand in dict.fromkeys(given):
+            alike = [
+                other
+                for other, array in others.items()
+                if other not in (name, operand)
+                and other not in behind
+                and getattr(array, "shape", None) == given[operand].shape
+                and array.dtype == given[operand].dtype
+            ]
+            for other in alike[:_CANDIDATES]:
+                try:
+                    made = compute({**given, operand: others[other]})[name]
+                except BackendError:
+                    continue
+                if explains(made, known.values[name]):
+                    what = f"{node.op} reads {operand!r} instead of {other!r}"
+                    if other in self._lost:
+                        what = f"what makes {other!r} is missing before {node.op}"
+                    return Variant("structure", what, node)
+        return None
+
+    def _is_other_data(
+        self,
+        known: Trace,
+        regions: Mapping[str, Sequence[int]],
+        wrong: Mapping[str, tuple[Deviation, Any]],
+        feed: Feed,
+    ) -> bool:
+        """Return whether everything that reads the inputs differs, and all over: what a node loses
+        has another look than what other data change.
+        """
+        nodes = self._case.model.nodes
+        readers = {i for i, node in enumerate(nodes) if set(node.reads) & feed.keys()}
+        differing = {index for region in regions.values() for index in region}
+        if readers - differing:
+            return False
+        return all(not _is_related(value, known.values[name]) for name, (_, value) in wrong.items())
+
+    def _of_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
+        names = ", ".join(repr(name) for one in culprits[:4] for name in one.nodes[-1:])
+        reason = (
+            "Every node computes what was saved from what was saved, but for those that read the"
+            f" inputs ({names}): the results were made with other data, or these nodes are others."
+            " Give the data that the results were made with (--load-inputs), or the model that is"
+            " right (--reference)."
+        )
+        return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
+
+
+def _counts(made: Deviation, rounding: float) -> bool:
+    return made.relative > max(1e-5, rounding) or not np.isfinite(made.relative)
+
+
+def _is_related(one: Any, other: Any) -> bool:
+    """Return whether two arrays go together, or are the same in many places."""
+    if np.shape(one) != np.shape(other) or np.size(one) < 2:
+        return False
+    return is_partly(one, other) or together(one, other) > _STRONGLY

@@ -1,0 +1,239 @@
+"""Results that were saved, here or elsewhere: read, and fitted to the model to be diagnosed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.case import Values
+from polygraphy.binding import resolve
+from polygraphy.domain.asked import ResultStore
+from polygraphy.domain.diagnosis.closeness import by_names_of, numbers_of, untested
+from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.rounding import deviation
+from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
+from polygraphy.ports.editing import OpenModel
+
+
+@frozen
+class SavedRun:
+    """Results of one run.
+
+    Attributes:
+        name: where they are from, in words.
+        sets: one mapping from tensors to arrays for each set of data.
+        more: how many sets there are besides, for which there are no data.
+    """
+
+    name: str
+    sets: list[dict[str, Any]]
+    more: int = 0
+
+
+@frozen
+class Fitted:
+    """Saved results by the names of the tensors of a model.
+
+    Attributes:
+        sets: one mapping for each set of data; what is no number there, but is one in the model, is
+            replaced by that where only outputs were saved.
+        common: the tensors that were saved.
+        inner: those of them that are no outputs.
+        missing: which outputs were not saved, or of which sets of data, in words.
+        renamed: what was taken for what, where other names were saved.
+        lost: how much was replaced; empty if nothing was.
+    """
+
+    sets: list[Values]
+    common: frozenset[str]
+    inner: frozenset[str]
+    missing: Sequence[str]
+    renamed: dict[str, str]
+    lost: str
+
+    @property
+    def is_proof(self) -> bool:
+        """Return whether it says something that a model gives them."""
+        return not self.lost and len(self._constant()) < len(self.common)
+
+    def _constant(self) -> list[str]:
+        return untested(self.sets, self.common)
+
+    def notes(self, differing: int) -> Iterator[str]:
+        """Yield what was compared, and how many tensors differ."""
+        if self.renamed:
+            pairs = (f"{theirs!r} as {mine!r}" for theirs, mine in self.renamed.items())
+            yield f"Taken for outputs of the model: {', '.join(pairs)}."
+        what = "tensor" if self.inner else "output"
+        if differing:
+            yield f"{differing} of {counted(len(self.common), what)} differ from them."
+        else:
+            match = "matches" if len(self.common) == 1 else "match"
+            yield f"{counted(len(self.common), what)} {match} them."
+        if self.missing:
+            yield f"Not compared: {'; '.join(self.missing)}."
+
+    def doubt(self, differs: bool = False) -> str:
+        """Return why it says little that all of them match, or that some differ, if that is so."""
+        if self.lost:
+            return (
+                f"{self.lost} are NaN or infinite, where the model computes numbers; of the others"
+                f" {'some differ' if differs else 'all match'}. What is no number proves nothing:"
+                " save the results again, with a model that is right."
+            )
+        if constant := self._constant():
+            return (
+                f"The saved {', '.join(map(repr, constant))} match, but are one number everywhere,"
+                " whatever is computed before: that proves nothing. Save results of other data, or"
+                " all tensors, with --onnx-outputs mark all."
+            )
+        return ""
+
+
+def fitting(model: OpenModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
+    """Fit results to a model.
+
+    Args:
+        model: the model.
+        saved: the results of each set of data.
+        values: what the model makes of each of them; of more sets nothing is known.
+
+    Raises:
+        UsageError: they are of other tensors.
+    """
+    made = {name for node in model.nodes for name in node.makes}
+    pairs = list(zip(saved, values))
+    names: dict[str, str] = {}
+    fitted: list[dict[str, Any]] = []
+    for each, own in pairs:
+        found = _names(model, made, each, own)
+        names.update(found)
+        fitted.append({found.get(name, name): array for name, array in each.items()})
+    common = frozenset(made & {name for each in fitted for name in each})
+    if not common:
+        held = dict.fromkeys(name for each in saved for name in each)
+        theirs, mine = (", ".join(map(repr, each)) for each in (held, model.outputs))
+        raise UsageError(
+            "The saved results hold none of the tensors of the model: they are of"
+            f" {theirs or 'nothing'}, and its outputs are {mine}.",
+            hint="Save them by the names of its outputs.",
+        )
+    inner = common - set(model.outputs)
+    kept = [(each, "") if inner else numbers_of(each, own) for each, (_, own) in zip(fitted, pairs)]
+    return Fitted(
+        [each for each, _ in kept],
+        common,
+        inner,
+        list(_missing([name for name in model.outputs if name in made], fitted)),
+        names,
+        next((lost for _, lost in kept if lost), ""),
+    )
+
+
+def _names(model: OpenModel, made: Collection[str], saved: Values, own: Values) -> dict[str, str]:
+    """Return the output that each saved array is of which has no name of the model: where nothing
+    has one, by alike names or the order; else what alone is the same, to rounding.
+    """
+    if not saved.keys() & made:
+        return by_names_of(own, saved)
+    missing = [name for name in model.outputs if name in own and name not in saved]
+    strange = [name for name in saved if name not in made]
+    fits = {
+        name: [other for other in strange if not deviation(saved[other], own[name])]
+        for name in missing
+    }
+    return {
+        others[0]: name
+        for name, others in fits.items()
+        if len(others) == 1 and sum(others[0] in each for each in fits.values()) == 1
+    }
+
+
+def _missing(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
+    """Yield which outputs were not saved, or of which sets of data, in words."""
+    never = [name for name in outputs if not any(name in each for each in sets)]
+    if never:
+        yield f"{', '.join(map(repr, never))} {'were' if len(never) > 1 else 'was'} not saved"
+    for name in outputs:
+        count = sum(name in each for each in sets)
+        if name not in never and count < len(sets):
+            yield f"{name!r} was saved for {count} of {len(sets)} sets of data"
+
+
+def in_types_of(dtypes: Mapping[str, Any], saved: Values) -> Values:
+    """Return saved tensors in the floating-point types in which a party computes them."""
+    return {
+        name: (
+            array.astype(dtypes[name], copy=False)
+            if name in dtypes and is_float(array) and epsilon_of(dtypes[name])
+            else array
+        )
+        for name, array in saved.items()
+    }
+
+
+def saved_results(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:
+    """Read results: runs of the same data.
+
+    The first runs of several files are one, if together they are of as many sets of data as there
+    are.
+
+    Args:
+        paths: files or folders.
+        most: how many sets of data there are.
+        budget: how many bytes they may take (default: any number).
+
+    Raises:
+        FileError: a file is missing, damaged, or holds something else.
+        UsageError: they take more than the budget.
+    """
+    size = 0
+    found: list[list[SavedRun]] = []
+    for path in paths:
+        runs: dict[int, SavedRun] = {}
+        for position, name, values in _read(str(path)):
+            run = runs.setdefault(position, SavedRun(name, []))
+            if len(run.sets) == most:
+                runs[position] = evolve(run, more=run.more + 1)
+                continue
+            size += sum(getattr(array, "nbytes", 0) for array in values.values())
+            if budget is not None and size > budget:
+                raise UsageError(
+                    f"The saved results take {size} bytes in memory, and the budget is {budget}.",
+                    hint="Raise --memory-budget, or save fewer tensors or sets of data.",
+                )
+            run.sets.append(values)
+        file = PurePath(path).name
+        several = len(runs) > 1
+        found.append(
+            [evolve(run, name=f"{file} ({run.name})" if several else file) for run in runs.values()]
+        )
+    firsts = [runs[0] for runs in found if runs]
+    if len(firsts) > 1 and sum(len(run.sets) + run.more for run in firsts) <= most:
+        name = " and ".join(run.name for run in firsts)
+        return [SavedRun(name, [values for run in firsts for values in run.sets])]
+    return [run for runs in found for run in runs]
+
+
+def _read(path: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield the position and the name of the run, and the arrays, of each set of data."""
+    if not path.endswith((".npz", ".npy")):
+        try:
+            for results in RunResults.load_streaming(path):
+                for position, (name, iterations) in enumerate(results):
+                    yield from ((position, name, dict(iteration)) for iteration in iterations)
+            return
+        except FileError as error:
+            first = error
+    else:
+        first = None
+    try:
+        for values in resolve(ResultStore).iterate(path, dict):
+            yield 0, "", dict(values)
+    except FileError:
+        raise first or FileError(f"{path} holds no results.") from None

@@ -1,4 +1,0 @@
-"""What differences are allowed: tolerances and thresholds, per output.
-
-May use `tensors`.
-"""

@@ -1,0 +1,157 @@
+"""What the log says at the end of a comparison is what everything else says of it, and is true."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from polygraphy.adapters.console.verdicts import log_summary
+from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.application.compare.accuracy import compare_accuracy
+from polygraphy.application.compare.verification import verify
+from polygraphy.binding import bind
+from polygraphy.comparator import IterationResult, RunResults
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.summarizing import comparisons_of
+from polygraphy.domain.compare import L2CompareFunc, SimpleCompareFunc
+from polygraphy.domain.report.summary import passing_tolerances
+from polygraphy.ports.reporting import Console
+from tests.support.models import identity
+
+NUMBERS = st.one_of(
+    st.sampled_from([0.0, 1.0, -1.0, 1000.0, 1e-6, np.inf, -np.inf, np.nan]),
+    st.floats(-10, 10, width=32),
+)
+Runs = list[tuple[dict[str, list[float]], dict[str, list[float]]]]
+OUTPUTS = st.lists(
+    st.tuples(
+        *[st.fixed_dictionaries({n: st.lists(NUMBERS, min_size=2, max_size=2) for n in "yz"})] * 2
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def compared(runs: Runs, function: Any = None, **how: Any) -> AccuracyResult:
+    made = RunResults(
+        (
+            str(side),
+            [
+                IterationResult(
+                    {n: np.array(values, np.float32) for n, values in step[side].items()}
+                )
+                for step in runs
+            ],
+        )
+        for side in (0, 1)
+    )
+    with bind(Console, RecordingConsole()):
+        [verdict] = compare_accuracy(made, compare_func=function or SimpleCompareFunc(**how))
+    return verdict
+
+
+@given(runs=OUTPUTS, statistics=st.sampled_from([["elemwise"], ["max"], ["mean", "median"]]))
+def test_a_tolerance_that_is_said_to_pass_passes(runs: Runs, statistics: list[str]) -> None:
+    how: dict[str, Any] = {"check_error_stat": statistics}
+    verdict = compared(runs, **how)
+    needed = passing_tolerances(comparisons_of([verdict]))
+    assert not (needed and verdict)
+    for option, limit in re.findall(r"--(atol|rtol) (\S+)", needed):
+        assert np.isfinite(float(limit))
+        assert compared(runs, **how, **{"atol": 0.0, "rtol": 0.0, option: float(limit)})
+
+
+@given(value=st.floats(2**-12, 2**12, width=32))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_so_does_a_threshold(value: float) -> None:
+    runs: Runs = [({"y": [value]}, {"y": [0.0]})]
+    verdict = compared(runs, L2CompareFunc(1e-5))
+    limit = passing_tolerances(comparisons_of([verdict])).removeprefix("a tolerance of ")
+    assert compared(runs, L2CompareFunc(float(limit)))
+
+
+def said(capsys: pytest.CaptureFixture[str], verdict: AccuracyResult) -> str:
+    capsys.readouterr()
+    log_summary(verdict)
+    return capsys.readouterr().out
+
+
+def test_the_worst_the_tolerance_and_what_would_pass_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = said(capsys, compared([({"y": [1.0, 1.01], "z": [2.0, 2.0]},
+                                   {"y": [1.0, 1.0], "z": [2.0, 2.0]})]))  # fmt: skip
+    assert "1 of 2 outputs differs" in text
+    assert "'y' at [1]: 1.01, expected 1, " in text
+    assert "max abs 0.01, max rel 0.01, allowed (rel=1e-05, abs=1e-05) (the default)" in text
+    assert "1 of 2 elements" in text
+    assert "Is it rounding? No: float32 rounding explains" in text
+    assert "It passes with --atol 0.01 or --rtol 0.01." in text
+
+
+def test_what_passed_is_reported_of_all_iterations(capsys: pytest.CaptureFixture[str]) -> None:
+    """Iteration 0 was reported to differ by at most 1.049e-05, and iteration 2 by more."""
+    runs: Runs = [
+        ({"y": [1.00001049]}, {"y": [1.0]}),
+        ({"y": [1.0]}, {"y": [1.0]}),
+        ({"y": [3.000015]}, {"y": [3.0]}),
+    ]
+    text = said(capsys, compared(runs, rtol=1.1e-5))
+    assert "1 output matched in 3 iterations; largest error: 95 % of the tolerance ('y')" in text
+    assert "; allowed (rel=1.1e-05, abs=1e-05) (abs the default, rel as given)." in text
+    assert "It passes with" not in text
+
+
+def test_nan_has_no_size(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, compared([({"y": [1.0, np.nan]}, {"y": [1.0, 2.0]})]))
+    assert "'y': NaN in 1 of 2 elements of 0, none in 1" in text
+    assert "No tolerance can pass" in text and "It passes with" not in text
+
+
+def test_advice_is_for_all_that_failed() -> None:
+    def needed(runs: Runs) -> str:
+        return passing_tolerances(comparisons_of([compared(runs)]))
+
+    assert needed([({"y": [1.01], "z": [50.0]}, {"y": [1.0], "z": [49.0]})]) == (
+        "--atol 1 or --rtol 0.021"
+    )
+    assert needed([({"y": [1.01], "z": [np.nan]}, {"y": [1.0], "z": [4.0]})]) == ""
+
+
+def test_many_outputs_have_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"t{number}" for number in range(30)]
+    one: dict[str, list[float]] = {name: [1.0] for name in names}
+    text = said(capsys, compared([({**one, "t7": [1.5]}, one)]))
+    assert all(re.search(rf"^ +(x )?{name} +\[1\] ", text, re.M) for name in names)
+    assert re.search(r"^ +x t7 +\[1\] +5\.0e-01 +5\.0e-01 .*0/1", text, re.M)
+    assert "1 of 30 outputs differs; first to fail: 't7'" in text
+    assert "max abs" not in said(capsys, compared([({"t1": [1.0]}, {"t1": [1.0]})]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "the default"),
+        ({"atol": 1, "rtol": 1}, "as given"),
+        ({"atol": 1}, "abs as given, rel the default"),
+        ({"rtol": {"z": 1.0}}, "the default"),
+        ({"rtol": {"z": 1.0, "": 2.0}}, "abs the default, rel as given"),
+    ],
+)
+def test_the_reason_says_who_gave_a_tolerance(settings: Any, reason: str) -> None:
+    assert SimpleCompareFunc(**settings).tolerance_for("y").reason == reason
+
+
+def test_nobody_gave_the_tolerances_of_a_verification() -> None:
+    model = identity()
+    given = SimpleCompareFunc(atol=1, rtol=1)
+    for function in (given, L2CompareFunc(0.5)):
+        [compared] = verify(model, model, compare_func=function)
+        iteration = compared["edited", "original"][0]
+        assert iteration["y"].thresholds.reason == "that of the verification"
+    assert given.thresholds_for("y").reason == "as given"

@@ -1,0 +1,192 @@
+"""Only outputs were saved: what was changed is found where they prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose import outputs_alone
+from polygraphy.binding import bind
+from polygraphy.comparator import RunResults
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept, network
+from tests.support.models import make, value
+
+FEED = {"x": np.random.default_rng(4).normal(size=(3, 6)).astype(np.float32)}
+
+
+def changed(model: onnx.ModelProto, weights: Mapping[str, Any]) -> onnx.ModelProto:
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for tensor in made.graph.initializer:
+        if tensor.name in weights:
+            array = weights[tensor.name](numpy_helper.to_array(tensor))
+            tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float32), tensor.name))
+    return made
+
+
+def found(
+    right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors: str, party: Any = None
+) -> Kept:
+    """Diagnose a model beside the outputs, and some tensors, of one that is right."""
+    marked = onnx.ModelProto()
+    marked.CopyFrom(right)
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors)
+    results = RunResults()
+    results.add([OnnxrtParty().load(marked)(FEED)], runner_name="right")
+    results.save(str(folder / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept):
+        try:
+            parties = [party or OnnxrtParty()]
+            diagnose(model, parties, [FEED], golden=str(folder / "golden.json"))
+        except InconclusiveError:
+            assert kept.verdict == "inconclusive"
+    return kept
+
+
+@pytest.mark.parametrize("array", [np.ones((5, 3), np.float32), np.array(["a"]), np.ones((0, 3))])
+def test_outputs_of_another_shape_are_of_other_data(array: Any, tmp_path: Path) -> None:
+    model = network(())
+    results = RunResults()
+    results.add([{each.name: array for each in model.graph.output}], runner_name="right")
+    results.save(str(tmp_path / "golden.json"))
+    with (
+        bind(Findings, Kept()),
+        pytest.raises(InconclusiveError, match=r"where \w+\[.*\] was saved.*--load-inputs"),
+    ):
+        diagnose(model, [OnnxrtParty()], [FEED], golden=str(tmp_path / "golden.json"))
+
+
+@pytest.mark.parametrize("factor", [1.5, 0.4])
+def test_a_weight_that_was_scaled_is_named_and_proven(factor: float, tmp_path: Path) -> None:
+    right = network(())
+    kept = found(right, changed(right, {"w2": lambda w: w * factor}), tmp_path)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["mm2"], "weight")
+    assert culprit["remedy"]["proven"]
+    assert any(f"scaled by {factor:.4g}" in sentence for sentence in culprit["evidence"])
+
+
+def chain(scale: float) -> onnx.ModelProto:
+    """Two products that nothing lies between: a factor may be in either."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["h"], "first"),
+        helper.make_node("MatMul", ["h", "b"], ["y"], "second"),
+    ]
+    rng = np.random.default_rng(1)
+    weights = {name: rng.normal(size=(6, 6)).astype(np.float32) for name in "ab"}
+    weights["b"] = weights["b"] * np.float32(scale)
+    return make("chain", nodes, [value("x", [3, 6])], [value("y", [3, 6])], weights=weights)
+
+
+def test_several_weights_that_explain_it_are_inconclusive(tmp_path: Path) -> None:
+    kept = found(chain(1), chain(1.5), tmp_path)
+    assert kept.verdict == "inconclusive"
+    assert [one["nodes"] for one in kept.culprits] == [["first"], ["second"]]
+    assert not any(one["remedy"]["command"] or one["remedy"]["note"] for one in kept.culprits)
+
+
+def test_what_explains_it_is_a_candidate_where_the_rest_was_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = activated("Relu", "Tanh", "Relu")
+    wrong = activated("Sigmoid", "Tanh", "Relu")
+    assert found(right, wrong, tmp_path).verdict == "fault"
+    monkeypatch.setattr(outputs_alone, "_SECONDS_OF_FACTORS", -1.0)
+    kept = found(right, wrong, tmp_path)
+    assert kept.verdict == "inconclusive"
+    assert len(kept.culprits) == 1
+
+
+def test_one_element_is_not_guessed(tmp_path: Path) -> None:
+    right = network(())
+
+    def one(weight: Any) -> Any:
+        made = weight.copy()
+        made[2, 3] += 3
+        return made
+
+    kept = found(right, changed(right, {"w1": one}), tmp_path)
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+
+
+def activated(*ops: str) -> onnx.ModelProto:
+    """Products with something after each."""
+    rng = np.random.default_rng(6)
+    nodes, weights, last = [], {}, "x"
+    for layer, op in enumerate(ops):
+        weights[f"w{layer}"] = rng.normal(size=(6, 6)).astype(np.float32) / 2
+        nodes.append(helper.make_node("MatMul", [last, f"w{layer}"], [f"m{layer}"], f"mm{layer}"))
+        last = f"m{layer}"
+        if op:
+            nodes.append(helper.make_node(op, [last], [f"a{layer}"], f"act{layer}"))
+            last = f"a{layer}"
+    nodes.append(helper.make_node("Identity", [last], ["y"], "end"))
+    return make("activated", nodes, [value("x", [3, 6])], [value("y", [3, 6])], weights=weights)
+
+
+def test_another_operator_is_named(tmp_path: Path) -> None:
+    right = activated("Relu", "Sigmoid", "Relu")
+    [culprit] = found(right, activated("Relu", "Tanh", "Relu"), tmp_path).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["act1"], "structure")
+    assert any("instead of Sigmoid" in sentence for sentence in culprit["evidence"])
+
+
+def test_a_node_that_is_missing_is_seen_in_what_was_saved(tmp_path: Path) -> None:
+    right = activated("Relu", "Tanh", "Relu")
+    tensors = ["m0", "a0", "m1", "a1", "m2", "a2"]
+    [culprit] = found(right, activated("Relu", "", "Relu"), tmp_path, *tensors).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["mm2"], "structure")
+    assert culprit["remedy"]["proven"]
+    assert any("'a1' is missing before MatMul" in sentence for sentence in culprit["evidence"])
+
+
+@pytest.mark.parametrize(("columns", "is_told"), [(2, False), (40, True)])
+def test_few_numbers_do_not_show_that_data_are_others(
+    columns: int, is_told: bool, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(2)
+    weights = {"w": rng.normal(size=(6, columns)).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["t"]), helper.make_node("Sin", ["t"], ["y"])]
+    ends = [value("x", [3, 6])], [value("y", [3, columns])]
+    model = make("few", nodes, *ends, weights=weights)
+    other = {"x": rng.normal(size=(3, 6)).astype(np.float32)}
+    results = RunResults()
+    results.add([OnnxrtParty().load(model)(other)], runner_name="right")
+    results.save(str(tmp_path / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept):
+        try:
+            diagnose(model, [OnnxrtParty()], [FEED], golden=str(tmp_path / "golden.json"))
+        except InconclusiveError as error:
+            assert "the model, or the data, are not those" in str(error)
+            assert ("give those that they were made with" in str(error)) == is_told
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+
+
+def test_a_changed_weight_is_found_beside_operators_of_onnx_runtime(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    weights = {
+        "w": rng.normal(size=(6, 6)).astype(np.float32),
+        "b": rng.normal(size=6).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["t"], name="product"),
+        helper.make_node("Gelu", ["t"], ["u"], name="gelu", domain="com.microsoft"),
+        helper.make_node("BiasGelu", ["u", "b"], ["y"], name="last", domain="com.microsoft"),
+    ]
+    ends = [value("x", [3, 6])], [value("y", [3, 6])]
+    right = make("own", nodes, *ends, weights=weights, domains=["com.microsoft"])
+    wrong = changed(right, {"b": lambda b: b + 1})
+    [culprit] = found(right, wrong, tmp_path, "t", "u").culprits
+    assert (culprit["nodes"], culprit["party"]) == (["last"], "model")

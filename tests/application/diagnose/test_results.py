@@ -1,0 +1,79 @@
+"""Every tensor was saved: what a node was before it was changed is found and proven."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from tests.application.diagnose.test_outputs_alone import found
+from tests.support.models import make, value
+
+NODES = {
+    "alpha": ("LeakyRelu", {"alpha": 0.137}, {"alpha": 0.6}, "is 0.6 instead of 0.137"),
+    "epsilon": (
+        "InstanceNormalization",
+        {"epsilon": 3e-2},
+        {"epsilon": 0.5},
+        "is 0.5 instead of 0.03",
+    ),
+    "order": ("Transpose", {"perm": [0, 1, 2]}, {"perm": [1, 0, 2]}, "instead of (0, 1, 2)"),
+}
+
+
+def network(op: str, **attributes: Any) -> onnx.ModelProto:
+    rows = [helper.make_node("Unsqueeze", ["x", "first"], ["rows"], name="rows")]
+    weights: dict[str, Any] = {"first": np.array([0], np.int64)}
+    read = ["rows"]
+    if op == "InstanceNormalization":
+        for name in ("scale", "bias"):
+            weights[name] = np.full(3, 0.7, np.float32)
+            read.append(name)
+    changed = helper.make_node(op, read, ["changed"], name="changed", **attributes)
+    last = helper.make_node("Tanh", ["changed"], ["y"], name="last")
+    y = value("y", ["a", "b", "c"])
+    return make("net", [*rows, changed, last], [value("x", [3, 6])], [y], weights=weights)
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_what_an_attribute_was_is_found_and_proven(kind: str, tmp_path: Path) -> None:
+    op, right, wrong, said = NODES[kind]
+    kept = found(network(op, **right), network(op, **wrong), tmp_path, "rows", "changed")
+    [culprit] = kept.culprits
+    expected = "epsilon" if kind == "epsilon" else "attribute"
+    assert (culprit["nodes"], culprit["cause"]) == (["changed"], expected)
+    assert culprit["remedy"]["proven"]
+    assert any(said in sentence for sentence in culprit["evidence"]), culprit["evidence"]
+
+
+class Counting(OnnxrtParty):
+    """ONNX Runtime, which counts how often it hands out the tensors of the whole model."""
+
+    def __init__(self, tensors: int) -> None:
+        super().__init__()
+        self.traced = 0
+        self._tensors = tensors
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if isinstance(model, onnx.ModelProto):
+            made = {name for node in model.graph.node for name in node.output}
+            is_whole = "y" in made and len(made) == self._tensors
+            self.traced += is_whole and len(model.graph.output) == self._tensors
+        return super().load(model, plain=plain, without=without)
+
+
+def test_the_tensors_of_data_are_computed_once_though_they_are_compared_twice(
+    tmp_path: Path,
+) -> None:
+    op, right, wrong, _ = NODES["alpha"]
+    model = network(op, **wrong)
+    party = Counting(len(model.graph.node))
+    kept = found(network(op, **right), model, tmp_path, "rows", "changed", party=party)
+    assert [one["nodes"] for one in kept.culprits] == [["changed"]]
+    assert party.traced == 1
