@@ -8,7 +8,7 @@ TEST_ALL_VENV := .venv-test-all
 PIP := -m pip --disable-pip-version-check --quiet
 OTHER_PYTHONS := python3.10 python3.13
 
-.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures bench size models faults clean
+.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures bench size models faults sweep-demo clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -79,6 +79,11 @@ pictures:
 # that says what passed, and ends with an error where something did not.
 models:
 	$(BIN)/python benchmarks/real_models.py --folder .models --markdown docs/real-models.md
+
+# A sweep over about 2,000 cells of real models, killed and resumed (into .sweep, hours on two cores; PART=1/40 for a part).
+PART ?= 1/1
+sweep-demo:
+	$(BIN)/python benchmarks/sweep_demo.py --shard $(PART) --markdown docs/sweep-demo.md
 
 # What `diagnose` finds of bugs of released packages and of planted faults, with virtual environments of 18 releases of ONNX
 # Runtime (2 GB, into .faults), by hand and every night. Writes the page that says how often it is right.

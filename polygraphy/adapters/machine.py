@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polygraphy
 from polygraphy import __version__
@@ -279,6 +279,21 @@ def _available(root: Path) -> int | None:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return None
+
+
+def machine_facts(root: Path = _ROOT) -> dict[str, Any]:
+    """Return the model of the processor as Linux tells it, and what NVIDIA's driver tells."""
+    lines = _read(root / "proc/cpuinfo").splitlines()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    [devices, *_] = ThisMachine(root / "proc/driver/nvidia").sections()
+    facts = dict(devices.facts)
+    driver = facts.pop("driver", "")
+    return {
+        "processor": next(named, platform.machine()),
+        "threads": os.environ.get("OMP_NUM_THREADS") or cores(),
+        "driver": driver,
+        "gpus": list(facts.values()),
+    }
 
 
 def _granted(root: Path) -> int | None:

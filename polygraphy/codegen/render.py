@@ -138,9 +138,9 @@ def finalize_argument(value: Any) -> Source:
 
 _LEVELS = re.compile(r"[A-Z]+(_[A-Z]+)?")
 _WORDS = frozenset((
-    "MODEL", "None", "PLUGINS", "bool", "build_engine", "iterations", "make_runner", "matches",
-    "model", "models", "part.bad", "path", "reduction.bad", "reduction.good", "results", "runners",
-    "runs",
+    "KNOWN", "MODEL", "None", "PLAN", "PLUGINS", "bool", "build_engine", "iterations",
+    "make_runner", "matches", "model", "models", "part.bad", "path", "reduction.bad",
+    "reduction.good", "results", "runners", "runs",
 ))  # fmt: skip
 
 

@@ -7,7 +7,7 @@ that asks for it: what is still in use by a stream must not be freed or changed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -188,6 +188,13 @@ def free_memory() -> int:
 @port
 def release_memory() -> None:
     """Give memory that this process holds, but does not use, back to the system."""
+
+
+@port
+def machine_facts() -> Mapping[str, Any]:
+    """Return what decides how long something takes: ``processor``, ``threads``, ``driver`` and
+    ``gpus``, in plain values.
+    """
 
 
 class Diagnosis(Protocol):

@@ -114,6 +114,13 @@ def load_onnx(path: str) -> Any:
 
 
 @port
+def weight_files(path: str) -> list[str]:
+    """Return the paths of the files beside a model that hold its weights; raises as `load_onnx`
+    does.
+    """
+
+
+@port
 def parse_onnx(content: bytes) -> Any:
     """Return the `onnx.ModelProto` that was serialised; ModelError when it is none."""
 

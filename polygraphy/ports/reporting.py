@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.report.document import Document
     from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
+    from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
@@ -139,6 +140,9 @@ class Reports(Protocol):
 
     def environment(self, environment: Environment) -> None:
         """What is installed on this machine."""
+
+    def sweep(self, outcome: SweepOutcome) -> None:
+        """The cells of a sweep, and the causes of those that failed."""
 
 
 class BuildReports(Protocol):

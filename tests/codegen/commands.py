@@ -382,6 +382,12 @@ RENDERED: dict[str, str] = {
         "debug precision reduced.onnx --golden-outputs onnxrt_outputs.json --mark-all"
         " --save-layer-outputs analysis.json"
     ),
+    "sweep": "sweep tests/data/sweep/plan.toml",
+    "sweep_all": (
+        "sweep tests/data/sweep/plan.toml --known tests/data/sweep/known.toml --strict --jobs 4"
+        " --shard 1/2 --times old.json --only identity --timeout 60 --memory 2G --repeat-failed 2"
+        " --baseline old.json --diagnose --folder results --report report.html"
+    ),
     "diagnose_half": "diagnose identity.onnx --fp-to-fp16",
     "diagnose_half_data": (
         "diagnose identity.onnx --to-bf16 --rtol 0.05 --atol 1e-3 --input-shapes x:[1,1,2,2]"

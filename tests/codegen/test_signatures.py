@@ -40,6 +40,7 @@ PUBLISHED = (
     "polygraphy.multi_device",
     "polygraphy.plugin",
     "polygraphy.surgeon",
+    "polygraphy.sweep",
 )
 
 _CALLED = re.compile(r'\b(?:(?:call_of|Call)\(\s*|call = )"([\w.]+)"')

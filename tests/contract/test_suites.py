@@ -34,10 +34,12 @@ SUITES = {
     "Progress": "progress",
     "ResultStore": "result_store",
     "SuspectedParty": "suspected_party",
+    "SweepEngine": "sweep_engine",
 }
 """By port: the test module that is its suite."""
 ELSEWHERE = {
     "TrtParty": "gpu/test_diagnosing.py",
+    "RayEngine": "adapters/ray/test_engine.py",
     "PackageParty": "application/diagnose/test_voting.py",
 }
 """Adapters that run on a GPU only, or refuse most models by intention, and what tests them."""

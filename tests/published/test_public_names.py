@@ -61,6 +61,7 @@ MODULES = [
     "polygraphy.multi_device",
     "polygraphy.plugin",
     "polygraphy.surgeon",
+    "polygraphy.sweep",
     "polygraphy.testing",
     "polygraphy.util",
     "polygraphy.util.array",

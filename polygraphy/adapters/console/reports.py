@@ -15,7 +15,13 @@ from polygraphy.adapters.console.numbers import (
     percentiles,
     statistics,
 )
-from polygraphy.adapters.console.screen import columns, is_abridged, only_in_file, shows_answers
+from polygraphy.adapters.console.screen import (
+    columns,
+    is_abridged,
+    only_in_file,
+    say,
+    shows_answers,
+)
 from polygraphy.adapters.console.tables import Column, drawn
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorReport
@@ -23,6 +29,7 @@ from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners, short_names
+from polygraphy.domain.sweep.outcome import SweepOutcome
 from polygraphy.domain.tensors.naming import counted, one_line
 from polygraphy.logger import G_LOGGER
 
@@ -61,6 +68,12 @@ class LogReports:
     def environment(self, environment: Environment) -> None:
         """Write about what is installed on this machine."""
         G_LOGGER.info("\n".join(_environment_lines(environment)))
+
+    def sweep(self, outcome: SweepOutcome) -> None:
+        """Write the matrix of a sweep, and the causes of failures."""
+        from polygraphy.adapters.console.sweep import sweep_lines
+
+        say("\n".join(sweep_lines(outcome, columns())))
 
 
 def _table_lines(report: DataReport) -> Iterator[str]:

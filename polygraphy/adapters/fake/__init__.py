@@ -17,6 +17,7 @@ from polygraphy.adapters.fake.runner import (
 from polygraphy.adapters.fake.store import (
     MemoryResultStore,
 )
+from polygraphy.adapters.fake.sweep import ScriptedEngine
 
 __all__ = [
     "FakeLoader",
@@ -31,4 +32,5 @@ __all__ = [
     "MemoryResultStore",
     "RecordingConsole",
     "RecordingProgress",
+    "ScriptedEngine",
 ]

@@ -5,7 +5,6 @@ They need ONNX Runtime and numpy, and nothing of this package; nothing is instal
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,16 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.os.paths import translated_os_errors
-from polygraphy.binding import resolve
+from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
 from polygraphy.domain.environment import Section
-from polygraphy.domain.errors import BackendError, FileError
+from polygraphy.domain.errors import BackendError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import save_model
-from polygraphy.ports.running import Commands
 
-_SECONDS = 300.0
-_INTERPRETERS = ("bin/python", "Scripts/python.exe", "python.exe")
 _VERSION = "import onnxruntime; print('version', onnxruntime.__version__)"
 _RUN = """
 import json, sys
@@ -50,9 +45,9 @@ print("names", json.dumps(names))
 
 def open_environment(path: str) -> OnnxrtEnvironment:
     """Ask an environment for its version; see the port."""
-    interpreter = _interpreter(path)
-    output = _output_of([interpreter, "-I", "-c", _VERSION], path)
-    version = _told(output, "version")
+    interpreter = interpreter_of(path)
+    output = output_of([interpreter, "-I", "-c", _VERSION], path)
+    version = value_behind(output, "version")
     if version is None:
         raise BackendError(f"{path} does not say which ONNX Runtime it has.")
     return OnnxrtEnvironment(path, interpreter, version)
@@ -81,45 +76,9 @@ class OnnxrtEnvironment:
             np.savez(given, **{str(i): feed[name] for i, name in enumerate(asked)})
             how = json.dumps({key: value for key, value in settings.items() if key != "module"})
             command = [self._interpreter, "-I", "-c", _RUN, path, given, made, how]
-            names = json.loads(_told(_output_of(command, self.path), "names") or "[]")
+            names = json.loads(value_behind(output_of(command, self.path), "names") or "[]")
             with np.load(made) as stored:
                 return {name: stored[str(i)] for i, name in enumerate(names)}
-
-
-def _interpreter(path: str) -> str:
-    """Return the interpreter of a virtual environment, or the path of one as it is."""
-    if not os.path.isdir(path):  # noqa: PTH112
-        if not os.access(path, os.X_OK):
-            raise FileError(f"{path} is no interpreter: it cannot be run.", path=path)
-        return path
-    with translated_os_errors(path, "read the folder"):
-        found = [Path(path) / name for name in _INTERPRETERS if (Path(path) / name).exists()]
-    if not found:
-        raise FileError(
-            f"{path} is no virtual environment: it has no {_INTERPRETERS[0]}.", path=path
-        )
-    return str(found[0])
-
-
-def _output_of(command: list[str], path: str) -> str:
-    """Return what a command wrote.
-
-    Raises:
-        BackendError: it failed; with its last line.
-    """
-    done = resolve(Commands).start(command, timeout=_SECONDS).wait()
-    if done.code == 0:
-        return done.output
-    lines = [line for line in done.output.splitlines() if line.strip()]
-    last = lines[-1].strip() if lines else ""
-    ended = f"signal {-done.code}" if done.code < 0 else f"exit code {done.code}"
-    raise BackendError(f"{path}: {last or f'it ended with {ended} and said nothing'}")
-
-
-def _told(output: str, word: str) -> str | None:
-    """Return what stands behind a word at the start of a line."""
-    lines = (line.partition(" ") for line in output.splitlines())
-    return next((rest.strip() for first, _, rest in lines if first == word), None)
 
 
 class OnnxrtDiagnosis:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief
@@ -35,12 +37,17 @@ def _lines(document: Document) -> Iterator[str]:
     for comparison in document.comparisons:
         yield ""
         yield from _comparison(comparison)
+    for result in document.results:
+        if result["kind"] == "sweep":
+            yield from _causes(result)
     others = [check for check in checks_of(document) if check.outcome != PASSED]
     others = others if not document.comparisons else []
     if others:
         yield ""
         shown = ([check.group, check.name, check.message] for check in others)
-        yield from _table(("", "what", "why"), shown)
+        yield from _table(("", "what", "why"), list(shown)[:_MOST_ROWS])
+        if len(others) > _MOST_ROWS:
+            yield from ("", f"{len(others) - _MOST_ROWS} more are in the document.")
     for advice in [] if document.culprits else advice_for(document):
         yield ""
         yield text_of(advice.text)
@@ -58,6 +65,23 @@ def _lines(document: Document) -> Iterator[str]:
         if value != "not installed"
     ]
     yield f"<sub>{text_of(', '.join(facts))}</sub>"
+
+
+def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the combinations of a sweep with what came of them, and the causes of failures."""
+    counts = {row["label"]: Counter[str]() for row in sweep["rows"]}
+    for row in sweep["rows"]:
+        counts[row["label"]][row["state"]] += 1
+    states = list(dict.fromkeys(row["state"] for row in sweep["rows"]))
+    rows = ([label, *(str(found[state] or "") for state in states)] for label, found in
+            counts.items())  # fmt: skip
+    yield ""
+    yield from _table(("combination", *states), rows)
+    for group in sweep["groups"]:
+        yield ""
+        yield f"**{len(group['cells'])} cells: {text_of(group['cause'])}**"
+        if group["remedy"]:
+            yield from ("", _code(group["remedy"]))
 
 
 def _culprit(culprit: object) -> Iterator[str]:
@@ -182,7 +206,9 @@ def junit_of(document: Document) -> str:
         _below(properties, "property", {"name": name, "value": value})
     for check in checks:
         case = _below(
-            suite, "testcase", {"classname": check.group, "name": check.name, "time": "0"}
+            suite,
+            "testcase",
+            {"classname": check.group, "name": check.name, "time": f"{check.seconds:g}"},
         )
         if check.outcome in _TAGS:
             about = {"message": check.message}

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.description import TensorUse
     from polygraphy.domain.model.difference import Difference, Edit, Outline
     from polygraphy.domain.model.sparsity import WeightSparsity
+    from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics import Algorithm, TacticReplay
 
 
@@ -132,6 +133,9 @@ class ReportsRecorder:
 
     def environment(self, environment: Environment) -> None:
         self._found("environment", sections=environment.sections)
+
+    def sweep(self, outcome: SweepOutcome) -> None:
+        self._found("sweep", **plain(outcome))
 
     # Models.
 

@@ -43,6 +43,7 @@ from polygraphy.domain.model.description import held_weight
 from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
 from polygraphy.domain.report.document import Document
 from polygraphy.domain.report.summary import PASSED, advice_for, checks_of
+from polygraphy.domain.sweep.outcome import FAILURES
 from polygraphy.domain.tensors.naming import shortened
 
 _MOST_NODES = 36
@@ -186,6 +187,8 @@ _ATTEMPTS = "attempts"
 """The kind of result that has a table of its own: the steps of a diagnosis."""
 _ERRORS = "errors"
 """The kind of result that is drawn: how far tensors are off, of a diagnosis."""
+_SWEEP = "sweep"
+"""The kind of result that has tables of its own: the cells of a sweep."""
 _CURVES = {
     "cumulative": "computed from the inputs, nothing rewritten",
     "isolated": "each node alone",
@@ -194,6 +197,8 @@ _CURVES = {
 _AROUND = 16
 """Nodes that are drawn around a culprit: it should be seen at once."""
 _MOST_ROWS = 3000
+_MOST_CELLS = 300
+"""Rows of the cells of a sweep that are laid out at a time; the page holds all."""
 _MOST_LETTERS = 20_000
 
 
@@ -228,6 +233,7 @@ class _Table:
 
 def report_page(document: Document, model: Model | None) -> str:
     """Return a page that shows a document; see the port."""
+    sweeps = [_matrix(each) for each in document.results if each["kind"] == _SWEEP]
     tables = [_table(each, number) for number, each in enumerate(document.comparisons)]
     script = (_FOLDER / "report.js").read_text(encoding="utf-8")
     style = (_FOLDER / "report.css").read_text(encoding="utf-8")
@@ -256,7 +262,9 @@ def report_page(document: Document, model: Model | None) -> str:
         tables=tables,
         region=None if model is None else _region(document, model, tables),
         details=list(_details(tables)),
-        checks=_other_checks(document),
+        checks=[] if sweeps else _other_checks(document),
+        sweeps=sweeps,
+        most_cells=_MOST_CELLS,
         curves=list(_curves(document)),
         curve_words=_CURVES,
         attempts=[
@@ -268,10 +276,19 @@ def report_page(document: Document, model: Model | None) -> str:
         results=[
             (_heading(each), _text(each))
             for each in document.results
-            if each["kind"] not in (_ATTEMPTS, _ERRORS)
+            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP)
         ],
     )
     return displayable(page)
+
+
+def _matrix(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the cells of a sweep as a list and by model and combination, with their numbers."""
+    labels = list(dict.fromkeys(row["label"] for row in sweep["rows"]))
+    models: dict[str, dict[str, tuple[int, Any]]] = {}
+    for number, row in enumerate(sweep["rows"], 1):
+        models.setdefault(row["model"], {})[row["label"]] = (number, row)
+    return {**sweep, "labels": labels, "models": models, "failures": FAILURES}
 
 
 def _heading(result: Mapping[str, Any]) -> str:

@@ -95,6 +95,7 @@ _ALL = {
         "Put random weights into an ONNX model without weights.",
     ),
     "surgeon weight-strip": ("surgeon.surgeon", "Take the weights out of an ONNX model."),
+    "sweep": ("sweep", "Run models in all combinations of a plan, each in a process, and compare."),
     "diagnose": ("diagnose", "Find out why the outputs of a model are wrong."),
     "doctor": ("doctor", "Show which backends, devices and settings there are."),
 }

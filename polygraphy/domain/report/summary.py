@@ -216,12 +216,14 @@ class Check:
         name: what was checked.
         outcome: `PASSED`, `FAILED`, `ERROR` or `SKIPPED`.
         message: why it did not pass, in a sentence; empty where it did.
+        seconds: how long it took, where that is known.
     """
 
     group: str
     name: str
     outcome: str
     message: str = ""
+    seconds: float = 0.0
 
 
 def checks_of(document: Document) -> list[Check]:
@@ -278,6 +280,8 @@ def _reported(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
                 name = ", ".join(entry["nodes"][:1]) or entry["source"]
                 outcome = FAILED if entry["level"] == "exception" else PASSED
                 yield Check(f"lint ({entry['level']})", name, outcome, entry["message"])
+        elif result["kind"] == "sweep":
+            yield from map(_cell, result["rows"])
         elif result["kind"] == "compatibility":
             outcome = PASSED if result["is_compatible"] else FAILED
             yield Check("compatibility", result["backend"], outcome, result["reason"] or "")
@@ -285,6 +289,20 @@ def _reported(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
             for one in result["differences"]:
                 message = f"{one['change']}: {one['reference']} / {one['candidate']}"
                 yield Check("differences", f"{one['what']} {one['name']}", FAILED, message)
+
+
+_OF_CELLS = {"passed": PASSED, "failed": FAILED, "crashed": FAILED, "error": ERROR,
+             "timeout": ERROR, "memory": ERROR}  # fmt: skip
+"""What the states of cells come to; all others are skipped."""
+
+
+def _cell(row: Mapping[str, Any]) -> Check:
+    """Return the check of a cell of a sweep; a failure that is known counts as skipped."""
+    outcome = _OF_CELLS.get(row["state"], SKIPPED)
+    message = "" if outcome == PASSED else f"{row['state']}: {row['summary']}"
+    if row["known"]:
+        outcome, message = SKIPPED, f"Known: {row['known']} ({message})"
+    return Check(row["label"], row["model"], outcome, message, row["seconds"] or 0.0)
 
 
 _OF_DIAGNOSE = {

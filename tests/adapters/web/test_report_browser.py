@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.web.report_page import report_page
-from tests.adapters.web.test_report_page import chain, document, rows
+from tests.adapters.web.test_report_page import chain, document, rows, sweep_document
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -154,3 +154,30 @@ def test_what_is_closed_is_printed_and_closed_again(tab: Any) -> None:
     tab.evaluate(f"addEventListener('beforeprint', () => {{ window.left = {count}; }})")
     assert tab.pdf()
     assert (tab.evaluate("window.left"), tab.evaluate(count)) == (0, closed)
+
+
+def test_the_cells_of_a_sweep_are_filtered_and_sorted(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.html"
+    path.write_text(report_page(sweep_document(10_000), None), encoding="utf-8")
+    assert path.stat().st_size < 10e6
+    tab = browser.new_page()
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.goto(path.as_uri())
+    visible = "#cells tbody tr:not([hidden])"
+    assert tab.locator(visible).count() == 300
+    assert "10000 of 10000, the first 300 are shown" in tab.text_content("#cells .count")
+    tab.fill("#cells .filter", "model_7.onnx")
+    assert tab.locator(visible).count() == 20
+    tab.check("#cells .only-failed")
+    assert tab.locator(visible).count() == 1
+    tab.fill("#cells .filter", "")
+    assert tab.locator(visible).count() == 300
+    tab.uncheck("#cells .only-failed")
+    tab.click("#cells th:nth-child(7) [role=button]")
+    assert "model_499.onnx" in tab.locator(visible).first.text_content()
+    tab.click("#matrix tbody tr:nth-child(2) a >> nth=0")
+    assert not tab.evaluate("document.getElementById('c21').hidden")
+    assert complaints == []
+    tab.close()

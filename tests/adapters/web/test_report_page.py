@@ -22,9 +22,11 @@ from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.environment import Environment, Section
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.model.description import Graph, Model, Node
-from polygraphy.domain.report.document import Document
+from polygraphy.domain.report.document import Document, plain
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.rounding import Rounding
+from polygraphy.domain.sweep.outcome import Row as SweepRow
+from polygraphy.domain.sweep.outcome import SweepOutcome, groups_of
 from polygraphy.domain.tensors.naming import shortened
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
@@ -279,3 +281,37 @@ def test_what_cannot_be_typed_cannot_be_copied() -> None:
         assert page.count('<button class="copy"') == buttons
         said = page[: page.index("<h2>Culprits")]
         assert ("<p>Undo that the weight" in said.replace("&#39;", "'")) == (buttons == 1)
+
+
+def sweep_document(cells: int) -> Document:
+    """Return the document of a sweep of models with 20 cells each, of which one fails."""
+    found = [
+        SweepRow(
+            name=f"model_{at // 20}.onnx runner{at % 20}",
+            model=f"model_{at // 20}.onnx",
+            label=f"runner{at % 20}",
+            key=f"{at:032x}",
+            state="failed" if at % 20 == 19 else "passed",
+            summary="<b>1 of 1 outputs differ</b>",
+            difference=1e-7,
+            inference=1e-3,
+            seconds=1.0 + at,
+            memory=100 << 20,
+            command=f"polygraphy run model_{at // 20}.onnx --onnxrt --load-inputs {at:032x}.json",
+            report=f"cells/00/{at:032x}.report.json",
+        )
+        for at in range(cells)
+    ]
+    outcome = SweepOutcome(found, groups_of(found, {}), folder="plan.sweep")
+    results = [{"kind": "sweep", **plain(outcome)}]
+    return evolve(document([]), comparisons=[], summary=outcome.summary, results=results)
+
+
+def test_cells_of_a_sweep_have_verdict_report_and_command() -> None:
+    page = report_page(sweep_document(40), None)
+    assert page.count('<tr id="c') == 40
+    assert '<a href="#c20" class="bad">failed</a>' in page
+    assert f'<a href="plan.sweep/cells/00/{19:032x}.report.json">report</a>' in page
+    assert f"polygraphy run model_0.onnx --onnxrt --load-inputs {19:032x}.json</code>" in page
+    assert "<b>1 of 1" not in page
+    assert "2 cells: Outputs differ; they were not diagnosed" in page

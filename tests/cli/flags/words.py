@@ -62,6 +62,7 @@ BASES = {
     "surgeon sanitize": "m.onnx -o n.onnx",
     "surgeon weight-reconstruct": "m.onnx -o n.onnx",
     "surgeon weight-strip": "m.onnx -o n.onnx",
+    "sweep": "tests/data/sweep/plan.toml",
     "diagnose": "m.onnx --onnxrt",
     "doctor": "",
     "debug build": "m.onnx --until 3 --check true",
@@ -666,6 +667,27 @@ WORDS: dict[str, dict[str, str]] = {
     **_EDITING_FLAGS,
     **_DEBUGGING_FLAGS,
     "PartyOptions": {"parties": "--onnxrt > --onnx"},
+    "PlanOptions": {
+        "path": "tests/data/sweep/plan.toml > tests/data/sweep/other.toml",
+        "only": "--only a.onnx */fp16",
+        "dry_run": "--dry-run",
+    },
+    "EngineOptions": {
+        "engine": "--engine ray",
+        "jobs": "--jobs 3",
+        "timeout": "--timeout 61",
+        "memory": "--memory 1K",
+        "shard": "--shard 2/3",
+        "times": "--shard 2/3 + --times t.json",
+    },
+    "SweepFolderOptions": {"folder": "--folder f", "resume": "--resume"},
+    "JudgementOptions": {
+        "repeat_failed": "--repeat-failed 2",
+        "baseline": "--baseline b.json",
+        "known": "--known tests/data/sweep/known.toml",
+        "strict": "--known tests/data/sweep/known.toml + --strict",
+        "diagnose": "--diagnose",
+    },
     "HandoverOptions": {
         "save_culprit": "--save-culprit c",
         "issue": "--issue i.md",
@@ -730,9 +752,11 @@ CHANGED_ON_THE_WAY = {
     "GoldenOptions.atol",
     "GoldenOptions.rtol",
     "JudgeOptions.compare",
+    "JudgementOptions.known",
     "LogOptions.log_format",
     "LogOptions.verbosity",
     "ModelDetailOptions.mode",
     "ModelOptions.model_type",
+    "PlanOptions.path",
 }
 """Options whose value the program says in other words."""

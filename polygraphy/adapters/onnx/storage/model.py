@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.storage.external import load_external_data, store_external_data
+from polygraphy.adapters.onnx.storage.external import (
+    external_files,
+    load_external_data,
+    store_external_data,
+)
 from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     DEEPEST,
@@ -231,6 +235,12 @@ helper = mod.lazy_import("onnx.helper")
 def load_onnx(path: str) -> ModelProto:
     """Return the model in a file, with its weights."""
     return OnnxFromPath(path).call_impl()
+
+
+def weight_files(path: str) -> list[str]:
+    """Return the files beside a model that hold its weights."""
+    folder = readable_file(path, "Model").parent
+    return [str(folder / name) for name in external_files(load_structure(path))]
 
 
 def parse_onnx(content: bytes) -> ModelProto:

@@ -56,11 +56,12 @@ function sortBy(table, column) {
   const rows = [...body.rows].map((row) => [valueOf(row, column, isNumber), row]);
   rows.sort(([a], [b]) => (a < b ? -sign : a > b ? sign : 0));
   body.append(...rows.map(([, row]) => row));
+  table.dispatchEvent(new Event("sorted"));
 }
 
 function asCsv(table) {
   const quoted = (text) => `"${text.trim().replace(/\s+/g, " ").replaceAll('"', '""')}"`;
-  const rows = [...table.rows].filter((row) => !row.hidden);
+  const rows = [...table.rows].filter((row) => !row.hidden || "more" in row.dataset);
   return `${rows.map((row) => [...row.cells].map((cell) => quoted(cell.textContent)).join(",")).join("\r\n")}\r\n`;
 }
 
@@ -83,16 +84,23 @@ for (const table of document.querySelectorAll("table.outputs")) {
   tools.hidden = false;
   const [filter, only, count] = [".filter", ".only-failed", ".count"].map((name) => tools.querySelector(name));
   const rows = [...table.tBodies[0].rows];
-  const texts = rows.map((row) => row.textContent.toLowerCase());
+  const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+  // A browser takes long to lay out very many rows: of those that match, the first ones are shown.
+  const most = Number(table.dataset.most ?? Infinity);
   const update = () => {
     const wanted = filter.value.trim().toLowerCase();
-    let shown = 0;
-    rows.forEach((row, index) => {
-      row.hidden = (only.checked && !row.classList.contains("failed")) || !texts[index].includes(wanted);
-      shown += !row.hidden;
-    });
-    count.textContent = `${shown} of ${rows.length}`;
+    let matching = 0;
+    for (const row of table.tBodies[0].rows) {
+      const matches = (!only.checked || row.classList.contains("failed")) && texts.get(row).includes(wanted);
+      matching += matches;
+      row.hidden = !matches || matching > most;
+      if (matches && row.hidden) row.dataset.more = "";
+      else delete row.dataset.more;
+    }
+    const first = matching > most ? `, the first ${most} are shown` : "";
+    count.textContent = `${matching} of ${rows.length}${first}`;
   };
+  table.addEventListener("sorted", update);
   filter.addEventListener("input", update);
   only.addEventListener("change", update);
   tools.querySelector(".csv").addEventListener("click", () => save(asCsv(table), "outputs.csv", "text/csv"));

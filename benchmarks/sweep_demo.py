@@ -1,0 +1,172 @@
+"""A sweep over real models, killed and resumed; then the weekly case: one version comes new.
+
+The models are those of the onnx wheel and of three packages, in two runners, two precisions and
+three versions of ONNX Runtime.
+
+    python benchmarks/sweep_demo.py --folder .sweep --markdown docs/sweep-demo.md
+    python benchmarks/sweep_demo.py --folder .sweep --environments venv1 venv2 venv3 --shard 1/20
+
+It needs the package index, unless environments are given and the models are there. It ends with an
+error where something was run twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import onnx
+from real_models import PACKAGES, unpack
+
+_VERSIONS = ("1.20.1", "1.26.0", "1.32.0")
+_KINDS = ("light", "simple", "pytorch-converted", "pytorch-operator")
+_KILLED_AT = 20
+"""Cells after which the sweep is killed."""
+
+
+def gather(folder: Path, packages: Path) -> None:
+    """Put the models into a folder."""
+    models = folder / "models"
+    if models.exists():
+        return
+    unpack(packages)
+    data = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    for kind in _KINDS:
+        for path in sorted((data / kind).rglob("*.onnx")):
+            name = path.stem if path.stem != "model" else path.parent.name
+            target = models / kind / f"{name}.onnx"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    shipped = (
+        path
+        for package in PACKAGES
+        for path in (packages / package.replace("-", "_")).rglob("*.onnx")
+    )
+    for path in sorted(shipped):
+        target = models / "packages" / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+
+
+def write_plan(folder: Path, environments: list[str], count: int) -> None:
+    """Write a plan with some of the environments."""
+    rows = []
+    for version, path in list(zip(_VERSIONS, environments or _VERSIONS))[:count]:
+        name = Path(path).name if environments else version
+        if environments:
+            rows.append(f'"{name}" = "{path}"')
+        else:
+            (folder / f"ort-{version}.txt").write_text(f"onnxruntime=={version}\n")
+            rows.append(f'"{name}" = {{ requirements = "ort-{version}.txt" }}')
+    plan = [
+        'models = ["models/*/*.onnx"]',
+        'reference = "onnx"',
+        'flags = "--rtol auto"',
+        "[runners]",
+        'default = "--onnxrt"',
+        'plain = "--onnxrt --graph-optimization-level DISABLE_ALL"',
+        "[precisions]",
+        'fp32 = ""',
+        'fp16 = "--fp-to-fp16"',
+        "[environments]",
+    ]
+    (folder / "plan.toml").write_text("\n".join([*plan, *rows, ""]))
+
+
+def records(folder: Path) -> dict[str, int]:
+    """Return when each cell was run."""
+    found = folder.glob("plan.sweep/cells/*/*.json")
+    return {one.stem: one.stat().st_mtime_ns for one in found if ".report" not in one.name}
+
+
+def start(folder: Path, words: list[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "polygraphy", "sweep", str(folder / "plan.toml"), *words]
+    print("$", " ".join(["polygraphy", *command[3:]]), flush=True)
+    return subprocess.Popen(command)
+
+
+def sweep(folder: Path, words: list[str], report: str) -> tuple[dict[str, Any], float]:
+    """Run a sweep to its end; return what it found and how long it took."""
+    began = time.perf_counter()
+    reports = [
+        word for end in ("json", "html") for word in ("--report", f"{folder / report}.{end}")
+    ]
+    code = start(folder, ["--resume", *words, *reports]).wait()
+    if code not in (0, 1, 4):
+        raise SystemExit(f"The sweep ended with exit code {code}.")
+    results = json.loads((folder / f"{report}.json").read_text())["results"]
+    [found] = [each for each in results if each["kind"] == "sweep"]
+    return found, time.perf_counter() - began
+
+
+def unchanged(before: dict[str, int], after: dict[str, int]) -> None:
+    twice = [key for key in before if after.get(key) != before[key]]
+    if twice:
+        raise SystemExit(f"{len(twice)} cells were run twice, such as {twice[0]}.")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path(".sweep"))
+    parser.add_argument("--packages", type=Path, default=Path(".models"))
+    parser.add_argument("--environments", nargs=3, default=[])
+    parser.add_argument("--shard", default="1/1", help="run a part only, where time is short")
+    parser.add_argument("--markdown", type=Path)
+    args = parser.parse_args()
+    args.folder.mkdir(exist_ok=True, parents=True)
+    gather(args.folder, args.packages)
+    words = ["--shard", args.shard]
+    lines = []
+
+    write_plan(args.folder, args.environments, 2)
+    process = start(args.folder, words)
+    while process.poll() is None and len(records(args.folder)) < _KILLED_AT:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    time.sleep(1)
+    killed = records(args.folder)
+    lines.append(f"Two versions; killed with `kill -9` after {len(killed)} cells, then resumed.")
+    found, seconds = sweep(args.folder, words, "first")
+    first = records(args.folder)
+    unchanged(killed, first)
+    lines.append(
+        f"{len(first) - len(killed)} cells were run in {seconds:.0f} s, none of them twice."
+    )
+
+    write_plan(args.folder, args.environments, 3)
+    baseline = ["--baseline", str(args.folder / "first.json"), "--diagnose"]
+    found, seconds = sweep(args.folder, ["--shard", args.shard, *baseline], "second")
+    second = records(args.folder)
+    unchanged(first, second)
+    ran = len(second) - len(first)
+    lines += [
+        f"A third version came, with `--baseline` and `--diagnose`: {ran} cells were run, in"
+        f" {seconds:.0f} s with the diagnoses.",
+        "",
+    ]
+    lines += ["| state | cells |", "| --- | ---: |"]
+    states = Counter(row["state"] for row in found["rows"])
+    lines += [f"| {state} | {count} |" for state, count in states.most_common()]
+    lines += ["", "| cells | cause |", "| ---: | --- |"]
+    for group in found["groups"][:20]:
+        lines.append(f"| {len(group['cells'])} | {group['cause'].replace('|', '/')} |")
+    text = "\n".join(
+        ["# A sweep over real models", "", f"`make sweep-demo`, part {args.shard}.", "", *lines, ""]
+    )
+    print(text)
+    if args.markdown:
+        args.markdown.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

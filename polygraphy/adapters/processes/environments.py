@@ -1,0 +1,109 @@
+"""Python environments in which this package runs, whichever is installed there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+from filelock import FileLock
+
+import polygraphy
+from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
+from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.binding import resolve
+from polygraphy.domain.errors import BackendError
+from polygraphy.ports.machine import Diagnosis
+
+_NAME = "polygraphy"
+_NEEDED = (
+    "attrs", "black", "filelock", "jinja2", "ml_dtypes", "numpy", "onnx", "rich",
+)  # fmt: skip
+"""What this package requires, for a clone without metadata."""
+_INSTALLING = 3600.0
+_OF_CELLS = {
+    "PYTHONSAFEPATH": "1",
+    "POLYGRAPHY_EXIT_CODES": "",
+    "POLYGRAPHY_CONSOLE": "",
+    "GITHUB_ACTIONS": "",
+    "GITHUB_STEP_SUMMARY": "",
+}
+"""What is said of a cell is read by the sweep, and is not shown: exit codes tell all they can."""
+_ASKED = """
+import json
+from polygraphy.binding import resolve
+from polygraphy.ports.machine import Diagnosis
+sections = resolve(Diagnosis, "packages").sections()
+print("versions", json.dumps({name: value for each in sections for name, value in each.facts}))
+"""
+
+
+class ThisPackageElsewhere:
+    """Implements the port `SweepEnvironments`: other interpreters import the package that this is,
+    through a link in the folder of the sweep, so that one version of it judges all.
+    """
+
+    def open(self, path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
+        variables = _variables(Path(folder))
+        if not path:
+            sections = resolve(Diagnosis, "packages").sections()
+            return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
+        interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
+        output = output_of([interpreter, "-c", _ASKED], path, environment=variables)
+        versions = json.loads(value_behind(output, "versions") or "{}")
+        missing = [name for name, version in versions.items() if version == "missing"]
+        if missing or not versions:
+            raise BackendError(
+                f"{path}: this package does not run there: it lacks {', '.join(missing)}.",
+                hint=f"Install it: {interpreter} -m pip install {' '.join(missing)}.",
+            )
+        return interpreter, variables, versions
+
+    def install(self, requirements: str, folder: str) -> str:
+        content = readable_file(requirements, "File of requirements").read_bytes()
+        needed = _needed()
+        digest = hashlib.sha256(b"\n".join([content, *map(str.encode, needed)])).hexdigest()[:16]
+        target = Path(folder).resolve() / "environments" / digest
+        complete = target / "complete"
+        with translated_os_errors(target, "make"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{target}.lock"):
+                if complete.exists():
+                    return str(target)
+                shutil.rmtree(target, ignore_errors=True)
+                output_of([sys.executable, "-m", "venv", str(target)], requirements)
+                command = [interpreter_of(str(target)), "-m", "pip", "install", "--quiet"]
+                command += ["--disable-pip-version-check", "-r", requirements, *needed]
+                output_of(command, requirements, timeout=_INSTALLING)
+                complete.touch()
+        return str(target)
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    """Return what has an interpreter import this package, and nothing from where it runs."""
+    here = Path(polygraphy.__file__).resolve().parent
+    link = folder.resolve() / "package" / _NAME
+    with translated_os_errors(link, "make the link"):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink() or link.resolve() != here:
+            with suppress(FileNotFoundError):
+                link.unlink()
+            with suppress(FileExistsError):  # Another shard of the sweep was quicker.
+                link.symlink_to(here)
+    paths = [str(link.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**_OF_CELLS, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _needed() -> list[str]:
+    """Return what this package requires, without its extras."""
+    try:
+        required = metadata.requires(_NAME) or []
+    except metadata.PackageNotFoundError:
+        required = list(_NEEDED)
+    return sorted(one for one in required if "extra ==" not in one)

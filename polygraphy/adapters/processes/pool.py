@@ -1,0 +1,89 @@
+"""Runs the jobs of a sweep on this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from attrs import evolve
+
+from polygraphy.binding import resolve
+from polygraphy.domain.sweep.cells import Job, Limits
+from polygraphy.ports.machine import cores, free_memory, machine_facts
+from polygraphy.ports.sweeping import Launched, Launcher
+
+_PATIENCE = 0.02
+"""Seconds until processes are looked at again."""
+
+
+class _Running(NamedTuple):
+    job: Job
+    launched: Launched
+    device: str | None
+
+
+class LocalPool:
+    """Implements the port `SweepEngine`. One thread starts and watches all processes: they end with
+    the thread that started them.
+    """
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        limits: Limits,
+        ended: Callable[[Job, Mapping[str, Any]], object],
+    ) -> None:
+        launcher, devices = resolve(Launcher), _devices()
+        count = limits.jobs or (len(devices) if len(devices) > 1 else cores())
+        memory = limits.memory or free_memory() // 2 // count
+        limits = evolve(limits, jobs=count, memory=memory)
+        waiting = deque(sorted(jobs, key=lambda job: job.exclusive))
+        running: list[_Running] = []
+        try:
+            while waiting or running:
+                taken = 0
+                while waiting and taken < len(waiting) and _has_room(waiting[0], running, count):
+                    job = waiting.popleft()
+                    device = _device_for(job, devices, running)
+                    shared = count > 1 and not job.exclusive
+                    launched = launcher.start(job, limits, device, shared=shared)
+                    if launched is None:  # Another sweep runs it: its result will be there.
+                        waiting.append(job)
+                        taken += 1
+                    else:
+                        running.append(_Running(job, launched, device))
+                if not running:
+                    time.sleep(_PATIENCE * 5)
+                for each in list(running):
+                    record = each.launched.poll(_PATIENCE / len(running))
+                    if record is not None:
+                        running.remove(each)
+                        ended(each.job, record)
+        finally:
+            for each in running:
+                each.launched.stop()
+
+
+def _has_room(job: Job, running: Sequence[_Running], count: int) -> bool:
+    if job.exclusive or any(each.job.exclusive for each in running):
+        return not running
+    return len(running) < count
+
+
+def _devices() -> list[str]:
+    """Return the GPUs that there are, as CUDA_VISIBLE_DEVICES names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [each.strip() for each in named.split(",") if each.strip()]
+    return [str(number) for number in range(len(machine_facts()["gpus"]))]
+
+
+def _device_for(job: Job, devices: Sequence[str], running: Sequence[_Running]) -> str | None:
+    """Return the GPU that the fewest use, or none for a job that needs none."""
+    if not job.gpu:
+        return ""
+    taken = [each.device for each in running]
+    return min(devices, key=taken.count, default=None)

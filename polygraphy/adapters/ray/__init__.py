@@ -1,0 +1,1 @@
+"""Ray: the jobs of a sweep on the hosts and GPUs of a cluster."""

@@ -1,0 +1,134 @@
+"""Runs the jobs of a sweep as tasks of Ray, which decides where, and on which GPU.
+
+A task starts its job as a subprocess by the launcher, so that each has the interpreter that it
+needs, and a backend that crashes ends no worker. Ray repeats what died with its host alone.
+Results go to the folder of the sweep, which all hosts see.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import attrs
+from attrs import evolve
+
+import polygraphy
+from polygraphy import mod
+from polygraphy.binding import resolve
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.sweep.cells import Job, Limits
+from polygraphy.ports.machine import cores, free_memory
+from polygraphy.ports.sweeping import Launcher
+
+ray = mod.lazy_import("ray>=2.9")
+
+_IN_FLIGHT = 300
+"""Tasks that Ray knows of at a time: each takes memory of its head."""
+_PATIENCE = 0.2
+_RETRIES = 3
+"""How often a task starts again whose worker, or host, died."""
+
+
+class RayEngine:
+    """Implements the port `SweepEngine`: with the cluster of RAY_ADDRESS, or with one that is
+    started for the sweep.
+    """
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        limits: Limits,
+        ended: Callable[[Job, Mapping[str, Any]], object],
+    ) -> None:
+        _connect()
+        has_gpus = ray.cluster_resources().get("GPU", 0) > 0
+        whole = max(1, int(min(node["Resources"].get("CPU", 1) for node in ray.nodes())))
+        waiting = deque(sorted(jobs, key=lambda job: job.exclusive))
+        running: dict[Any, Job] = {}
+        task = ray.remote(_launch)
+        most = min(_IN_FLIGHT, limits.jobs or _IN_FLIGHT)
+        try:
+            while waiting or running:
+                while waiting and len(running) < most:
+                    job = waiting.popleft()
+                    asked = {
+                        "num_cpus": whole if job.exclusive else 1,
+                        "num_gpus": 1 if job.gpu and has_gpus else 0,
+                        "max_retries": _RETRIES,
+                        "retry_exceptions": False,
+                        "name": job.key,
+                    }
+                    facts = (attrs.asdict(job), attrs.asdict(limits), has_gpus)
+                    running[task.options(**asked).remote(*facts)] = job
+                done, _ = ray.wait(list(running), num_returns=1, timeout=1.0)
+                for one in done:
+                    job = running.pop(one)
+                    ended(job, _record_of(one, job))
+        finally:
+            for one in running:
+                ray.cancel(one, force=True)
+
+
+def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
+    """Return the record of a task that ended.
+
+    Raises:
+        BackendError: it could not be run: its host died more often than it is repeated.
+        FileError: its folder cannot be written.
+    """
+    try:
+        made: Mapping[str, Any] = ray.get(task)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        line = str(error).strip().partition("\n")[0]
+        raise BackendError(f"Ray could not run {job.key}: {line}", backend="ray") from error
+    return made
+
+
+def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> Mapping[str, Any]:
+    """Run a job on this host to its end, in a task of Ray."""
+    made, given = Job(**{**job, "command": tuple(job["command"])}), Limits(**limits)
+    launcher = resolve(Launcher)
+    if given.memory is None:
+        given = evolve(given, memory=free_memory() // 2 // cores())
+    device = "" if not made.gpu else os.environ.get("CUDA_VISIBLE_DEVICES") if has_gpus else None
+    while True:
+        launched = launcher.start(made, given, device, shared=not made.exclusive)
+        if launched is not None:
+            break
+        Event().wait(_PATIENCE)  # The process of a worker that died may end just now.
+    try:
+        while (record := launched.poll(_PATIENCE)) is None:
+            pass
+    finally:
+        launched.stop()
+    return record
+
+
+def _connect() -> None:
+    """Connect to a cluster, until this process ends; workers import this package from where it is.
+
+    Raises:
+        BackendError: there is none, or none can be started.
+    """
+    if ray.is_initialized():
+        return
+    here = str(Path(polygraphy.__file__).resolve().parent.parent)
+    paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray.init(
+            runtime_env={"env_vars": {"PYTHONPATH": paths}},
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except Exception as error:  # Whatever a cluster says that is not there.
+        line = str(error).strip().partition("\n")[0]
+        raise BackendError(f"Ray cannot be used: {line}", backend="ray") from error

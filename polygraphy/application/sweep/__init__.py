@@ -1,0 +1,1 @@
+"""Runs a plan of models, backends, precisions and environments, cell by cell, each in a process."""

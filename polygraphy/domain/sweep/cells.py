@@ -1,0 +1,208 @@
+"""The cells of a sweep: each combination of a plan, its key, and which shard it belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import product
+from typing import Any
+
+from attrs import field, frozen
+
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.report.document import SCHEMA
+from polygraphy.domain.sweep.plan import ChoiceRow, EnvironmentRow, Plan, RunnerRow, Words
+
+
+@frozen
+class Asked:
+    """The inputs and outputs that cells of a model share.
+
+    Attributes:
+        model: the one that is run for them; empty where files are given.
+        flags: of ``run``, which name the runner, the shapes of inputs and the seed.
+        outputs: the file of results, where it is given; `inputs` as well.
+    """
+
+    model: str
+    flags: Words
+    outputs: str = ""
+    inputs: str = ""
+
+
+@frozen
+class Cell:
+    """One combination.
+
+    Attributes:
+        model: its path, from the folder of the plan on.
+        label: which combination: what its rows are called, with slashes between them.
+        flags: of ``run``, without those that name model, inputs and reference outputs.
+        party: those of `flags` that say how the model is run, which a diagnosis takes, too.
+        environment: the row of its environment; None for the interpreter that runs the sweep.
+        asked: what it is compared with.
+    """
+
+    model: str
+    label: str
+    flags: Words
+    party: Words
+    runner: RunnerRow
+    environment: EnvironmentRow | None
+    asked: Asked
+
+    @property
+    def name(self) -> str:
+        """What patterns, baselines and reports know it by."""
+        return f"{self.model} {self.label}"
+
+
+def cells_of(plan: Plan, models: Sequence[str]) -> list[Cell]:
+    """Return the cells of a plan, model by model.
+
+    Args:
+        plan: the plan.
+        models: the paths of its models.
+    """
+    return [cell for model in models for cell in _cells_of_model(plan, model)]
+
+
+def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
+    shapes = _applying(plan.shapes, model)
+    for shape, seed in product(shapes, plan.seeds):
+        shaped = ("--input-shapes", *shape[1]) if shape[1] else ()
+        for runner in plan.runners:
+            precisions = _applying(plan.precisions, runner.name)
+            environments = [
+                row for row in plan.environments if not row.runners or runner.name in row.runners
+            ]
+            places: list[EnvironmentRow | None] = [*environments] or [None]
+            for precision, environment in product(precisions, places):
+                names = [runner.name, precision[0], shape[0]]
+                names += [f"seed {seed}"] if len(plan.seeds) > 1 else []
+                names += [environment.name] if environment else []
+                party = (*runner.flags, *precision[1], *shaped)
+                yield Cell(
+                    model,
+                    "/".join(filter(None, names)),
+                    (*party, *plan.flags),
+                    party,
+                    runner,
+                    environment,
+                    _asked(plan, model, shaped, seed),
+                )
+
+
+def _applying(rows: Sequence[ChoiceRow], name: str) -> list[tuple[str, Words]]:
+    """Return names and flags of the rows that are for a runner or a model; one without either where
+    there is none.
+    """
+    found = [(row.name, row.flags_for(name)) for row in rows]
+    return [(title, flags) for title, flags in found if flags is not None] or [("", ())]
+
+
+def _asked(plan: Plan, model: str, shaped: Words, seed: int) -> Asked:
+    row = plan.reference
+    if row.outputs:
+        return Asked("", (), row.outputs, row.inputs)
+    flags = (*row.flags, *shaped, "--seed", str(seed), "--iterations", str(plan.iterations))
+    return Asked(row.model_for(model), flags)
+
+
+def key_of(*facts: Any) -> str:
+    """Return what tells a cell from others by what was asked: a hash of values as JSON has them,
+    and of the version of the verdict document.
+    """
+    text = json.dumps([SCHEMA, *facts], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def is_meant(name: str, patterns: Collection[str]) -> bool:
+    """Return whether the name of a cell, or a part of it, matches one of some patterns."""
+    return any(fnmatchcase(name, f"*{pattern}*") for pattern in patterns)
+
+
+def partition(
+    keys: Sequence[str], shards: int, seconds: Mapping[str, float] | None = None
+) -> list[list[str]]:
+    """Return the keys of each shard; every key is in one.
+
+    Args:
+        keys: of all cells, each once, in any order.
+        shards: how many there are.
+        seconds: how long cells took before: then shards take equally long, as far as that is known.
+    """
+    made: list[list[str]] = [[] for _ in range(shards)]
+    if not seconds:
+        for key in sorted(keys):
+            made[int(key, 16) % shards].append(key)
+        return made
+    known = [seconds[key] for key in keys if key in seconds]
+    usual = sum(known) / len(known) if known else 1.0
+    loads = [0.0] * shards
+    for key in sorted(keys, key=lambda key: (-seconds.get(key, usual), key)):
+        least = min(range(shards), key=lambda number: (loads[number], number))
+        made[least].append(key)
+        loads[least] += seconds.get(key, usual)
+    return made
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """Return number and count of ``i/n``.
+
+    Raises:
+        UsageError: it is no such text, or there is no such shard.
+    """
+    first, slash, last = text.partition("/")
+    if not slash or not first.isdecimal() or not last.isdecimal():
+        raise UsageError(f"{text!r} is no shard.", hint="Write i/n, as in 1/4.")
+    number, count = int(first), int(last)
+    if not 1 <= number <= count:
+        raise UsageError(f"There is no shard {number} of {count}: they count from 1.")
+    return number, count
+
+
+@frozen
+class Job:
+    """A command that an engine is to run: a cell, or what cells share.
+
+    Attributes:
+        key: of what it makes.
+        command: the whole command line.
+        stem: where its result goes: the path without ``.json``, ``.report.json`` and ``.lock``.
+        folder: where it runs.
+        environment: variables that it gets in addition.
+        exclusive: whether nothing runs beside it.
+        gpu: whether it gets a GPU, where there are any; otherwise it sees none.
+    """
+
+    key: str
+    command: Words
+    stem: str
+    folder: str = "."
+    environment: Mapping[str, str] = field(factory=dict)
+    exclusive: bool = False
+    gpu: bool = True
+
+    @property
+    def result(self) -> str:
+        """The path of the file that is there once it has ended."""
+        return f"{self.stem}.json"
+
+    @property
+    def report(self) -> str:
+        """The path of the verdict document that the command writes."""
+        return f"{self.stem}.report.json"
+
+
+@frozen
+class Limits:
+    """What an engine grants: how many jobs at a time, and to each so many seconds and bytes; None
+    for as many as the machine has, and for half of its free memory divided by the jobs.
+    """
+
+    jobs: int | None = None
+    timeout: float = 600.0
+    memory: int | None = None

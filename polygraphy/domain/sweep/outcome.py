@@ -1,0 +1,351 @@
+"""What came of the cells of a sweep: their states, what changed, which failures have one cause, and
+what all of it comes to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve, frozen
+
+from polygraphy.domain.sweep.cells import is_meant
+from polygraphy.domain.sweep.plan import Known
+from polygraphy.domain.tensors.naming import counted, enumerated
+
+PASSED, FAILED, INCONCLUSIVE, FLAKY = "passed", "failed", "inconclusive", "flaky"
+ERROR, CRASHED, HUNG, MEMORY = "error", "crashed", "timeout", "memory"
+NO_REFERENCE, MISSING = "no reference", "not run"
+FAILURES = (FAILED, ERROR, CRASHED, HUNG, MEMORY)
+"""States of a cell that is wrong, or could not be run."""
+_JUDGED = (PASSED, FAILED, INCONCLUSIVE, FLAKY)
+"""States of a cell that ran."""
+
+_EXIT_FAILED, _EXIT_BROKEN, _EXIT_INCONCLUSIVE = 1, 3, 4
+_SLOWER = 1.25
+"""By which factor an inference that took longer than before is slower."""
+_LONGEST = 160
+_VERDICTS = {0: PASSED, 1: FAILED, 4: INCONCLUSIVE}
+
+NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER = (
+    "newly failing", "newly passing", "slower", "faster",
+)  # fmt: skip
+
+
+def essence(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a sweep keeps of the verdict document of a cell."""
+    rows = [row for each in document["comparisons"] for row in each["outputs"]]
+    worst = max(rows, key=_badness, default=None)
+    times = [one["times"] for one in document["parties"] if one["times"]]
+    made: dict[str, Any] = {"summary": document["summary"], "verdict": document["verdict"]}
+    if worst is not None:
+        made["output"] = worst["name"]
+        made["difference"] = worst["metrics"].get("max_absdiff")
+        made["excess"] = worst["excess"]
+    if times:
+        made["inference"] = times[0]["median"]
+    if document["culprits"]:
+        made["culprits"] = document["culprits"]
+    return made
+
+
+def _badness(row: Mapping[str, Any]) -> tuple[bool, float]:
+    excess = row["excess"]
+    number = excess if isinstance(excess, (int, float)) else float("inf") if excess else 0.0
+    return not row["passed"], number
+
+
+@frozen
+class Row:
+    """A cell with what came of it.
+
+    Attributes:
+        name: of the cell.
+        model: its model.
+        label: its combination.
+        key: what it is known by in the folder.
+        state: one of the words above.
+        summary: why, in a sentence.
+        output: the output that differs most.
+        difference: its largest absolute difference.
+        inference: seconds that an inference took, in the median; None where that is not known.
+        seconds: that its process took.
+        memory: that its process took at most, in bytes.
+        is_shared: whether other cells ran beside it.
+        is_foreign: whether another machine ran it.
+        known: why its failure is known; empty where it is not.
+        changes: what is new since the baseline.
+        command: the command line that repeats it.
+        report: the path of its verdict document, from the folder of the sweep on.
+        attempts: the states of its repetitions, the first attempt included, if there were any.
+    """
+
+    name: str
+    model: str
+    label: str
+    key: str
+    state: str = MISSING
+    summary: str = ""
+    output: str | None = None
+    difference: Any = None
+    inference: float | None = None
+    seconds: float | None = None
+    memory: int | None = None
+    is_shared: bool = False
+    is_foreign: bool = False
+    known: str = ""
+    changes: Sequence[str] = ()
+    command: str = ""
+    report: str = ""
+    attempts: Sequence[str] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is wrong, or could not be run."""
+        return self.state in FAILURES
+
+
+def state_of(record: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the state that the record of a process stands for, and why."""
+    ended, code, seconds = record["ended"], record["code"], record["seconds"]
+    said = str(record.get("essence", {}).get("summary") or record["said"] or "")
+    if ended == HUNG:
+        return HUNG, f"Stopped after {seconds:.0f} s: the time limit."
+    if ended == MEMORY:
+        return MEMORY, f"Stopped at {record['memory'] / (1 << 20):.0f} MiB: the memory limit."
+    if code is None or code < 0:
+        last = f" Its last line: {said}" if said else ""
+        return CRASHED, f"It was ended by signal {-(code or 0)}.{last}"
+    state = _VERDICTS.get(code, ERROR)
+    if "essence" not in record and state != ERROR:
+        return ERROR, f"It ended with exit code {code} and left no verdict."
+    return state, said or f"It ended with exit code {code} and said nothing."
+
+
+def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
+    """Return the row of a cell with what the records of its attempts say, the first one first."""
+    states = [state_of(record) for record in records]
+    state, summary = states[0]
+    if any(each != state for each, _ in states):
+        summary = f"Verdicts differ: {', '.join(each for each, _ in states)}."
+        state = FLAKY
+    first = records[0]
+    found = first.get("essence", {})
+    return evolve(
+        row,
+        state=state,
+        summary=summary,
+        output=found.get("output"),
+        difference=found.get("difference"),
+        inference=found.get("inference"),
+        seconds=first["seconds"],
+        memory=first["memory"],
+        is_shared=first["shared"],
+        attempts=[each for each, _ in states] if len(states) > 1 else (),
+    )
+
+
+def known_among(
+    rows: Sequence[Row], known: Sequence[Known], today: str
+) -> tuple[list[Row], list[str]]:
+    """Return rows with the reasons of those failures that are known, and what is to be said of the
+    known failures: which are expired, which pass now, which are of no cell.
+    """
+    made, notes = list(rows), []
+    for one in known:
+        meant = [at for at, row in enumerate(made) if is_meant(row.name, [one.cell])]
+        if one.is_expired(today):
+            notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
+            continue
+        if not meant:
+            notes.append(f"Known failure {one.cell!r} ({one.reason}) is of no cell.")
+        for at in meant:
+            row = made[at]
+            if row.failed:
+                made[at] = evolve(row, known=one.reason)
+            elif row.state == PASSED:
+                notes.append(f"{row.name} passes, which is known to fail ({one.reason}).")
+                made[at] = evolve(row, changes=[*row.changes, "known, but passes"])
+    return made, notes
+
+
+def compared(rows: Sequence[Row], baseline: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+    """Return rows with what is new since a baseline: the rows of an earlier sweep, by name."""
+    return [evolve(row, changes=[*_changes(row, baseline.get(row.name)), *row.changes])
+            for row in rows]  # fmt: skip
+
+
+def _changes(row: Row, before: Mapping[str, Any] | None) -> Iterator[str]:
+    if row.failed and (before is None or before["state"] not in FAILURES):
+        yield NEWLY_FAILING
+    if before is None:
+        return
+    if row.state == PASSED and before["state"] in FAILURES:
+        yield NEWLY_PASSING
+    factor = slowdown(row, before)
+    if factor is not None and factor > _SLOWER:
+        yield SLOWER
+    elif factor is not None and factor < 1 / _SLOWER:
+        yield FASTER
+
+
+def slowdown(row: Row, before: Mapping[str, Any]) -> float | None:
+    """Return how much longer inferences took than before; None where times cannot be compared:
+    other cells ran beside one of them, or another machine ran one.
+    """
+    times = (row.inference, before.get("inference"))
+    alone = not (row.is_shared or before.get("is_shared", True))
+    here = not (row.is_foreign or before.get("is_foreign", True))
+    if not (alone and here) or row.state != PASSED or not all(times):
+        return None
+    return float(times[0] or 0) / float(times[1] or 1)
+
+
+def is_slower(row: Row, before: Mapping[str, Any]) -> bool:
+    """Return whether inferences seem slower than before, which repetitions have to confirm."""
+    return (slowdown(row, before) or 0.0) > _SLOWER
+
+
+# What failures have in common.
+
+
+@frozen
+class Group:
+    """Cells that fail for one cause.
+
+    Attributes:
+        cause: in a sentence.
+        remedy: the command that helps, or what else does; empty where that is not known.
+        proven: whether the remedy was tried.
+        cells: their names.
+        is_diagnosed: whether a diagnosis says so; otherwise they say the same.
+    """
+
+    cause: str
+    cells: Sequence[str]
+    remedy: str = ""
+    proven: bool = False
+    is_diagnosed: bool = False
+
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b\d[\d.,]*(?:e[+-]?\d+)?\b")
+
+
+def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -> list[Group]:
+    """Return the causes of failures, that of the most cells first.
+
+    Args:
+        rows: all cells.
+        diagnoses: the records of diagnoses, by the key of a cell.
+    """
+    found: dict[Any, list[Row]] = {}
+    first: dict[Any, Group] = {}
+    for row in rows:
+        if not row.failed:
+            continue
+        culprits = diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
+        group = _diagnosed(culprits[0]) if culprits else _alike(row, diagnoses.get(row.key))
+        found.setdefault(group.cause, []).append(row)
+        first.setdefault(group.cause, group)
+    made = [evolve(first[cause], cells=[row.name for row in found[cause]]) for cause in found]
+    return sorted(made, key=lambda group: (-len(group.cells), group.cause))
+
+
+def _diagnosed(culprit: Mapping[str, Any]) -> Group:
+    """Return the group of a culprit: of one node, party and pass."""
+    nodes = [str(node) for node in culprit.get("nodes") or ()]
+    what = f"{culprit.get('op') or ''} {enumerated(list(map(repr, nodes[:4])))}".strip()
+    by = f" by {culprit['rewrite']}" if culprit.get("rewrite") else ""
+    cause = f"{what or 'Data'}: {culprit.get('cause')}{by} ({culprit.get('party')})"
+    remedy = culprit.get("remedy") or {}
+    helps = str(remedy.get("command") or remedy.get("note") or "")
+    return Group(cause, (), helps, bool(remedy.get("proven")), True)
+
+
+def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
+    """Return the group of cells that say the same, but for names of models, and numbers."""
+    if row.state == FAILED:
+        if diagnosis is None:
+            return Group("Outputs differ; they were not diagnosed", ())
+        said = str(diagnosis.get("essence", {}).get("summary") or diagnosis["said"])
+        first = _NUMBER.sub("N", said.replace(row.model, "MODEL")).partition(". ")[0]
+        return Group(f"Outputs differ, and the diagnosis blames nothing: {first}", ())
+    if row.state in (HUNG, MEMORY):
+        return Group({HUNG: "The time limit", MEMORY: "The memory limit"}[row.state], ())
+    text = row.summary.replace(row.model, "MODEL").partition("\n")[0]
+    return Group(f"{row.state}: {_NUMBER.sub('N', text)[:_LONGEST]}", ())
+
+
+@frozen
+class SweepOutcome:
+    """All that came of a sweep.
+
+    Attributes:
+        rows: the cells, in the order of the plan.
+        groups: the causes of failures.
+        notes: what is to be said besides.
+        has_baseline: whether it was compared with an earlier one.
+        is_strict: whether a known failure that passes counts.
+        merged: how many combinations were the same as others.
+        folder: where reports are.
+    """
+
+    rows: Sequence[Row]
+    groups: Sequence[Group] = ()
+    notes: Sequence[str] = ()
+    has_baseline: bool = False
+    is_strict: bool = False
+    merged: int = 0
+    folder: str = ""
+
+    @property
+    def labels(self) -> list[str]:
+        """The combinations, in order."""
+        return list(dict.fromkeys(row.label for row in self.rows))
+
+    @property
+    def matrix(self) -> dict[str, dict[str, Row]]:
+        """The cells by model and combination."""
+        made: dict[str, dict[str, Row]] = {}
+        for row in self.rows:
+            made.setdefault(row.model, {})[row.label] = row
+        return made
+
+    @property
+    def new_failures(self) -> list[Row]:
+        """The failures that are not known and, with a baseline, were none in it."""
+        failures = [row for row in self.rows if row.failed and not row.known]
+        if self.has_baseline:
+            return [row for row in failures if NEWLY_FAILING in row.changes]
+        return failures
+
+    @property
+    def exit_code(self) -> int:
+        """See the documentation of exit codes."""
+        states = {row.state for row in self.rows} - {MISSING}
+        passing = any("known, but passes" in row.changes for row in self.rows)
+        if states and not states & {*_JUDGED, NO_REFERENCE}:
+            return _EXIT_BROKEN
+        if self.new_failures or (self.is_strict and passing):
+            return _EXIT_FAILED
+        return _EXIT_INCONCLUSIVE if states & {INCONCLUSIVE, FLAKY, NO_REFERENCE} else 0
+
+    @property
+    def summary(self) -> str:
+        """What it comes to, in a sentence or two."""
+        counts = Counter(row.state for row in self.rows)
+        known = sum(bool(row.known) for row in self.rows)
+        words = [f"{count} {state}" for state, count in counts.most_common() if state != PASSED]
+        text = f"{counts[PASSED]} of {counted(len(self.rows), 'cell')} passed"
+        text += f"; {', '.join(words)}" if words else ""
+        if known:
+            text += f"; {known} of the failures {'is' if known == 1 else 'are'} known"
+        if self.has_baseline:
+            changes = Counter(change for row in self.rows for change in row.changes)
+            kinds = (NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER)
+            parts = [f"{changes[kind]} {kind}" for kind in kinds if changes[kind]]
+            text += f"; since the baseline: {', '.join(parts) or 'nothing new'}"
+        causes = len(self.groups)
+        return f"{text}; {counted(causes, 'cause')}." if causes else f"{text}."

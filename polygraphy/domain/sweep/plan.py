@@ -1,0 +1,349 @@
+"""The plan of a sweep, as its TOML file has it, checked."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.domain.errors import UnknownNameError, UsageError
+
+Words = tuple[str, ...]
+
+
+@frozen
+class RunnerRow:
+    """Who runs a model: the flags of ``run`` that say so.
+
+    Attributes:
+        gpu: whether it gets a GPU, where there are any.
+        exclusive: whether nothing else runs beside it, so that its times can be compared.
+    """
+
+    name: str
+    flags: Words
+    gpu: bool = True
+    exclusive: bool = False
+
+
+@frozen
+class ChoiceRow:
+    """A precision, or shapes of inputs: flags by what they are for, a runner or a pattern of
+    models; an empty text stands for all.
+    """
+
+    name: str
+    flags: Mapping[str, Words]
+
+    def flags_for(self, name: str) -> Words | None:
+        """Return the flags for a runner, or a model; None where this row is not for it."""
+        return next(
+            (self.flags[key] for key in self.flags if not key or fnmatchcase(name, key)), None
+        )
+
+
+@frozen
+class EnvironmentRow:
+    """A Python environment: an interpreter, or a folder of one, or what is to be installed.
+
+    Attributes:
+        runners: who is run in it; none for all.
+    """
+
+    name: str
+    path: str
+    requirements: str
+    runners: Words
+
+
+@frozen
+class ReferenceRow:
+    """What every cell is compared with: a runner, of the model itself or of another one for each
+    model; or a file of results with the inputs that they were made of.
+    """
+
+    flags: Words = ()
+    outputs: str = ""
+    inputs: str = ""
+    models: Mapping[str, str] = {}
+
+    def model_for(self, model: str) -> str:
+        """Return the model that is right about a model."""
+        found = (self.models[key] for key in self.models if fnmatchcase(model, key))
+        return next(found, model)
+
+
+@frozen
+class Plan:
+    """See above; `flags` belong to every cell."""
+
+    models: Words
+    runners: Sequence[RunnerRow]
+    precisions: Sequence[ChoiceRow]
+    shapes: Sequence[ChoiceRow]
+    seeds: tuple[int, ...]
+    environments: Sequence[EnvironmentRow]
+    reference: ReferenceRow
+    iterations: int
+    flags: Words
+    same_machine: bool
+
+
+@frozen
+class Known:
+    """A failure that is known.
+
+    Attributes:
+        cell: a pattern of names of cells.
+        until: the last day on which it counts, as in ``2026-12-31``; empty for no end.
+    """
+
+    cell: str
+    reason: str
+    until: str = ""
+
+    def is_expired(self, today: str) -> bool:
+        """Return whether its last day is over."""
+        return bool(self.until) and self.until < today
+
+
+_KEYS = (
+    "models", "runners", "precisions", "shapes", "seeds", "environments", "reference",
+    "iterations", "flags", "same_machine",
+)  # fmt: skip
+
+
+def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
+    """Return the plan that a mapping, as of a TOML file, describes.
+
+    Args:
+        data: the content of the file.
+        backends: the names of those that may be a reference without being a runner of the plan, if
+            they are known.
+
+    Raises:
+        UsageError: something in it cannot be meant.
+    """
+    _check_keys("the plan", data, _KEYS)
+    models = _texts("models", data.get("models", ()))
+    if not models:
+        raise _bad("models", "names no model", 'as in models = ["models/*.onnx"]')
+    _check_distinct("models", models)
+    runners = [_runner(name, row) for name, row in _table(data, "runners").items()]
+    if not runners:
+        raise _bad("runners", "has no row", 'as in [runners] and onnxrt = "--onnxrt"')
+    _check_rows("runners", {one.name: one.flags for one in runners})
+    names = [one.name for one in runners]
+    precisions = _choices(data, "precisions", names)
+    shapes = _choices(data, "shapes", None)
+    seeds = data.get("seeds", [1])
+    if not isinstance(seeds, (list, tuple)) or not all(_is_count(seed) for seed in seeds):
+        raise _bad("seeds", "is no list of whole numbers", "as in seeds = [1, 2]")
+    if not seeds:
+        raise _bad("seeds", "has no value", "leave it out for one seed")
+    _check_distinct("seeds", seeds)
+    iterations = data.get("iterations", 1)
+    if not _is_count(iterations) or iterations < 1:
+        raise _bad("iterations", "is no whole number from 1", "as in iterations = 5")
+    environments = [
+        _environment(name, row, names) for name, row in _table(data, "environments").items()
+    ]
+    _check_rows("environments", {e.name: (e.path, e.requirements) for e in environments})
+    return Plan(
+        models,
+        runners,
+        precisions,
+        shapes,
+        tuple(seeds),
+        environments,
+        _reference(data.get("reference"), runners, backends),
+        iterations,
+        _words("flags", data.get("flags", ())),
+        _truth("same_machine", data.get("same_machine", False)),
+    )
+
+
+def known_of(data: Mapping[str, Any]) -> list[Known]:
+    """Return the known failures that a mapping, as of a TOML file, lists.
+
+    Raises:
+        UsageError: something in it cannot be meant.
+    """
+    _check_keys("the file of known failures", data, ("known",))
+    rows = data.get("known", [])
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise _bad("known", "is no list of tables", "write [[known]] above each")
+    return [_known(number, row) for number, row in enumerate(rows, 1)]
+
+
+def _known(number: int, row: Mapping[str, Any]) -> Known:
+    what = f"known failure {number}"
+    _check_keys(what, row, ("cell", "reason", "until"))
+    for key in ("cell", "reason"):
+        if not isinstance(row.get(key), str) or not row[key]:
+            raise _bad(what, f"has no {key}", "each has cell, a pattern, and reason")
+    until = row.get("until", "")
+    if until:
+        try:
+            until = datetime.date.fromisoformat(str(until)).isoformat()
+        except ValueError:
+            raise _bad(what, f"has a date {until!r} as until", "as in until = 2026-12-31") from None
+    return Known(row["cell"], row["reason"], until)
+
+
+def _bad(what: str, why: str, hint: str) -> UsageError:
+    return UsageError(f"{what}: it {why}.", hint=f"{hint[0].upper()}{hint[1:]}.")
+
+
+def _check_keys(what: str, data: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in data:
+        if key not in known:
+            raise UnknownNameError(f"In {what} the key", str(key), known)
+
+
+def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    rows = data.get(name, {})
+    if not isinstance(rows, Mapping):
+        raise _bad(
+            name, "is no table", f"write [{name}], and below it a row for each: name = value"
+        )
+    if name in data and not rows:
+        raise _bad(name, "has no value", "leave it out, or write a row")
+    return rows
+
+
+def _runner(name: str, row: Any) -> RunnerRow:
+    what = f"runner {name!r}"
+    if not isinstance(row, Mapping):
+        row = {"flags": row}
+    _check_keys(what, row, ("flags", "gpu", "exclusive"))
+    flags = _words(what, row.get("flags", ()))
+    if not flags:
+        raise _bad(what, "has no flags", 'as in onnxrt = "--onnxrt"')
+    gpu, exclusive = row.get("gpu", True), row.get("exclusive", False)
+    return RunnerRow(name, flags, _truth(what, gpu), _truth(what, exclusive))
+
+
+def _choices(data: Mapping[str, Any], axis: str, runners: Sequence[str] | None) -> list[ChoiceRow]:
+    """Return the rows of an axis whose flags may depend on the runner, or on the model."""
+    made = []
+    for name, row in _table(data, axis).items():
+        what = f"{axis}, row {name!r}"
+        if isinstance(row, Mapping):
+            if not row:
+                raise _bad(what, "has no value", "leave it out, or write flags")
+            if runners is not None:
+                _check_keys(what, row, runners)
+            flags = {str(key): _words(what, value) for key, value in row.items()}
+        else:
+            flags = {"": _words(what, row)}
+        made.append(ChoiceRow(name, flags))
+    _check_rows(axis, {one.name: tuple(one.flags.items()) for one in made})
+    return made
+
+
+def _environment(name: str, row: Any, runners: Sequence[str]) -> EnvironmentRow:
+    what = f"environment {name!r}"
+    if isinstance(row, str):
+        row = {"path": row}
+    if not isinstance(row, Mapping):
+        raise _bad(what, "is no path", 'as in "1.26" = "venvs/1.26"')
+    _check_keys(what, row, ("path", "requirements", "runners"))
+    path, requirements = row.get("path", ""), row.get("requirements", "")
+    if not isinstance(path, str) or not isinstance(requirements, str):
+        raise _bad(what, "has something else than a text as its path", "write it in quotes")
+    if bool(path) == bool(requirements):
+        raise _bad(what, "needs one of path and requirements", "give one of them")
+    named = _texts(what, row.get("runners", ()))
+    for each in named:
+        if each not in runners:
+            raise UnknownNameError(f"In {what} the runner", each, runners)
+    return EnvironmentRow(name, path, requirements, named)
+
+
+def _reference(row: Any, runners: Sequence[RunnerRow], backends: Sequence[str]) -> ReferenceRow:
+    if row is None:
+        raise _bad("reference", "is missing", 'say what is right, as in reference = "onnx"')
+    if isinstance(row, str):
+        return ReferenceRow(_reference_flags(row, runners, backends))
+    if not isinstance(row, Mapping):
+        raise _bad("reference", "is no text and no table", 'as in reference = "onnx"')
+    _check_keys("reference", row, ("runner", "models", "outputs", "inputs"))
+    texts = {key: row.get(key, "") for key in ("runner", "outputs", "inputs")}
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise _bad("reference", "has something else than a text", "write paths in quotes")
+    if texts["outputs"] or texts["inputs"]:
+        if not (texts["outputs"] and texts["inputs"]) or texts["runner"] or "models" in row:
+            raise _bad("reference", "needs outputs and inputs, or a runner", "give both files")
+        return ReferenceRow((), texts["outputs"], texts["inputs"])
+    models = row.get("models", {})
+    if not isinstance(models, Mapping) or not all(isinstance(m, str) for m in models.values()):
+        raise _bad(
+            "reference", "has models that are no table", 'as in models = {"a.onnx" = "b.onnx"}'
+        )
+    if not texts["runner"]:
+        raise _bad("reference", "names no runner", 'as in runner = "onnx"')
+    flags = _reference_flags(texts["runner"], runners, backends)
+    return ReferenceRow(flags, models={str(key): str(value) for key, value in models.items()})
+
+
+def _reference_flags(name: str, runners: Sequence[RunnerRow], backends: Sequence[str]) -> Words:
+    named = {one.name: one.flags for one in runners}
+    if name in named:
+        return named[name]
+    if name.startswith("--"):
+        return _words("reference", name)
+    if backends and name not in backends:
+        raise UnknownNameError("As reference the runner", name, [*named, *backends])
+    return (f"--{name}",)
+
+
+def _words(what: str, value: Any) -> Words:
+    """Return flags: a text, split as a shell splits it, or a list of words."""
+    if isinstance(value, str):
+        try:
+            return tuple(shlex.split(value))
+        except ValueError as error:
+            raise _bad(
+                what, f"has flags that no shell takes ({error})", "close the quotes"
+            ) from None
+    return _texts(what, value)
+
+
+def _texts(what: str, value: Any) -> Words:
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
+        raise _bad(what, "is no list of texts", 'as in ["a", "b"]')
+    return tuple(value)
+
+
+def _truth(what: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _bad(what, f"has {value!r} where true or false belongs", "write true or false")
+    return value
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _check_distinct(axis: str, values: Sequence[Any]) -> None:
+    twice = [value for value in dict.fromkeys(values) if list(values).count(value) > 1]
+    if twice:
+        raise _bad(axis, f"has {twice[0]!r} twice", "leave one of them out")
+
+
+def _check_rows(axis: str, rows: Mapping[str, Any]) -> None:
+    """Refuse rows that are written out twice under different names."""
+    seen: dict[Any, str] = {}
+    for name, row in rows.items():
+        if row in seen:
+            raise _bad(
+                axis, f"has rows {seen[row]!r} and {name!r} that are the same", "leave one out"
+            )
+        seen[row] = name

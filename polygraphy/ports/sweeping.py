@@ -1,0 +1,129 @@
+"""What a sweep needs: someone who runs its cells, their files, and Python environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from polygraphy.domain.sweep.cells import Job, Limits
+
+
+class Launched(Protocol):
+    """A job that runs in a process of its own."""
+
+    def poll(self, wait: float = 0.0) -> Mapping[str, Any] | None:
+        """Return the record of what came of it, which is in its file by then; None while it runs.
+
+        Args:
+            wait: seconds to wait for its end, at most.
+        """
+
+    def stop(self) -> None:
+        """End it, and leave no record."""
+
+
+class Launcher(Protocol):
+    """Starts jobs, one process each, on the machine that this is."""
+
+    def start(
+        self, job: Job, limits: Limits, device: str | None, *, shared: bool
+    ) -> Launched | None:
+        """Start a job, which ends with this process.
+
+        Args:
+            job: the job.
+            limits: of time and of memory.
+            device: what it gets as CUDA_VISIBLE_DEVICES; None for what this process has.
+            shared: whether others may run beside it.
+
+        Returns:
+            The process; None while another one, on this machine or elsewhere, runs the same.
+
+        Raises:
+            FileError: its folder cannot be written.
+        """
+
+
+class SweepEngine(Protocol):
+    """Decides where and when jobs run."""
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        limits: Limits,
+        ended: Callable[[Job, Mapping[str, Any]], object],
+    ) -> None:
+        """Run jobs, side by side; a job that was run before, by whomever, only ends.
+
+        Args:
+            jobs: the jobs, of different keys.
+            limits: how many at a time, and what each may take.
+            ended: called with every job that ended and its record.
+
+        Raises:
+            FileError: the folder of a job cannot be written.
+        """
+
+
+class SweepFiles(Protocol):
+    """Finds and describes the files of a sweep."""
+
+    def matching(self, folder: str, pattern: str) -> list[str]:
+        """Return the files below a folder that a pattern matches, from there on, sorted."""
+
+    def digest(self, path: str) -> str:
+        """Return a hash of the content of a file, of a model with its weights.
+
+        Raises:
+            FileError: the file is missing, or cannot be read.
+        """
+
+    def record(self, path: str) -> Mapping[str, Any] | None:
+        """Return the record in a file, or None if there is no file.
+
+        Raises:
+            DamagedFileError: it is none of a job, or not all of it.
+        """
+
+    def forget(self, path: str) -> None:
+        """Remove the record of a job, so that it runs again."""
+
+    def is_used(self, folder: str) -> bool:
+        """Return whether a folder holds results of a sweep.
+
+        Raises:
+            FileError: it holds something else.
+        """
+
+    def claim(self, folder: str) -> None:
+        """Make a folder that of a sweep; FileError if that cannot be done."""
+
+
+class SweepEnvironments(Protocol):
+    """Opens Python environments in which this package runs."""
+
+    def open(self, path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
+        """Ask an interpreter, or a folder of a virtual environment.
+
+        Args:
+            path: which; empty for the interpreter that this is.
+            folder: of the sweep.
+
+        Returns:
+            The interpreter; the environment variables with which it runs this package; and the
+            versions of what it has.
+
+        Raises:
+            FileError: there is no interpreter.
+            BackendError: this package does not run there.
+        """
+
+    def install(self, requirements: str, folder: str) -> str:
+        """Make a virtual environment with what a file requires and what this package needs, once
+        for the content of the file, and return its path.
+
+        Raises:
+            FileError: there is no such file.
+            BackendError: it cannot be made.
+        """

@@ -1,0 +1,139 @@
+"""Jobs as tasks of a real Ray: what dies with its worker is repeated, and what is done is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polygraphy.adapters.ray.engine import RayEngine
+from polygraphy.domain.errors import FileError
+from polygraphy.domain.sweep.cells import Job, Limits
+from polygraphy.domain.sweep.outcome import Row, row_of
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+LIMITS = Limits(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[RayEngine]:
+    here = str(Path.cwd())
+    ray.init(num_cpus=2, runtime_env={"env_vars": {"PYTHONPATH": here}}, log_to_driver=False)
+    yield RayEngine()
+    ray.shutdown()
+
+
+def job(folder: Path, name: str, program: str, **facts: Any) -> Job:
+    command = (sys.executable, "-S", "-c", program)
+    return Job(name, command, str(folder / name), str(folder), **facts)
+
+
+def records_of(
+    engine: RayEngine, jobs: list[Job], limits: Limits = LIMITS
+) -> dict[str, Mapping[str, Any]]:
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    engine.run(jobs, limits, lambda job, record: found.append((job.key, record)))
+    assert len(found) == len(dict(found)) == len(jobs)
+    return dict(found)
+
+
+def wait_for(is_so: Callable[[], Any], seconds: float = 60) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := is_so()):
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.05)
+    return found
+
+
+def test_every_job_ends_once_with_its_exit_code(engine: RayEngine, tmp_path: Path) -> None:
+    jobs = [job(tmp_path, str(code), f"raise SystemExit({code})") for code in range(4)]
+    jobs += [job(tmp_path, "crash", "import os; os.kill(os.getpid(), 11)")]
+    jobs += [job(tmp_path, "hang", "import time; time.sleep(99)", exclusive=True)]
+    found = records_of(engine, jobs, Limits(timeout=3))
+    assert [found[str(code)]["code"] for code in range(4)] == [0, 1, 2, 3]
+    row = Row("m a", "m", "a", "k")
+    assert row_of(row, [found["crash"]]).state == "crashed"
+    assert row_of(row, [found["hang"]]).state == "timeout"
+    assert json.loads((tmp_path / "0.json").read_text()) == found["0"]
+    assert records_of(engine, jobs[:2]) == {key: found[key] for key in ("0", "1")}
+
+
+def test_jobs_without_a_gpu_see_none(engine: RayEngine, tmp_path: Path) -> None:
+    program = "import os; open('seen', 'w').write(repr(os.environ['CUDA_VISIBLE_DEVICES']))"
+    records_of(engine, [job(tmp_path, "one", program, gpu=False)])
+    assert (tmp_path / "seen").read_text() == "''"
+
+
+def test_a_job_whose_worker_dies_is_run_again_and_once(engine: RayEngine, tmp_path: Path) -> None:
+    program = (
+        "import os, time\n"
+        "first = not os.path.exists('pids')\n"
+        "open('pids', 'a').write(f'{os.getpid()} {os.getppid()}\\n')\n"
+        "time.sleep(99 if first else 0)"
+    )
+    script = (
+        "import os, signal, time\n"
+        f"path = {str(tmp_path / 'pids')!r}\n"
+        "while not os.path.exists(path) or not open(path).read().endswith('\\n'): time.sleep(.05)\n"
+        "pid, worker = map(int, open(path).read().split())\n"
+        "os.kill(worker, signal.SIGKILL)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]):
+        found = records_of(engine, [job(tmp_path, "one", program)])
+    assert found["one"]["code"] == 0
+    first, second = (int(line.split()[0]) for line in (tmp_path / "pids").read_text().splitlines())
+    assert not is_running(first)
+    assert first != second
+
+
+def test_a_folder_that_cannot_be_written_is_one_error(engine: RayEngine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="file"):
+        records_of(engine, [job(tmp_path / "file", "one", "pass")])
+
+
+_DRIVER = """
+import sys
+import ray
+ray.init(num_cpus=2, log_to_driver=False)
+from polygraphy.adapters.ray.engine import RayEngine
+from polygraphy.domain.sweep.cells import Job, Limits
+run = "import time; open('{0}.pids', 'a').write('x'); time.sleep({1})"
+jobs = [Job(n, (sys.executable, "-S", "-c", run.format(n, 99 if n == "slow" and SLOW else 0)), n, ".")
+        for n in ("one", "two", "slow")]
+RayEngine().run(jobs, Limits(timeout=300), lambda job, record: print(job.key, flush=True))
+"""
+
+
+def test_a_driver_that_is_killed_resumes(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    environment.pop("RAY_ADDRESS", None)
+    command = [sys.executable, "-c", f"SLOW = True{_DRIVER}"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as driver:
+        wait_for(
+            lambda: all((tmp_path / n).exists() for n in ("one.json", "two.json", "slow.pids")), 120
+        )
+        driver.send_signal(signal.SIGKILL)
+    command = [sys.executable, "-c", f"SLOW = False{_DRIVER}"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert sorted(done.stdout.split()) == ["one", "slow", "two"], done.stderr
+    runs = {n: (tmp_path / f"{n}.pids").read_text() for n in ("one", "two", "slow")}
+    assert runs == {"one": "x", "two": "x", "slow": "xx"}
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,304 @@
+"""Sweeps without processes: what is run, what is not run again, and what is reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import onnx
+import pytest
+
+from polygraphy.adapters.fake import ScriptedEngine
+from polygraphy.binding import bind
+from polygraphy.domain.errors import (
+    BackendError,
+    DamagedFileError,
+    FileError,
+    InconclusiveError,
+    UsageError,
+)
+from polygraphy.domain.report.document import plain
+from polygraphy.domain.sweep.cells import Job
+from polygraphy.domain.sweep.outcome import SweepOutcome
+from polygraphy.ports.machine import machine_facts
+from polygraphy.ports.reporting import Reports
+from polygraphy.ports.sweeping import SweepEngine
+from polygraphy.sweep import sweep
+
+PLAN: dict[str, Any] = {
+    "models": ["*.onnx"],
+    "reference": "onnx",
+    "runners": {"onnxrt": "--onnxrt"},
+    "precisions": {"fp32": "", "fp16": "--fp-to-fp16"},
+}
+
+
+class Heard:
+    """Keeps what came of a sweep."""
+
+    outcome: SweepOutcome | None = None
+
+    def sweep(self, outcome: SweepOutcome) -> None:
+        self.outcome = outcome
+
+
+class Sweeps:
+    """Runs sweeps by an engine that writes what a process would write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.folder = folder / "results"
+        for name in ("a", "b"):
+            node = onnx.helper.make_node("Relu", ["x"], ["y"], name=name)
+            x, y = (onnx.helper.make_tensor_value_info(t, 1, [2]) for t in "xy")
+            model = onnx.helper.make_model(onnx.helper.make_graph([node], name, [x], [y]))
+            onnx.save(model, self.root / f"{name}.onnx")
+        self.answer: Callable[[Job], Mapping[str, Any]] = lambda job: {}
+        self.ran: list[Job] = []
+
+    def _write(self, job: Job) -> Mapping[str, Any]:
+        facts = dict(self.answer(job))
+        record = {
+            "key": job.key, "ended": "exit", "code": 0, "seconds": 1.0, "memory": 1,
+            "shared": False, "machine": {}, "said": "", "essence": {"summary": "", "verdict": ""},
+            **facts,
+        }  # fmt: skip
+        Path(job.result).parent.mkdir(parents=True, exist_ok=True)
+        Path(job.result).write_text(json.dumps(record))
+        return record
+
+    def __call__(self, plan: Mapping[str, Any] = PLAN, **options: Any) -> SweepOutcome:
+        engine, heard = ScriptedEngine(self._write), Heard()
+        with bind(SweepEngine, engine, "local"), bind(Reports, cast("Any", heard)):
+            try:
+                self.passed: bool | None = None
+                self.passed = sweep(plan, str(self.folder), str(self.root), **options)
+            finally:
+                self.ran = engine.jobs
+        assert heard.outcome is not None
+        return heard.outcome
+
+    def cells(self) -> list[str]:
+        return [job.key for job in self.ran if "/cells/" in job.stem]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Sweeps]:
+    yield Sweeps(tmp_path)
+
+
+def is_of(*words: str) -> Callable[[Job], bool]:
+    return lambda job: all(word in job.command for word in words) and "/cells/" in job.stem
+
+
+def test_inputs_and_outputs_are_computed_once_for_the_cells_of_a_model(run: Sweeps) -> None:
+    outcome = run()
+    assert run.passed
+    assert [row.name for row in outcome.rows] == [
+        f"{model}.onnx onnxrt/{precision}" for model in "ab" for precision in ("fp32", "fp16")
+    ]
+    assert len(run.ran) == 2 + 4
+    shared = [job for job in run.ran if "/shared/" in job.stem]
+    assert all("--onnx" in job.command and "--save-outputs" in job.command for job in shared)
+    for cell in run.ran[2:]:
+        inputs = cell.command[cell.command.index("--load-inputs") + 1]
+        assert any(inputs in job.command for job in shared)
+    command = outcome.rows[1].command
+    assert command.startswith(
+        "polygraphy run a.onnx --onnxrt --fp-to-fp16 --load-inputs ../results/"
+    )
+
+
+def test_cells_are_not_run_again(run: Sweeps) -> None:
+    run()
+    with pytest.raises(UsageError, match=r"has results of an earlier sweep.*--resume"):
+        run()
+    first = run(resume=True)
+    assert run.ran == []
+    record = next(run.folder.glob("cells/*/*.json"))
+    record.write_text(record.read_text()[:40])
+    outcome = run(resume=True)
+    assert run.cells() == [record.stem]
+    assert [f"{record} is damaged" in note for note in outcome.notes] == [True]
+    assert [row.state for row in outcome.rows] == [row.state for row in first.rows]
+
+
+def test_what_changes_is_run(run: Sweeps) -> None:
+    before = run()
+    (run.root / "a.onnx").write_bytes((run.root / "a.onnx").read_bytes() + b"\x32\x01x")
+    run(
+        {**PLAN, "precisions": {"fp32": "", "fp16": "--fp-to-fp16", "bf16": "--to-bf16"}},
+        resume=True,
+    )
+    known = {row.key for row in before.rows}
+    assert len(run.cells()) == 3 + 1
+    assert known.isdisjoint(run.cells())
+
+
+def test_combinations_that_are_the_same_are_one_cell(run: Sweeps) -> None:
+    (run.root / "c.onnx").write_bytes((run.root / "a.onnx").read_bytes())
+    outcome = run()
+    assert outcome.merged == 2
+    assert len(run.cells()) == len(outcome.rows) == 4
+
+
+def test_cells_without_reference_are_not_failed(run: Sweeps) -> None:
+    run.answer = lambda job: {"code": 3, "said": "no"} if "/shared/" in job.stem else {}
+    (run.root / "b.onnx").unlink()
+    with pytest.raises(InconclusiveError):
+        run()
+    assert run.cells() == []
+
+
+def test_a_failure_is_repeated_and_may_be_flaky(run: Sweeps) -> None:
+    is_half = is_of("a.onnx", "--fp-to-fp16")
+    run.answer = lambda job: {"code": 1} if is_half(job) and not job.key.endswith(".3") else {}
+    with pytest.raises(InconclusiveError):
+        run(repeat_failed=2)
+    assert [key.partition(".")[2] for key in run.cells()] == ["", "", "", "", "2", "3"]
+    with pytest.raises(InconclusiveError):
+        run(resume=True)  # What is known of a cell stays known.
+    assert run.ran == []
+    run.answer = lambda job: {"code": 1} if is_half(job) else {}
+    for path in run.folder.glob("cells/*/*.json"):
+        path.unlink()
+    assert run(repeat_failed=2).rows[1].state == "failed"
+    assert run.passed is False
+
+
+def document(outcome: SweepOutcome, path: Path) -> str:
+    path.write_text(json.dumps({"results": [{"kind": "sweep", **plain(outcome)}]}))
+    return str(path)
+
+
+def test_only_new_failures_count_beside_a_baseline(run: Sweeps, tmp_path: Path) -> None:
+    fails = is_of("a.onnx", "--fp-to-fp16")
+    run.answer = lambda job: {"code": 1} if fails(job) else {}
+    baseline = document(run(), tmp_path / "old.json")
+    assert run.passed is False
+    outcome = run(resume=True, baseline=baseline)
+    assert run.passed
+    assert "since the baseline: nothing new" in outcome.summary
+    fails = is_of("--fp-to-fp16")
+    for path in run.folder.glob("cells/*/*.json"):
+        path.unlink()
+    outcome = run(resume=True, baseline=baseline)
+    assert run.passed is False
+    assert [row.name for row in outcome.new_failures] == ["b.onnx onnxrt/fp16"]
+
+
+def test_a_slower_cell_is_run_again_before_it_is_reported(run: Sweeps, tmp_path: Path) -> None:
+    times = {"a.onnx": [1.0, 9.0, 1.1, 9.0], "b.onnx": [1.0, 9.0, 8.0, 7.0]}
+
+    def answer(job: Job) -> Mapping[str, Any]:
+        name = next((name for name in times if name in job.command), "")
+        if "/cells/" not in job.stem or "--fp-to-fp16" in job.command:
+            return {}
+        found = {"summary": "", "verdict": "passed", "inference": times[name].pop(0)}
+        return {"essence": found, "machine": here}
+
+    here = machine_facts()
+    run.answer = answer
+    baseline = document(run(), tmp_path / "old.json")
+    for path in run.folder.glob("cells/*/*.json"):
+        path.unlink()
+    outcome = run(resume=True, baseline=baseline)
+    assert {row.name: list(row.changes) for row in outcome.rows if row.changes} == {
+        "b.onnx onnxrt/fp32": ["slower"]
+    }
+    assert all(job.exclusive for job in run.ran if ".time" in job.key)
+    assert run.passed  # It is reported, and no failure.
+
+
+def test_known_failures(run: Sweeps) -> None:
+    fails = is_of("--fp-to-fp16")
+    run.answer = lambda job: {"code": 1} if fails(job) else {}
+    run(known=[{"cell": "*/fp16", "reason": "overflow", "until": "2999-01-01"}])
+    assert run.passed
+    run(resume=True, known=[{"cell": "*/fp16", "reason": "overflow", "until": "2001-01-01"}])
+    assert run.passed is False
+
+
+def test_failures_are_diagnosed_once(run: Sweeps) -> None:
+    fails = is_of("--fp-to-fp16")
+    culprit = {"nodes": ["n"], "op": "Conv", "cause": "c", "rewrite": "R", "party": "onnxrt"}
+
+    def answer(job: Job) -> Mapping[str, Any]:
+        if "diagnose" in job.command:
+            return {"code": 1, "essence": {"summary": "s", "verdict": "f", "culprits": [culprit]}}
+        return {"code": 1} if fails(job) else {}
+
+    run.answer = answer
+    outcome = run(diagnose=True)
+    assert [list(group.cells) for group in outcome.groups] == [
+        ["a.onnx onnxrt/fp16", "b.onnx onnxrt/fp16"]
+    ]
+    assert outcome.groups[0].cause == "Conv 'n': c by R (onnxrt)"
+    [first, _] = [job for job in run.ran if "diagnose" in job.command]
+    assert first.command[3:7] == ("diagnose", "a.onnx", "--onnxrt", "--fp-to-fp16")
+    assert "--onnx" in first.command
+    run(resume=True, diagnose=True)
+    assert run.ran == []
+
+
+def test_shards_share_a_folder(run: Sweeps) -> None:
+    names: list[str] = []
+    for number in (1, 2, 3):
+        names += [row.name for row in run(shard=f"{number}/3").rows]
+    assert len(names) == len(set(names)) == 4
+    assert run(resume=True).summary.startswith("4 of 4 cells passed")
+    assert run.ran == []
+
+
+def test_another_machine_counts_unless_the_plan_says_otherwise(run: Sweeps) -> None:
+    run.answer = lambda job: {"machine": {"processor": "other"}}
+    run()
+    assert all(row.is_foreign for row in run(resume=True).rows)
+    assert run.ran == []
+    run({**PLAN, "same_machine": True}, resume=True)
+    assert len(run.cells()) == 4
+
+
+def test_cells_may_be_chosen_and_listed(run: Sweeps) -> None:
+    assert [row.name for row in run(only="b*fp16").rows] == ["b.onnx onnxrt/fp16"]
+    with pytest.raises(UsageError, match=r"No cell matches 'zzz'\. One is 'a.onnx onnxrt/fp32'"):
+        run(only=["zzz"], resume=True)
+    outcome = run(dry_run=True)
+    assert (run.ran, len(outcome.rows)) == ([], 4)
+
+
+def test_no_cell_could_be_run(run: Sweeps) -> None:
+    run.answer = lambda job: {"code": 3, "said": "x"} if "/cells/" in job.stem else {}
+    with pytest.raises(BackendError, match="No cell could be run"):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"models": ["c*.onnx"]}, "No model matches 'c.\\.onnx'. Patterns start at"),
+        ({"environments": {"e": "nowhere"}}, "Environment 'e': .*nowhere is no interpreter"),
+        ({"environments": {"e": "."}}, "Environment 'e': .* is no virtual environment"),
+        ({"environments": {"e": {"requirements": "r.txt"}}}, "Environment 'e': .*r.txt does not"),
+    ],
+)
+def test_what_is_not_there_is_one_clear_line(
+    run: Sweeps, change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        run({**PLAN, **change})
+
+
+def test_files_of_other_things_are_refused(run: Sweeps, tmp_path: Path) -> None:
+    run.folder.mkdir()
+    (run.folder / "mine.txt").write_text("mine")
+    with pytest.raises(FileError, match="holds other files than those of a sweep"):
+        run()
+    assert [path.name for path in run.folder.iterdir()] == ["mine.txt"]
+    (tmp_path / "old.json").write_text("{}")
+    (run.folder / "mine.txt").unlink()
+    with pytest.raises(DamagedFileError, match="is no document of a sweep"):
+        run(baseline=str(tmp_path / "old.json"))

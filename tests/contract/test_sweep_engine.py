@@ -1,0 +1,205 @@
+"""What everything that runs the jobs of a sweep promises, and what real processes do on top."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polygraphy.adapters.fake import ScriptedEngine
+from polygraphy.adapters.processes.launching import ProcessLauncher
+from polygraphy.adapters.processes.pool import LocalPool
+from polygraphy.binding import resolve
+from polygraphy.domain.errors import FileError
+from polygraphy.domain.sweep.cells import Job, Limits
+from polygraphy.domain.sweep.outcome import Row, row_of
+from polygraphy.ports.sweeping import SweepEngine
+
+LIMITS = Limits(jobs=2, timeout=30)
+ROW = Row("m a", "m", "a", "k")
+
+
+def job(folder: Path, name: str, program: str, **facts: Any) -> Job:
+    return Job(
+        name, (sys.executable, "-S", "-c", program), str(folder / name), str(folder), **facts
+    )
+
+
+def records_of(
+    engine: SweepEngine, jobs: list[Job], limits: Limits = LIMITS
+) -> dict[str, Mapping[str, Any]]:
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    engine.run(jobs, limits, lambda job, record: found.append((job.key, record)))
+    assert len(found) == len(dict(found))
+    return dict(found)
+
+
+def _answer(job: Job) -> Mapping[str, Any]:
+    return {"code": int(job.command[-1].rpartition("(")[2].rstrip(")") or 0)}
+
+
+@pytest.fixture(params=[LocalPool, lambda: ScriptedEngine(_answer)], ids=["local", "fake"])
+def engine(request: pytest.FixtureRequest) -> SweepEngine:
+    make: Callable[[], SweepEngine] = request.param
+    return make()
+
+
+def test_the_port_is_bound() -> None:
+    assert isinstance(resolve(SweepEngine, "local"), LocalPool)
+
+
+def test_every_job_ends_once_with_its_exit_code(engine: SweepEngine, tmp_path: Path) -> None:
+    jobs = [job(tmp_path, str(code), f"raise SystemExit({code})") for code in range(5)]
+    found = records_of(engine, [*jobs[1:], jobs[0]])
+    assert {key: record["code"] for key, record in found.items()} == {str(n): n for n in range(5)}
+    assert all(record["key"] == key and record["ended"] == "exit" for key, record in found.items())
+    assert records_of(engine, []) == {}
+
+
+def test_what_was_run_is_not_run_again(tmp_path: Path) -> None:
+    one = job(tmp_path, "one", "open('runs', 'a').write('x')")
+    first = records_of(LocalPool(), [one])
+    assert json.loads(Path(one.result).read_text()) == first["one"]
+    assert records_of(LocalPool(), [one]) == first
+    assert (tmp_path / "runs").read_text() == "x"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "runs"]
+
+
+def test_a_job_that_hangs_is_stopped_with_what_it_started(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)'])\n"
+        "open('child', 'w').write(str(child.pid)); time.sleep(60)"
+    )
+    found = records_of(LocalPool(), [job(tmp_path, "one", program)], Limits(1, timeout=1.5))
+    assert row_of(ROW, [found["one"]]).state == "timeout"
+    assert is_over(int((tmp_path / "child").read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_a_job_that_takes_too_much_memory_is_stopped(tmp_path: Path) -> None:
+    program = "import time; held = b'x' * (300 << 20); time.sleep(60)"
+    limits = Limits(1, timeout=30, memory=100 << 20)
+    found = records_of(LocalPool(), [job(tmp_path, "one", program)], limits)
+    assert row_of(ROW, [found["one"]]).state == "memory"
+    assert found["one"]["memory"] > 100 << 20
+
+
+def test_a_job_that_crashes_has_a_record(tmp_path: Path) -> None:
+    crash = "import os, sys; print('before', flush=True); os.kill(os.getpid(), 11)"
+    found = records_of(LocalPool(), [job(tmp_path, "one", crash), job(tmp_path, "two", "pass")])
+    row = row_of(ROW, [found["one"]])
+    assert (row.state, row.summary) == (
+        "crashed",
+        "It was ended by signal 11. Its last line: before",
+    )
+    assert found["two"]["code"] == 0
+
+
+def test_exclusive_jobs_run_alone(tmp_path: Path) -> None:
+    program = (
+        "import os, time\n"
+        "beside = [n for n in os.listdir('.') if n.endswith('.runs')]\n"
+        "open('{0}.runs', 'w').close(); time.sleep(.3); os.unlink('{0}.runs')\n"
+        "raise SystemExit(len(beside) if '{0}'[0] == 'x' else 0)"
+    )
+    names = ["x1", "a", "x2", "b", "c"]
+    jobs = [
+        job(tmp_path, name, program.format(name), exclusive=name.startswith("x")) for name in names
+    ]
+    found = records_of(LocalPool(), jobs, Limits(3, timeout=30))
+    assert {record["code"] for record in found.values()} == {0}
+    assert [found[name]["shared"] for name in names] == [False, True, False, True, True]
+
+
+def test_jobs_spread_over_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")  # Pretended: no library looks at them.
+    program = (
+        "import os, time; time.sleep(.2); open({!r}, 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])"
+    )
+    jobs = [job(tmp_path, str(n), program.format(f"{n}.txt"), gpu=n < 4) for n in range(6)]
+    found = records_of(LocalPool(), jobs, Limits(None, timeout=30))
+    seen = [(tmp_path / f"{n}.txt").read_text() for n in range(6)]
+    assert sorted(seen) == ["", "", "3", "3", "5", "5"]
+    assert seen == [found[str(n)]["device"] for n in range(6)]
+
+
+def test_a_folder_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="file"):
+        records_of(LocalPool(), [job(tmp_path / "file", "one", "pass")])
+
+
+def is_over(pid: int) -> bool:
+    """Return whether a process ends soon, or is a zombie that its parent has not waited for."""
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+_ENGINE = """
+import sys
+from polygraphy.adapters.processes.pool import LocalPool
+from polygraphy.domain.sweep.cells import Job, Limits
+words = (sys.executable, "-S", "-c",
+         "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)")
+LocalPool().run([Job("one", words, "one", ".")], Limits(1), print)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
+def test_a_process_ends_with_an_engine_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _ENGINE]
+    path = os.pathsep.join([str(Path.cwd()), *sys.path])
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}) as engine:
+        pid = wait_for(tmp_path / "pid")
+        one = Job("one", (), str(tmp_path / "one"))
+        assert ProcessLauncher().start(one, LIMITS, None, shared=False) is None  # Its lock is held.
+        engine.send_signal(signal.SIGKILL)
+    assert is_over(pid)
+    again = job(tmp_path, "one", "pass")
+    assert records_of(LocalPool(), [again])["one"]["code"] == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_ctrl_c_ends_processes_and_leaves_no_record(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _ENGINE]
+    path = os.pathsep.join([str(Path.cwd()), *sys.path])
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+                          stderr=subprocess.DEVNULL) as engine:  # fmt: skip
+        pid = wait_for(tmp_path / "pid")
+        engine.send_signal(signal.SIGINT)
+    assert is_over(pid)
+    assert [path.name for path in tmp_path.iterdir()] == ["pid"]
+
+
+def wait_for(path: Path) -> int:
+    for _ in range(400):
+        if path.exists() and path.read_text():
+            return int(path.read_text())
+        time.sleep(0.05)
+    raise AssertionError(path)
+
+
+def test_a_record_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    """As on a disk that is full: others that run are ended, and what was written stays."""
+    cells = tmp_path / "cells"
+    cells.mkdir()
+    program = f"import os; os.chdir('/'); os.unlink({str(cells / 'one.lock')!r}); os.rmdir({str(cells)!r}); open({str(cells)!r}, 'w')"
+    beside = job(tmp_path, "beside", "import time; time.sleep(60)")
+    with pytest.raises(FileError, match="cells"):
+        records_of(LocalPool(), [beside, job(tmp_path / "cells", "one", program)])
+    assert not Path(beside.result).exists()

@@ -1,0 +1,157 @@
+"""What records of processes come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from polygraphy.domain.sweep.outcome import (
+    FAILURES,
+    FASTER,
+    NEWLY_FAILING,
+    NEWLY_PASSING,
+    SLOWER,
+    Row,
+    SweepOutcome,
+    compared,
+    groups_of,
+    known_among,
+    row_of,
+)
+from polygraphy.domain.sweep.plan import Known
+
+ROW = Row("m a", "m", "a", "k")
+
+
+def record(**facts: Any) -> dict[str, Any]:
+    return {
+        "ended": "exit", "code": 0, "seconds": 1.0, "memory": 1 << 20, "shared": False, "said": "",
+        "essence": {"summary": "said", "verdict": "passed"}, **facts,
+    }  # fmt: skip
+
+
+def without_verdict(**facts: Any) -> dict[str, Any]:
+    made = record(**facts)
+    del made["essence"]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "said"),
+    [
+        (record(), "passed", "said"),
+        (record(code=1), "failed", "said"),
+        (record(code=4), "inconclusive", "said"),
+        (record(code=3), "error", "said"),
+        (without_verdict(code=3, said="no backend"), "error", "no backend"),
+        (without_verdict(code=0), "error", "left no verdict"),
+        (without_verdict(code=-11, said="last"), "crashed", "signal 11. Its last line: last"),
+        (without_verdict(code=-9, ended="timeout"), "timeout", "Stopped after 1 s"),
+        (without_verdict(code=-9, ended="memory"), "memory", "Stopped at 1 MiB"),
+    ],
+)
+def test_how_a_process_ended(found: dict[str, Any], state: str, said: str) -> None:
+    row = row_of(ROW, [found])
+    assert row.state == state
+    assert said in row.summary
+    assert row.failed == (state in FAILURES)
+
+
+def test_verdicts_that_differ_are_flaky() -> None:
+    row = row_of(ROW, [record(code=1), record(), record(code=1)])
+    assert (row.state, row.failed) == ("flaky", False)
+    assert list(row.attempts) == ["failed", "passed", "failed"]
+    assert row_of(ROW, [record(code=1), record(code=1)]).state == "failed"
+
+
+def test_what_is_new_since_a_baseline() -> None:
+    before = {
+        "passes": {"state": "passed", "inference": 1.0, "is_shared": False, "is_foreign": False},
+        "fails": {"state": "failed"},
+    }
+    passing = evolve(ROW, name="passes", state="passed", inference=1.0)
+    cases = [
+        (evolve(passing, state="failed"), [NEWLY_FAILING]),
+        (evolve(passing, name="unknown", state="crashed"), [NEWLY_FAILING]),
+        (evolve(passing, name="fails"), [NEWLY_PASSING]),
+        (evolve(passing, name="fails", state="timeout"), []),
+        (evolve(passing, inference=1.3), [SLOWER]),
+        (evolve(passing, inference=0.7), [FASTER]),
+        (evolve(passing, inference=9.0, is_shared=True), []),
+        (evolve(passing, inference=9.0, is_foreign=True), []),
+        (passing, []),
+    ]
+    for row, changes in cases:
+        assert list(compared([row], before)[0].changes) == changes
+
+
+def test_known_failures_do_not_count_until_they_expire() -> None:
+    rows = [
+        evolve(ROW, name="m a", state="failed"),
+        evolve(ROW, name="n a", state="passed"),
+        evolve(ROW, name="o a", state="failed"),
+    ]
+    known = [Known("m*", "r"), Known("n*", "s"), Known("o*", "t", "2026-01-01"), Known("x", "u")]
+    made, notes = known_among(rows, known, "2026-01-02")
+    assert [row.known for row in made] == ["r", "", ""]
+    assert len(notes) == 3
+    assert "n a passes" in notes[0]
+    assert "expired on 2026-01-01" in notes[1]
+    assert "is of no cell" in notes[2]
+    assert [row.name for row in SweepOutcome(made).new_failures] == ["o a"]
+    made, _ = known_among(rows, known, "2026-01-01")
+    assert [row.known for row in made] == ["r", "", "t"]
+    assert SweepOutcome(made).exit_code == 0
+    assert SweepOutcome(made, is_strict=True).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (["passed", "passed"], 0),
+        (["passed", "failed"], 1),
+        (["passed", "crashed"], 1),
+        (["error", "timeout"], 3),
+        (["passed", "flaky"], 4),
+        (["passed", "no reference"], 4),
+        (["inconclusive", "not run"], 4),
+        (["failed", "flaky"], 1),
+        ([], 0),
+    ],
+)
+def test_exit_codes(states: list[str], code: int) -> None:
+    rows = [evolve(ROW, name=str(at), state=state) for at, state in enumerate(states)]
+    assert SweepOutcome(rows).exit_code == code
+
+
+def test_failures_of_one_cause_are_one_group() -> None:
+    culprit = {
+        "nodes": ["conv"], "op": "Conv", "cause": "rewrite", "rewrite": "ConvBnFusion",
+        "party": "onnxrt", "remedy": {"command": "run --without X", "proven": True},
+    }  # fmt: skip
+    rows = [evolve(ROW, name=f"{at}", key=f"{at}", state="failed") for at in range(3)]
+    rows += [
+        evolve(ROW, name=m, model=m, key=m, state="error", summary=f"{m}: no kernel at 0x{at}f")
+        for at, m in enumerate(("q.onnx", "r.onnx"))
+    ]
+    diagnoses = {key: {"essence": {"culprits": [culprit]}} for key in "01"}
+    groups = groups_of(rows, diagnoses)
+    assert [list(group.cells) for group in groups] == [["0", "1"], ["q.onnx", "r.onnx"], ["2"]]
+    [found] = [group for group in groups if group.is_diagnosed]
+    assert found.cause == "Conv 'conv': rewrite by ConvBnFusion (onnxrt)"
+    assert (found.remedy, found.proven) == ("run --without X", True)
+
+
+def test_failures_that_a_diagnosis_does_not_explain() -> None:
+    rows = [evolve(ROW, name=key, key=key, model=f"{key}.onnx", state="failed") for key in "abc"]
+    said = "All outputs match in fp16. The largest tensor, '{}', reaches 3%."
+    diagnoses: dict[str, dict[str, Any]] = {
+        key: {"said": "", "essence": {"summary": said.format(key)}} for key in "ab"
+    }
+    groups = [(list(group.cells), group.cause) for group in groups_of(rows, diagnoses)]
+    assert groups == [
+        (["a", "b"], "Outputs differ, and the diagnosis blames nothing: All outputs match in fp16"),
+        (["c"], "Outputs differ; they were not diagnosed"),
+    ]
