@@ -7,16 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from polygraphy.domain.calling import check_signature, name_of
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.results.results import IterationResult, RunResults
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.accuracy import Runs
     from polygraphy.application.run.layerwise import MakeRunner
     from polygraphy.domain.accuracy.accuracy import AccuracyResults
     from polygraphy.domain.results.postprocess import BasePostprocessFunc
+    from polygraphy.domain.results.results import IterationResult, RunResults
     from polygraphy.ports.running import Runner
+
+    Postprocess = Callable[[IterationResult], Any]
 
 
 class Comparator:
@@ -307,9 +308,6 @@ def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunRes
         yield from results
 
 
-Postprocess = Callable[[IterationResult], Any]
-
-
 def postprocess(run_results: Any, function: Any) -> Any:
     """Apply a function to the outputs of every iteration.
 
@@ -325,6 +323,9 @@ def postprocess(run_results: Any, function: Any) -> Any:
     Raises:
         UsageError: the function answers with something else.
     """
+    from polygraphy.domain.calling import check_signature
+    from polygraphy.domain.results.results import RunResults
+
     apply: Postprocess = function() if isinstance(function, type) else function
     check_signature(apply, "post-processing function", "the outputs of an iteration")
     if isinstance(run_results, RunResults):
@@ -353,6 +354,9 @@ def _changed(results: RunResults, apply: Postprocess) -> RunResults:
 
 
 def _answer(changed: Any, outputs: IterationResult, apply: Postprocess) -> IterationResult:
+    from polygraphy.domain.calling import name_of
+    from polygraphy.domain.results.results import IterationResult
+
     if isinstance(changed, IterationResult):
         return changed
     if isinstance(changed, Mapping):
