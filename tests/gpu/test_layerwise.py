@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not has_gpu() or not is_installed(), reason="needs a GPU and TensorRT"),
 ]
 
-FIRST = "First output that fails, in the order of the model"
+FIRST = "first to fail: "
 
 
 @pytest.mark.parametrize("budget", ["", "--memory-budget 64M", "--memory-budget 20K"])

@@ -214,7 +214,7 @@ def test_a_tensorflow_without_tensorrt_says_so() -> None:
 
 
 def test_arguments_reach_the_converter(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polygraphy.adapters.tensorflow import tftrt
+    from polygraphy.adapters.tensorflow import saving as tftrt
 
     given: dict[str, Any] = {}
 
