@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from polygraphy import mod
+from polygraphy import mod, termination
 from polygraphy.logger import G_LOGGER
 from tests.support import extra_packages, g1, g2, g3, g4
 from tests.support.forked import ForkServer
@@ -38,6 +38,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for profile, examples in {"quick": 5, "default": 20, "thorough": 100}.items():
     settings.register_profile(profile, max_examples=examples, derandomize=True, deadline=None)
 settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def _no_interrupt_is_remembered() -> Iterator[None]:
+    """Forget ctrl-C that a test sent to its own process: the next is not interrupted."""
+    yield
+    termination._interrupts.clear()
 
 
 def pytest_report_header() -> str:

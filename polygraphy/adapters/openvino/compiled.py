@@ -61,6 +61,7 @@ class Known:
 _known: MutableMapping[CompiledModel, Known] = WeakKeyDictionary()
 _process: list[int] = []
 """The process in which OpenVINO has started its threads, if one has."""
+_core: list[Any] = []
 
 
 @mod.export(funcify=True)
@@ -223,7 +224,9 @@ def known_of(compiled: CompiledModel) -> Known:
 
 
 def core_of_process() -> Any:
-    """Return OpenVINO's `Core`.
+    """Return OpenVINO's `Core`: one for the process, which is kept. Each sets up a stack for handlers
+    of signals, and where several end in another order than they began, ctrl-C ends the process with
+    a segmentation fault.
 
     Raises:
         MissingDependencyError: OpenVINO is not installed.
@@ -240,13 +243,14 @@ def core_of_process() -> Any:
         )
     if not _process:
         _process.append(os.getpid())
+        _core.append(openvino.Core())
     if _process[0] != os.getpid():
         raise UsageError(
             "OpenVINO has computed in the process from which this one was forked, and would wait"
             " for its threads for ever.",
             hint="Start the processes before anything runs in OpenVINO.",
         )
-    return openvino.Core()
+    return _core[0]
 
 
 def precision_of(compiled: CompiledModel) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -268,3 +270,24 @@ def test_devices_are_listed_with_what_they_compute_in() -> None:
     [section] = OpenvinoDiagnosis().sections()
     said = dict(section.facts)
     assert "computes in" in said["CPU"] and "by default" in said["CPU"]
+
+
+def test_ctrl_c_is_an_interrupt_after_several_models() -> None:
+    """OpenVINO has handlers of signals run on a stack of its own, which must still be there."""
+    program = (
+        "import os, signal\n"
+        "from onnx import parser\n"
+        "from polygraphy.backend.openvino import compiled_model_from_onnx\n"
+        "text = '<ir_version: 8, opset_import: [\"\" : 17]> g (float[4] x) => (float[4] y) {y = Relu(x)}'\n"
+        "made = [compiled_model_from_onnx(parser.parse_model(text)) for _ in range(3)]\n"
+        "del made[0]\n"
+        "del made[:]\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["interrupted"]), done.stderr
