@@ -224,9 +224,9 @@ def known_of(compiled: CompiledModel) -> Known:
 
 
 def core_of_process() -> Any:
-    """Return OpenVINO's `Core`: one for the process, which is kept. Each sets up a stack for handlers
-    of signals, and where several end in another order than they began, ctrl-C ends the process with
-    a segmentation fault.
+    """Return OpenVINO's `Core`: one for the process, which is kept. Each sets up a stack for
+    handlers of signals, and where several end in another order than they began, ctrl-C ends the
+    process with a segmentation fault.
 
     Raises:
         MissingDependencyError: OpenVINO is not installed.
