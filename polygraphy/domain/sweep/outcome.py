@@ -234,7 +234,7 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b\d[\d.,]*(?:e[+-]?\d+)?\b")
 
 
 def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -> list[Group]:
-    """Return the causes of failures, that of the most cells first.
+    """Return the causes of failures, and why there is no reference, that of the most cells first.
 
     Args:
         rows: all cells.
@@ -243,7 +243,7 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
     found: dict[Any, list[Row]] = {}
     first: dict[Any, Group] = {}
     for row in rows:
-        if not row.failed:
+        if not row.failed and row.state != NO_REFERENCE:
             continue
         culprits = diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
         group = _diagnosed(culprits[0]) if culprits else _alike(row, diagnoses.get(row.key))

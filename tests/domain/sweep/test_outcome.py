@@ -155,3 +155,15 @@ def test_failures_that_a_diagnosis_does_not_explain() -> None:
         (["a", "b"], "Outputs differ, and the diagnosis blames nothing: All outputs match in fp16"),
         (["c"], "Outputs differ; they were not diagnosed"),
     ]
+
+
+def test_why_there_is_no_reference_is_a_group_of_cells() -> None:
+    row = evolve(
+        ROW,
+        model="net.onnx",
+        state="no reference",
+        summary="What it is compared with failed: no Conv.",
+    )
+    passed = evolve(ROW, name="m b", state="passed")
+    [group] = groups_of([row, passed], {})
+    assert (list(group.cells), group.cause) == (["m a"], f"no reference: {row.summary}")
