@@ -132,6 +132,7 @@ _ADAPTERS: dict[str, str] = {
 
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "Commands": ("polygraphy.cli.backends.registry:modules_for",),
+    "Launcher": ("polygraphy.cli.backends.registry:modules_for",),
 }
 """What adapters are made with, by port."""
 
