@@ -52,6 +52,7 @@ print("versions", json.dumps(versions))
 
 
 def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
+    """See the port."""
     variables = _variables(Path(folder))
     if not path:
         sections = resolve(Diagnosis, "packages").sections()
@@ -69,6 +70,7 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
 
 
 def install_environment(requirements: str, folder: str) -> str:
+    """See the port."""
     content = readable_file(requirements, "File of requirements").read_bytes()
     needed = _needed()
     digest = hashlib.sha256(b"\n".join([content, *map(str.encode, needed)])).hexdigest()[:16]

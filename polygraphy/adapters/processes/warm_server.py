@@ -6,9 +6,11 @@ socket that is standard input: the first is what the command line writes to, it 
 until it ends. Answers are the number and the ``pid`` once it runs; then the number, an exit
 ``code``, negative for a signal, whether it has ``timed_out``, and what it used: seconds of the
 processor as ``cpu``, bytes of ``memory`` at most. Several may be under way. A request without words
-stops the one of its number. The first argument names the function, as ``module:function``, that returns which modules a command line
-needs, as far as that is seen before it has run; the others are the command line that is expected
-first.
+stops the one of its number.
+
+The first argument names the function, as ``module:function``, that returns which modules a command
+line needs, as far as that is seen before it has run; the others are the command line that is
+expected first.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ _FIELDS = ("key", "ended", "code", "seconds", "memory", "shared", "machine", "sa
 
 
 def matching_files(folder: str, pattern: str) -> list[str]:
+    """See the port."""
     if Path(pattern).is_absolute():
         root = Path(pattern).anchor
         return sorted(str(p) for p in Path(root).glob(pattern[len(root) :]) if p.is_file())
@@ -28,6 +29,7 @@ def matching_files(folder: str, pattern: str) -> list[str]:
 
 
 def digest_of(path: str) -> str:
+    """See the port."""
     digest = hashlib.sha256()
     for each in _with_weights(path):
         file = readable_file(each, "File", may_be_empty=True)
@@ -39,6 +41,7 @@ def digest_of(path: str) -> str:
 
 
 def read_record(path: str) -> Mapping[str, Any] | None:
+    """See the port."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
@@ -57,11 +60,13 @@ def read_record(path: str) -> Mapping[str, Any] | None:
 
 
 def forget_record(path: str) -> None:
+    """See the port."""
     with translated_os_errors(path, "remove"):
         Path(path).unlink(missing_ok=True)
 
 
 def holds_sweep(folder: str) -> bool:
+    """See the port."""
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise FileError(f"{folder} is no folder.", path=folder, hint="Name another one.")
@@ -76,6 +81,7 @@ def holds_sweep(folder: str) -> bool:
 
 
 def claim_folder(folder: str) -> None:
+    """See the port."""
     if not (Path(folder) / _MARK).exists():
         with atomic_file(Path(folder) / _MARK, "w") as stream:
             stream.write('{"schema": 1}\n')
