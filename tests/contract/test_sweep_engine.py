@@ -214,7 +214,9 @@ def command_of_ours(folder: Path, name: str, environment: Mapping[str, str]) -> 
 
 def test_command_lines_of_this_package_run_in_forks_of_one_interpreter(tmp_path: Path) -> None:
     seen = tmp_path / "server"
-    source = f"import os\ndef needed(words):\n    open({str(seen)!r}, 'a').write(f'{{os.getpid()}} ')\n"
+    source = (
+        f"import os\ndef needed(words):\n    open({str(seen)!r}, 'a').write(f'{{os.getpid()}} ')\n"
+    )
     (tmp_path / "preloading.py").write_text(source + "    return []\n")
     launcher = ProcessLauncher("preloading:needed")
     for name in "ab":

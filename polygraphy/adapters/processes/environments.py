@@ -40,21 +40,14 @@ _OF_CELLS = {
 """What is said of a cell is read by the sweep, and is not shown: exit codes tell all they can."""
 _ASKED = """
 import json
-<<<<<<< HEAD
 try:
-    from polygraphy.binding import resolve
-    from polygraphy.ports.machine import Diagnosis
-    sections = resolve(Diagnosis, "packages").sections()
+    from polygraphy.binding import keyed
+    from polygraphy.ports.machine import sections_of
+    sections = keyed(sections_of, "packages")()
     versions = {name: value for each in sections for name, value in each.facts}
 except ModuleNotFoundError as error:
     versions = {error.name: "missing"}
 print("versions", json.dumps(versions))
-=======
-from polygraphy.binding import keyed
-from polygraphy.ports.machine import sections_of
-sections = keyed(sections_of, "packages")()
-print("versions", json.dumps({name: value for each in sections for name, value in each.facts}))
->>>>>>> main
 """
 
 
@@ -62,7 +55,7 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
     """See the port."""
     variables = _variables(Path(folder))
     if not path:
-        sections = resolve(Diagnosis, "packages").sections()
+        sections = keyed(sections_of, "packages")()
         return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
     interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
     output = output_of([interpreter, "-c", _ASKED], path, environment=variables)
@@ -75,24 +68,6 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
         )
     return interpreter, variables, versions
 
-<<<<<<< HEAD
-=======
-    def open(self, path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-        variables = _variables(Path(folder))
-        if not path:
-            sections = keyed(sections_of, "packages")()
-            return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
-        interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
-        output = output_of([interpreter, "-c", _ASKED], path, environment=variables)
-        versions = json.loads(value_behind(output, "versions") or "{}")
-        missing = [name for name, version in versions.items() if version == "missing"]
-        if missing or not versions:
-            raise BackendError(
-                f"{path}: this package does not run there: it lacks {', '.join(missing)}.",
-                hint=f"Install it: {interpreter} -m pip install {' '.join(missing)}.",
-            )
-        return interpreter, variables, versions
->>>>>>> main
 
 def install_environment(requirements: str, folder: str) -> str:
     """See the port."""

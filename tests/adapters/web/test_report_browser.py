@@ -167,7 +167,9 @@ def test_the_cells_of_a_sweep_are_filtered_and_sorted(browser: Any, tmp_path: Pa
     tab.goto(path.as_uri())
     visible = "#cells tbody tr"
     assert tab.locator(visible).count() == 300
-    tab.wait_for_selector("#cells .count:has-text('10000 of 10000, the first 300 are shown')", state="attached")
+    tab.wait_for_selector(
+        "#cells .count:has-text('10000 of 10000, the first 300 are shown')", state="attached"
+    )
     took = tab.evaluate("performance.getEntriesByType('navigation')[0].domComplete")
     assert took < 20_000  # Seconds where others run; benchmarks/sweep_cells.py measures it.
     tab.fill("#cells .filter", "model_7.onnx")
