@@ -15,6 +15,7 @@ _ADAPTERS: dict[str, str] = {
     "holds_blobs": "polygraphy.adapters.files.formats.blobs:holds_blobs",
     "iterate_blobs": "polygraphy.adapters.files.formats.blobs:iterate_blobs",
     "holds_pictures": "polygraphy.adapters.files.formats.pictures:holds_pictures",
+    "sample_files": "polygraphy.adapters.files.formats.pictures:sample_files",
     "iterate_pictures": "polygraphy.adapters.files.formats.pictures:iterate_pictures",
     "blob_writer": "polygraphy.adapters.files.formats.blobs:blob_writer",
     "Commands": "polygraphy.adapters.processes.commands:ProcessCommands",

@@ -8,6 +8,7 @@ from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.comparator import Comparator
+    from polygraphy.application.compare.samples import Samples
     from polygraphy.application.run.unmarked import WithUnmarked
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.compare import (
@@ -43,6 +44,7 @@ __all__ = [
     "OutputCompareResult",
     "PostprocessFunc",
     "RunResults",
+    "Samples",
     "SimpleCompareFunc",
     "SimpleThreshold",
     "StreamingDataLoader",
@@ -65,6 +67,7 @@ _ELSEWHERE = {
     "DataLoader": "polygraphy.domain.data.synthesis",
     "IterationResult": "polygraphy.domain.results.results",
     "RunResults": "polygraphy.domain.results.results",
+    "Samples": "polygraphy.application.compare.samples",
     "StreamingDataLoader": "polygraphy.domain.data.loading",
     "SimpleThreshold": "polygraphy.domain.limits:Tolerance",
     "Threshold": "polygraphy.domain.limits",

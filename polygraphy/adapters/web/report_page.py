@@ -42,7 +42,7 @@ from polygraphy.domain.model import Model, Node
 from polygraphy.domain.model.description import held_weight
 from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
 from polygraphy.domain.report.document import Document
-from polygraphy.domain.report.summary import PASSED, advice_for, checks_of
+from polygraphy.domain.report.summary import PASSED, advice_for, checks_of, sample_sentences
 from polygraphy.domain.sweep.outcome import FAILURES
 from polygraphy.domain.tensors.naming import shortened
 
@@ -189,6 +189,8 @@ _ERRORS = "errors"
 """The kind of result that is drawn: how far tensors are off, of a diagnosis."""
 _SWEEP = "sweep"
 """The kind of result that has tables of its own: the cells of a sweep."""
+_SAMPLES = "samples"
+"""The kind of result that has a table of its own: samples that changed their answer."""
 _CURVES = {
     "cumulative": "computed from the inputs, nothing rewritten",
     "isolated": "each node alone",
@@ -265,7 +267,13 @@ def report_page(document: Document, model: Model | None) -> str:
         details=list(_details(tables)),
         checks=[] if sweeps else _other_checks(document),
         sweeps=sweeps,
+        samples=[
+            (each, list(sample_sentences(each)))
+            for each in document.results
+            if each["kind"] == _SAMPLES
+        ],
         most_cells=_MOST_CELLS,
+        most_rows=_MOST_ROWS,
         curves=list(_curves(document)),
         curve_words=_CURVES,
         attempts=[
@@ -277,7 +285,7 @@ def report_page(document: Document, model: Model | None) -> str:
         results=[
             (_heading(each), _text(each))
             for each in document.results
-            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP)
+            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP, _SAMPLES)
         ],
     )
     return displayable(page)
