@@ -33,7 +33,10 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
            polygraphy: Callable[..., Any]) -> Path:  # fmt: skip
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    assert polygraphy(f"polygraphy run float32.onnx --onnxrt {DATA} --save-outputs float32.json").code == 0
+    assert (
+        polygraphy(f"polygraphy run float32.onnx --onnxrt {DATA} --save-outputs float32.json").code
+        == 0
+    )
     return tmp_path
 
 
