@@ -107,13 +107,16 @@ class _Comparison:
             case.evidence.compared(right.name, right.left_out)
             own = values
             compared = right.beside(case, values)
-            is_much = any(one.relative > 0.1 for one in compared.found.values())
-            if not is_much and self._pairing.model.narrow is not None:
-                # Some backends compute in float32 what hardware would round.
-                values = self._simulated() or values
-                compared = right.beside(case, values)
             outputs = sum(name in expected[0] for name in case.model.outputs)
-            notes.append(said_of(compared.found, outputs) if outputs else "")
+            said = said_of(compared.found, outputs)
+            is_much = any(one.relative > 0.1 for one in compared.found.values())
+            narrow = self._pairing.model.narrow
+            if not is_much and narrow is not None and (rounded := self._simulated()) is not None:
+                # Some backends compute in float32 what hardware would round.
+                values, compared = rounded, right.beside(case, rounded)
+                said = f"{party.name}: {said} With every operator rounded to {narrow}: "
+                said += said_of(compared.found, outputs)
+            notes.append(said if outputs else "")
             notes += [f"Not compared: {said}." for said in right.left_out]
         if not compared:
             if len(case.parties) > 1:
