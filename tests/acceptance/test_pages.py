@@ -18,6 +18,8 @@ from tests.support.pages import NOISE, PACKAGES, Block, blocks_of, is_said, rewr
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md")))
+SHOWN = {"openvino"}
+"""Pages whose blocks are not executed yet: they name models that are not there."""
 SHELL = re.compile(r"[|<>;&*]|^(?!polygraphy )")
 """What a shell has to do."""
 OURS = re.compile(r"Command: \S+?(?:__main__\.py|/polygraphy) ")
@@ -100,11 +102,15 @@ def _done(block: Block, program: str) -> list[tuple[str, str]]:
     return []
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES[1:] if page.stem not in SHOWN], ids=lambda page: page.stem
+)
 def test_no_block_is_left_out(page: Path) -> None:
     """But for what installs packages."""
     blocks = blocks_of(page)
-    assert len(blocks) == len(re.findall(r"^```\w", page.read_text(encoding="utf-8"), re.M))
+    text = page.read_text(encoding="utf-8")
+    assert len(blocks) == len(re.findall(r"^```\w", text, re.M))
+    assert not re.search(r"\n\n {4}\S", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
     after = [*(block.language for block in blocks[1:]), ""]
     for block, following in zip(blocks, after):
         if block.language == "sh":
