@@ -10,11 +10,11 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
-from polygraphy.application.diagnose.half_verdict import in_float, in_float32, of_narrowing
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
+from polygraphy.application.diagnose.lowered.half_verdict import in_float, in_float32, of_narrowing
+from polygraphy.application.diagnose.lowered.quantised import Quantised
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.parting import parted
-from polygraphy.application.diagnose.quantised import Quantised
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import breaks, said_of_untested, untested
