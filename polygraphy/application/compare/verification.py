@@ -130,10 +130,10 @@ class _Pair:
             made[name] = np.asarray(given, meta.dtype.numpy()) if is_cast and meta.dtype else given
         return made
 
-    def _rough(self, feed_dict: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    def _rough(self, feed_dict: Mapping[str, Any], dtype: str) -> Sequence[Mapping[str, Any]]:
         """Return the outputs of the original model twice as rounding may move them."""
         try:
-            return resolve(NarrowModels).roughly(self.original)(feed_dict)
+            return resolve(NarrowModels).roughly(self.original, dtype)(feed_dict)
         except PolygraphyException as error:
             G_LOGGER.verbose(f"What adds up along the model is not known: {error}")
             return []

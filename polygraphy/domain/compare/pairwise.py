@@ -51,10 +51,12 @@ class Side:
         """What the outputs were computed from; None where that is not known."""
         return self.outputs.lineage if isinstance(self.outputs, IterationResult) else None
 
-    def rough(self) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs twice, as rounding may move them; nothing where that is not known."""
+    def rough(self, dtype: str) -> Sequence[Mapping[str, Any]]:
+        """Return the outputs twice, as rounding to a data type may move them; nothing where that
+        is not known.
+        """
         made = self.outputs.rough if isinstance(self.outputs, IterationResult) else None
-        return () if made is None else made()
+        return () if made is None else made(dtype)
 
     @property
     def name(self) -> str:
