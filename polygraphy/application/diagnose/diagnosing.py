@@ -131,7 +131,11 @@ def diagnose(
         if found is None:
             case.parties[case.parties.index(lowering)] = lowering.in_float32()
             case.unload()
-    if found is None:
+    if found is not None:
+        case.evidence.compared("float32")
+        found = case.evidence.allowed(found)
+    else:
+        case.evidence.left_out.clear()  # The data are chosen again.
         found = _Diagnosis(case, data_loader, reference, paths, elsewhere).result()
         if refused and found.verdict == AGREE:
             found = DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {refused}")
@@ -183,11 +187,13 @@ def diagnose_half(
         case.attempts.append(attempt)
         reports.attempted(attempt)
 
-    trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report)
+    left_out = case.evidence.left_out
+    trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, left_out)
+    case.evidence.compared("float32")
     found = of_casting(trial.result(), case.path, dtype)
     if found.verdict == AGREE and parties:
         found = _in_backends(case, trial, found, dtype)
-    found = evolve(found, attempts=case.attempts)
+    found = evolve(case.evidence.allowed(found), attempts=case.attempts)
     return concluded(with_origins(found, opened.nodes))
 
 

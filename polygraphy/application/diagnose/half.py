@@ -127,8 +127,11 @@ def half_trial(
     data_loader: Any,
     tolerances: tuple[float | None, float | None],
     report: Report | None = None,
+    left_out: list[str] | None = None,
 ) -> Trial:
-    """Return what tries a model in half precision; see `try_half_precision`."""
+    """Return what tries a model in half precision; see `try_half_precision`, and, of data that are
+    left out, `feeds_of_half`.
+    """
     entry = casting(dtype)
     opened = resolve(NarrowModels).open(model, entry)
     tolerance = Tolerance(entry, opened.facts(), *tolerances)
@@ -137,7 +140,7 @@ def half_trial(
             f"No node of the model can be cast to {dtype}.",
             hint="Give a model that computes in float32.",
         )
-    feeds = feeds_of_half(opened, data_loader)
+    feeds = feeds_of_half(opened, data_loader, left_out)
     return Trial(opened, tolerance, feeds, report)
 
 

@@ -454,7 +454,7 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
     if measured is None:
         feeds = feeds_of_parties(case, data_loader)
     else:
-        feeds = feeds_of_half(measured, data_loader)
+        feeds = feeds_of_half(measured, data_loader, case.evidence.left_out)
     others = [each for each in case.parties if each is not party]
     reference = others[0] if others else resolve(SuspectedParty, "onnxrt")
     built = None if measured is None else Lowered(measured.passes, partial(party.load, proto))
