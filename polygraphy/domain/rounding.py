@@ -460,6 +460,16 @@ def _of_collections(value: Any, reference: Any, kind: Mapping[str, Any]) -> Devi
     return max(found, key=lambda each: each.excess, default=Deviation())
 
 
+def in_a_row(value: Any) -> Array:
+    """Return the elements of a tensor, or of a sequence or map of tensors one after the other."""
+    if isinstance(value, dict):
+        return in_a_row(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        parts = [np.ravel(in_a_row(each)) for each in value]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    return np.asarray(value)
+
+
 @frozen
 class OutputError:
     """How far outputs are off.

@@ -58,7 +58,7 @@ from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of, keeping
 from polygraphy.domain.errors import ModelError, PolygraphyException
-from polygraphy.domain.rounding import LARGE, OutputError
+from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import (
@@ -353,7 +353,7 @@ def _is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool
     apart = 0.0
     for made in zip(*outputs):
         arrays = [
-            np.asarray(values[loss.name], np.float64) for values in made if loss.name in values
+            in_a_row(values[loss.name]).astype(np.float64) for values in made if loss.name in values
         ]
         if not all(np.isfinite(array).all() for array in arrays):
             return True
