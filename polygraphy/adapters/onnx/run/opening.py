@@ -95,10 +95,18 @@ def samples_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str,
     return feeds_of(model, data_loader)
 
 
-def write_onnx(model: ModelProto, path: str, **options: Any) -> None:
+def write_onnx(
+    model: ModelProto,
+    path: str,
+    *,
+    external_data_path: str | None = None,
+    size_threshold: int | None = None,
+    all_tensors_to_one_file: bool | None = None,
+) -> None:
     """Write a model; one of 2 GB or more has its weights in a file beside it."""
-    if options or has_to_be_split(model):
-        SaveOnnx(model, path, **options).call_impl()
+    options = (external_data_path, size_threshold, all_tensors_to_one_file)
+    if options != (None, None, None) or has_to_be_split(model):
+        SaveOnnx(model, path, *options).call_impl()
         return
     with scratch_file(path) as stream:
         write_model(model, stream)
