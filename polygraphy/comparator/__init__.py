@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         IndicesCompareFunc,
         IndicesResult,
         OutputCompareResult,
-        PerceptualMetricsCompareFunc,
         SimpleCompareFunc,
         metrics,
     )

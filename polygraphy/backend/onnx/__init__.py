@@ -64,22 +64,28 @@ __all__ = [
 ]
 
 _HOMES = {
-    "onnx.cast.precision": ("ConvertToBf16", "ConvertToFp16", "convert_to_bf16", "convert_to_fp16",),
-    "onnx.edit.bounding": ("SetUpperBound", "set_upper_bound",),
-    "onnx.edit.extraction": ("ExtractSubgraph", "extract_subgraph",),
-    "onnx.edit.opset": ("ConvertOpset", "convert_opset",),
-    "onnx.edit.outputs": ("ModifyOutputs", "modify_outputs",),
-    "onnx.fold.folding": ("FoldConstants", "fold_constants",),
-    "onnx.graph.graphsurgeon": ("GsFromOnnx", "gs_from_onnx",),
-    "onnx.graph.shapes": ("InferShapes", "infer_shapes",),
-    "onnx.run.reference": ("OnnxParty", "OnnxReferenceRunner",),
-    "onnx.storage.model": ("BytesFromOnnx", "OnnxFromBytes", "OnnxFromPath", "bytes_from_onnx", "onnx_from_bytes", "onnx_from_path",),
-    "onnx.storage.saving": ("SaveOnnx", "save_onnx",),
-    "tensorflow.saving": ("OnnxFromTfGraph", "onnx_from_tf_graph",),
+    "onnx.cast.precision": "ConvertToBf16 ConvertToFp16 convert_to_bf16 convert_to_fp16",
+    "onnx.edit.bounding": "SetUpperBound set_upper_bound",
+    "onnx.edit.extraction": "ExtractSubgraph extract_subgraph",
+    "onnx.edit.opset": "ConvertOpset convert_opset",
+    "onnx.edit.outputs": "ModifyOutputs modify_outputs",
+    "onnx.fold.folding": "FoldConstants fold_constants",
+    "onnx.graph.graphsurgeon": "GsFromOnnx gs_from_onnx",
+    "onnx.graph.shapes": "InferShapes infer_shapes",
+    "onnx.run.reference": "OnnxParty OnnxReferenceRunner",
+    "onnx.storage.model": (
+        "BytesFromOnnx OnnxFromBytes OnnxFromPath bytes_from_onnx onnx_from_bytes onnx_from_path"
+    ),
+    "onnx.storage.saving": "SaveOnnx save_onnx",
+    "tensorflow.saving": "OnnxFromTfGraph onnx_from_tf_graph",
 }
 
 __getattr__ = deferred_names(
     globals(),
-    {name: f"polygraphy.adapters.{home}" for home, names in _HOMES.items() for name in names},
+    {
+        name: f"polygraphy.adapters.{home}"
+        for home, names in _HOMES.items()
+        for name in names.split()
+    },
     submodules=("loader", "util"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from polygraphy.cli.declare.call import call_of
@@ -50,12 +50,12 @@ class Command:
         """What the command does, for its help."""
         return " ".join((self.__doc__ or "").split())
 
-    def extended(self, words: Sequence[str] | None = None) -> Command:
+    def extended(self, flags: Collection[str] | None = None) -> Command:
         """Return the command with what installed packages add to it.
 
         Args:
-            words: the command line that is about to be parsed, which needs what it names; without
-                it, everything is added, for help.
+            flags: those of the command line that is about to be parsed, which needs what they name;
+                without them, everything is added, for help.
 
         Raises:
             CommandLineError: what the command line names cannot be used.
@@ -85,8 +85,8 @@ class Command:
         """
         raise NotImplementedError
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the source of the program for these options; `words` is the whole command line,
+    def render(self, values: Values, line: str) -> str:
+        """Return the source of the program for these options; `line` is the whole command line,
         for its docstring.
 
         Raises:
@@ -95,13 +95,13 @@ class Command:
         before = said_so_far()
         made = self.program(values)
         warn_of_needs(values, before)
-        return self.written(made, words, log_of(values))
+        return self.written(made, line, log_of(values))
 
-    def written(self, made: Program, words: Sequence[str], log: Log) -> str:
+    def written(self, made: Program, line: str, log: Log) -> str:
         """Return the source of a program."""
         from polygraphy.codegen.render import render
 
-        return render(made.template, made.summary, words, log=log, **made.context)
+        return render(made.template, made.summary, line, log=log, **made.context)
 
     def destination(self, values: Values) -> str | None:
         """Return where the program is saved; None to run it instead."""

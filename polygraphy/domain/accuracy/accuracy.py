@@ -206,9 +206,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         if aggregation != self.aggregation:
             self.aggregation = check_aggregation(aggregation)
 
-    def start(
-        self, pair: RunnerPair, open_spool: Callable[[], Spool] | None = None
-    ) -> AnswerLog:
+    def start(self, pair: RunnerPair, open_spool: Callable[[], Spool] | None = None) -> AnswerLog:
         """Add a pair of runners, and return the log that takes what is found of it. Of many
         iterations the earlier ones are kept in what `open_spool` opens, if that is given, until a
         caller looks at them.
