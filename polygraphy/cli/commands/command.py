@@ -112,7 +112,8 @@ class OneCall(Command):
     """A command that is one sentence and one call, which takes the arguments without a flag first.
 
     Attributes:
-        says: what the program does; ``{}`` stands for each argument without a flag.
+        says: what the program does; ``{}`` stands for each argument without a flag, and
+            ``{s}`` for the ending of a verb, where that is one.
         call: the function.
         together: whether it takes several files as one list.
         template: of the program.
@@ -123,11 +124,14 @@ class OneCall(Command):
     together: ClassVar[bool] = False
     template: ClassVar[str] = "show.py.j2"
 
-    def check(self, values: Values) -> None:
-        """Raise a CommandLineError if the options cannot be meant together."""
+    def besides(self, values: Values) -> Mapping[str, Any]:
+        """Return arguments that no row feeds; CommandLineError if the options cannot be meant
+        together.
+        """
+        return {}
 
     def program(self, values: Values) -> Program:
-        self.check(values)
+        besides = self.besides(values)
         named: list[tuple[str, ...]] = []
         given: list[Any] = []
         for group in values:
@@ -141,6 +145,6 @@ class OneCall(Command):
                     given += [list(paths)] if self.together else paths
         return Program(
             self.template,
-            self.says.format(*map(listed_paths, named)),
-            call=call_of(self.call, values, *given),
+            self.says.format(*map(listed_paths, named), s="" if len(given) > 1 else "s"),
+            call=call_of(self.call, values, *given, **besides),
         )
