@@ -373,8 +373,8 @@ class Iterations:
             return Checked(unmade, f"cannot be made: {started.error}", str(started.error))
         if started.running is not None:
             return started.running.wait()
-        told = ability(self._check, AskUser.check)
-        return Checked(self._check()) if told is None else told()
+        checked = ability(self._check, AskUser.check)
+        return Checked(self._check()) if checked is None else checked()
 
     def _book(self, found: Checked, state: Mapping[str, Any], key: str, seconds: float) -> None:
         """Count, show, keep and report an iteration."""

@@ -91,11 +91,11 @@ class InputAdapter:
     leave its inputs alone is given copies.
     """
 
-    def __init__(self, taker: Runner | TensorMetadata, console: Console) -> None:
-        self._taker = taker
+    def __init__(self, consumer: Runner | TensorMetadata, console: Console) -> None:
+        self._consumer = consumer
         self._console = console
-        is_runner = not isinstance(taker, TensorMetadata)
-        self._copies = is_runner and not promises(taker, "leaves_inputs_alone")
+        is_runner = not isinstance(consumer, TensorMetadata)
+        self._copies = is_runner and not promises(consumer, "leaves_inputs_alone")
         self._accepted: tuple[Any, ...] | None = None
         self._seen: set[str] = set()
 
@@ -113,11 +113,11 @@ class InputAdapter:
             described = _described(feed)
             if described == self._accepted:
                 return feed
-        if isinstance(self._taker, TensorMetadata):
-            name, metadata = "The model", self._taker
+        if isinstance(self._consumer, TensorMetadata):
+            name, metadata = "The model", self._consumer
         else:
-            name = self._taker.name
-            metadata = self._taker.get_input_metadata(use_numpy_dtypes=False)
+            name = self._consumer.name
+            metadata = self._consumer.get_input_metadata(use_numpy_dtypes=False)
         fitted, notes = fit_feed(feed, metadata)
         for note in notes:
             if note not in self._seen:
