@@ -62,7 +62,7 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import REFERENCE, DiagnosisReports, SuspectedParty
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_model
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -111,7 +111,7 @@ def diagnose(
     if reference is not None and golden is not None:
         raise UsageError("There are a reference and saved results.", hint="Give one of them.")
     reports = resolve(DiagnosisReports)
-    dissected = resolve(OpenModels).open(model)
+    dissected = open_model(model)
     path = model if isinstance(model, str) else "MODEL"
     case = Case(dissected, path, parties, reports, memory_budget)
     paths = [golden] if isinstance(golden, str) else golden
@@ -216,7 +216,7 @@ class _Diagnosis:
         """
         case = self._case
         if is_wrong_in_float32(case, half, self._third):
-            opened = resolve(OpenModels).open(half.wide)
+            opened = open_model(half.wide)
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
         return of_half_model(case, half, list(self._outputs.values()), self._third)
 
@@ -234,7 +234,7 @@ class _Diagnosis:
     def _compared(self) -> DiagnosisResult | None:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
         if self._reference is not None:
-            opened = resolve(OpenModels).open(self._reference)
+            opened = open_model(self._reference)
             named = {"path": self._reference} if isinstance(self._reference, str) else {}
             return against_reference(self._case, opened, self._feeds, self._third, **named)
         if self._golden is not None:
