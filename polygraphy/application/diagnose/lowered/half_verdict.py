@@ -29,7 +29,7 @@ from polygraphy.application.diagnose.case import (
     with_origins,
 )
 from polygraphy.application.diagnose.data import feeds_of, feeds_of_half, feeds_of_parties
-from polygraphy.application.diagnose.half import (
+from polygraphy.application.diagnose.lowered.half import (
     FEWER_MAY_DO,
     HalfPrecision,
     Lowered,
