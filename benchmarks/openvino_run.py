@@ -2,10 +2,10 @@
 
 python benchmarks/openvino_run.py [MODEL...] [--iterations N] [--repeats N]
 
-Both make their own inputs from a seed, compile the model as OpenVINO does by default, run it as often, and
-end. Processor seconds and the most memory of each process, in turn, because other processes disturb
-both alike. The goal: 1.25 times, and 100 MB more. Without models it makes two: 40 convolutions of 64
-channels, and a stack of products of matrices with 160 MB of weights.
+Both make their own inputs from a seed, compile the model as OpenVINO does by default, run it as
+often, and end. Processor seconds and the most memory of each process, in turn, because others
+disturb both alike. The goal: 1.25 times, and 100 MB more. Without models it makes two: 40
+convolutions of 64 channels, and a stack of products of matrices with 160 MB of weights.
 """
 
 from __future__ import annotations
