@@ -15,7 +15,7 @@ from polygraphy.application.compare.validation import validate
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import REFUSALS
 from polygraphy.application.diagnose.data import feeds_of_half
-from polygraphy.application.diagnose.half import Tolerance, Trial
+from polygraphy.application.diagnose.lowered.half import Tolerance, Trial
 from polygraphy.application.run.feeding import Feeds
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults

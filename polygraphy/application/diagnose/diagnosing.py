@@ -20,16 +20,6 @@ from polygraphy.application.diagnose.case import (
 )
 from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
-from polygraphy.application.diagnose.half import Trial, casting, half_trial
-from polygraphy.application.diagnose.half_verdict import (
-    HalfModel,
-    half_model,
-    is_wrong_in_float32,
-    lowering_party,
-    of_casting,
-    of_half_model,
-    of_lowering,
-)
 from polygraphy.application.diagnose.handing_over import hand_over, with_report
 from polygraphy.application.diagnose.locating import (
     SMALL,
@@ -38,6 +28,16 @@ from polygraphy.application.diagnose.locating import (
     first_wrong,
     wrong_nodes,
     wrong_regions,
+)
+from polygraphy.application.diagnose.lowered.half import Trial, casting, half_trial
+from polygraphy.application.diagnose.lowered.half_verdict import (
+    HalfModel,
+    half_model,
+    is_wrong_in_float32,
+    lowering_party,
+    of_casting,
+    of_half_model,
+    of_lowering,
 )
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import of_refusals

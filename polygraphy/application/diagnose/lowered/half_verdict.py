@@ -27,7 +27,7 @@ from polygraphy.application.diagnose.case import (
     Values,
 )
 from polygraphy.application.diagnose.data import feeds_of, feeds_of_half, feeds_of_parties
-from polygraphy.application.diagnose.half import (
+from polygraphy.application.diagnose.lowered.half import (
     FEWER_MAY_DO,
     HalfPrecision,
     Lowered,
