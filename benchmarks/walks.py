@@ -1,6 +1,6 @@
 """How much of the package a command enters, and how much of it a value passes through.
 
-    python benchmarks/walks.py                              # the table of docs/benchmarks.md
+    python benchmarks/walks.py   # the table of docs/development/benchmarks.md
     python benchmarks/walks.py run model.onnx --onnxrt      # one command: its functions
 
 Counts the named functions of the package (no lambdas, comprehensions or bodies of classes and

@@ -1,7 +1,7 @@
 """Measure `polygraphy diagnose`: faults of released packages, and planted ones.
 
     python -m faults [--seed N] [--only real|planted] [--take N] [--kind PART] [--jobs N]
-                     [--ways WAY ... [--cases N]] [--markdown ../docs/diagnosis.md]
+                     [--ways WAY ... [--cases N]] [--markdown ../docs/development/diagnosis.md]
 
 In the folder `lab`. Cases, and a virtual environment for each version of ONNX Runtime, are
 written into POLYGRAPHY_FAULTS (.faults). Real models are used where `make models` put them.

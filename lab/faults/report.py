@@ -53,7 +53,7 @@ def _share(scores: Sequence[Score], column: Callable[[Score], bool | None]) -> s
 
 
 def page(scores: Sequence[Score], seed: int, versions: Sequence[str]) -> str:
-    """The page `docs/diagnosis.md`."""
+    """The page `docs/development/diagnosis.md`."""
     seconds = sorted(score.seconds for score in scores)
     kinds = dict.fromkeys(
         (s.case.group, s.case.kind.split(":")[0]) for s in scores if s.case.culprits

@@ -32,32 +32,25 @@ _VARIABLES = (
 )
 
 
-class ThisMachine:
-    """Implements the port `Diagnosis`.
+def machine_sections(driver: Path = _DRIVER) -> list[Section]:
+    """Return the devices and the variables.
 
     Args:
         driver: the folder in which the driver of NVIDIA's devices tells about itself.
     """
+    variables = tuple((name, _value(name)) for name in _VARIABLES)
+    return [_devices(driver), Section("Environment Variables", variables)]
 
-    def __init__(self, driver: Path = _DRIVER) -> None:
-        self._driver = driver
 
-    def sections(self) -> list[Section]:
-        """Return the devices and the variables."""
-        variables = tuple((name, _value(name)) for name in _VARIABLES)
-        return [self._devices(), Section("Environment Variables", variables)]
-
-    def _devices(self) -> Section:
-        facts = []
-        version = _read(self._driver / "version").partition("\n")[0]
-        if version:
-            facts.append(("driver", version))
-        for information in sorted(self._driver.glob("gpus/*/information")):
-            lines = dict(
-                line.split(":", 1) for line in _read(information).splitlines() if ":" in line
-            )
-            facts.append((information.parent.name, lines.get("Model", "unknown model").strip()))
-        return Section("Devices", tuple(facts), () if facts else ("No NVIDIA driver was found.",))
+def _devices(driver: Path) -> Section:
+    facts = []
+    version = _read(driver / "version").partition("\n")[0]
+    if version:
+        facts.append(("driver", version))
+    for information in sorted(driver.glob("gpus/*/information")):
+        lines = dict(line.split(":", 1) for line in _read(information).splitlines() if ":" in line)
+        facts.append((information.parent.name, lines.get("Model", "unknown model").strip()))
+    return Section("Devices", tuple(facts), () if facts else ("No NVIDIA driver was found.",))
 
 
 def _value(name: str) -> str:
@@ -175,32 +168,30 @@ _BACKENDS = {
 }
 
 
-class InstalledPackages:
-    """Implements the port `Diagnosis`."""
+def package_sections() -> list[Section]:
+    """Return versions of what is needed, and of the backends."""
+    required = (
+        ("Python", platform.python_version()),
+        ("polygraphy", __version__),
+        *(
+            (name, _version(name) or _without_metadata(module) or "missing")
+            for name, module in _REQUIRED.items()
+        ),
+    )
+    return [Section("Versions", required, tuple(namesakes())), _backends()]
 
-    def sections(self) -> list[Section]:
-        """Return versions of what is needed, and of the backends."""
-        required = (
-            ("Python", platform.python_version()),
-            ("polygraphy", __version__),
-            *(
-                (name, _version(name) or _without_metadata(module) or "missing")
-                for name, module in _REQUIRED.items()
-            ),
-        )
-        return [Section("Versions", required, tuple(namesakes())), self._backends()]
 
-    def _backends(self) -> Section:
-        facts, missing = [], []
-        for name, backend in _BACKENDS.items():
-            versions = {each: _version(each) for each in backend.packages}
-            found = [f"{each} {version}" for each, version in versions.items() if version]
-            if not found:
-                found = [text for each in backend.modules if (text := _without_metadata(each))]
-            facts.append((name, ", ".join(found) or "not installed"))
-            if not found:
-                missing.append(f"{name} is installed by: pip install {backend.install}")
-        return Section("Backends", tuple(facts), tuple(missing))
+def _backends() -> Section:
+    facts, missing = [], []
+    for name, backend in _BACKENDS.items():
+        versions = {each: _version(each) for each in backend.packages}
+        found = [f"{each} {version}" for each, version in versions.items() if version]
+        if not found:
+            found = [text for each in backend.modules if (text := _without_metadata(each))]
+        facts.append((name, ", ".join(found) or "not installed"))
+        if not found:
+            missing.append(f"{name} is installed by: pip install {backend.install}")
+    return Section("Backends", tuple(facts), tuple(missing))
 
 
 def _version(package: str) -> str | None:
@@ -285,7 +276,7 @@ def machine_facts(root: Path = _ROOT) -> dict[str, Any]:
     """Return the model of the processor as Linux tells it, and what NVIDIA's driver tells."""
     lines = _read(root / "proc/cpuinfo").splitlines()
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    [devices, *_] = ThisMachine(root / "proc/driver/nvidia").sections()
+    devices = _devices(root / "proc/driver/nvidia")
     facts = dict(devices.facts)
     driver = facts.pop("driver", "")
     return {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from polygraphy.binding import resolve
+from polygraphy.binding import keyed, resolve
 from polygraphy.domain.environment import Environment
-from polygraphy.ports.machine import Diagnosis
+from polygraphy.ports.machine import sections_of
 from polygraphy.ports.reporting import Reports
 
 _SOURCES = ("packages", "providers", "openvino", "tensorrt", "machine")
@@ -13,5 +13,5 @@ _SOURCES = ("packages", "providers", "openvino", "tensorrt", "machine")
 
 def doctor() -> None:
     """Report on versions, execution providers, devices and settings; nothing is changed."""
-    sections = [section for key in _SOURCES for section in resolve(Diagnosis, key).sections()]
+    sections = [section for key in _SOURCES for section in keyed(sections_of, key)()]
     resolve(Reports).environment(Environment(tuple(sections)))

@@ -12,7 +12,7 @@ from attrs import define, evolve, frozen
 
 from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of, last_device_times
 from polygraphy.binding import resolve
-from polygraphy.domain.calling import supporting
+from polygraphy.domain.calling import ability
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.data.synthesis import DataLoader
@@ -28,7 +28,7 @@ from polygraphy.domain.search.plugin_search import (
 )
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Console, Findings
-from polygraphy.ports.running import ReportsMemory, Runner
+from polygraphy.ports.running import Runner, RunnerExtras
 from polygraphy.ports.storage import read_matches, write_matches
 
 
@@ -210,8 +210,8 @@ def _measured(runner: Runner, feed: Any) -> Cost:
         start = time.perf_counter()
         runner.infer(feed)
         latencies.append(_latency(runner, time.perf_counter() - start))
-    reporting = supporting(runner, ReportsMemory)
-    return Cost(median(latencies), None if reporting is None else reporting.device_memory())
+    memory = ability(runner, RunnerExtras.device_memory)
+    return Cost(median(latencies), None if memory is None else memory())
 
 
 def _latency(runner: Runner, elapsed: float) -> float:

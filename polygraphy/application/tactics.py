@@ -7,7 +7,7 @@ from posixpath import join
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.tactics import TacticReplay, suspicious_tactics
-from polygraphy.ports.reporting import BuildReports
+from polygraphy.ports.reporting import Reports
 from polygraphy.ports.storage import load_tactic_replays, path_exists
 
 
@@ -21,7 +21,7 @@ def inspect_tactics(path: str) -> None:
         FileError: it is missing, damaged, or something else.
     """
     replay = _only(path)
-    resolve(BuildReports).replay(replay)
+    resolve(Reports).replay(replay)
 
 
 def compare_tactics(path0: str, path1: str) -> None:
@@ -35,7 +35,7 @@ def compare_tactics(path0: str, path1: str) -> None:
         FileError: one of them is missing, damaged, or something else.
     """
     replay0, replay1 = _only(path0), _only(path1)
-    resolve(BuildReports).replays_compared(path0, path1, replay0.difference(replay1))
+    resolve(Reports).replays_compared(path0, path1, replay0.difference(replay1))
 
 
 def find_bad_tactics(
@@ -67,7 +67,7 @@ def find_bad_tactics(
             hint="Name the folder that holds them with --dir, or each with --good and --bad.",
         )
     passed, failed = good_replays or [], bad_replays or []
-    resolve(BuildReports).bad_tactics(len(passed), len(failed), suspicious_tactics(passed, failed))
+    resolve(Reports).bad_tactics(len(passed), len(failed), suspicious_tactics(passed, failed))
 
 
 def _replays(kind: str, folder: str | None, path: str | None) -> list[TacticReplay] | None:

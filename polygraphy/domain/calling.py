@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
 from types import FunctionType
 from typing import Any, TypeVar
 
 from polygraphy.domain.errors import UsageError
 
-P = TypeVar("P")
+R = TypeVar("R")
 
 
-@cache
-def _members(protocol: type) -> tuple[str, ...]:
-    names = (*vars(protocol), *vars(protocol).get("__annotations__", ()))
-    return tuple(name for name in names if not name.startswith("_"))
-
-
-def supporting(found: Any, protocol: type[P]) -> P | None:
-    """Return an object if it has what an optional protocol names, itself or through
-    ``__getattr__`` as wrappers do; None otherwise.
+def ability(found: object, declared: Callable[..., R]) -> Callable[..., R] | None:
+    """Return the method of an object that a class declares, where the object has it besides what it
+    has to have, itself or through ``__getattr__`` as wrappers do; None otherwise.
     """
-    key: Any = protocol
-    for name in _members(key):
-        if getattr(found, name, None) is None:
-            return None
-    supported: P = found
-    return supported
+    method: Callable[..., R] | None = getattr(found, declared.__name__, None)
+    return method
 
 
 def name_of(function: object) -> str:

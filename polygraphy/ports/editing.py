@@ -251,72 +251,70 @@ class ReducibleModel(Protocol):
         """
 
 
-class OpenModels(Protocol):
-    """Opens models."""
+@port
+def open_model(model: Any, *, as_it_is: bool = False) -> OpenModel:
+    """Read a model: a path, an ``onnx.ModelProto``, or a loader that makes one.
 
-    def open(self, model: Any, *, as_it_is: bool = False) -> OpenModel:
-        """Read a model: a path, an ``onnx.ModelProto``, or a loader that makes one.
+    Args:
+        model: it stays as it is.
+        as_it_is: whether calls of functions stay, and nodes where they are.
 
-        Args:
-            model: it stays as it is.
-            as_it_is: whether calls of functions stay, and nodes where they are.
+    Raises:
+        FileError: there is no such file.
+        ModelError: it is no ONNX model.
+    """
 
-        Raises:
-            FileError: there is no such file.
-            ModelError: it is no ONNX model.
-        """
 
-    def layered(self, model: Any, exclude_outputs: Sequence[str]) -> LayeredModel:
-        """Read the structure of a model.
+@port
+def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredModel:
+    """Read the structure of a model.
 
-        Args:
-            model: its path, the model itself (an ``onnx.ModelProto``, which stays as it is), or a
-                loader, which makes a model that is changed.
-            exclude_outputs: names and patterns of tensors that are not compared.
+    Args:
+        model: its path, the model itself (an ``onnx.ModelProto``, which stays as it is), or a
+            loader, which makes a model that is changed.
+        exclude_outputs: names and patterns of tensors that are not compared.
 
-        Raises:
-            FileError: the file, or one with its weights, is missing.
-            ModelError: the file is no model.
-            UsageError: a name does not exist, or nothing is left to compare.
-        """
+    Raises:
+        FileError: the file, or one with its weights, is missing.
+        ModelError: the file is no model.
+        UsageError: a name does not exist, or nothing is left to compare.
+    """
 
-    def reducible(self, model: Any, data_loader: Any = None) -> ReducibleModel:
-        """Look into a model to find the part that fails.
 
-        Args:
-            model: it stays as it is.
-            data_loader: where the data come from with which it is run, if it has to be
-                (default: generated).
-        """
+@port
+def open_reducible(model: Any, data_loader: Any = None) -> ReducibleModel:
+    """Look into a model to find the part that fails.
 
-    def samples(self, model: Any, data_loader: Any = None) -> Iterator[dict[str, Any]]:
-        """Yield the data of each iteration, by input of the model.
+    Args:
+        model: it stays as it is.
+        data_loader: where the data come from with which it is run, if it has to be
+            (default: generated).
+    """
 
-        Raises:
-            InputError: there are none, or they lack an input.
-        """
 
-    def save(
-        self,
-        model: Any,
-        path: str,
-        *,
-        external_data_path: str | None = None,
-        size_threshold: int | None = None,
-        all_tensors_to_one_file: bool | None = None,
-    ) -> None:
-        """Write a model to a file, whole or not at all; see `polygraphy.backend.onnx.SaveOnnx`.
+@port
+def samples_of(model: Any, data_loader: Any = None) -> Iterator[dict[str, Any]]:
+    """Yield the data of each iteration, by input of the model.
 
-        Raises:
-            FileError: it cannot be written.
-        """
+    Raises:
+        InputError: there are none, or they lack an input.
+    """
 
-    def load(self, path: str) -> Any:
-        """Read a model that was written to a file.
 
-        Raises:
-            FileError: it cannot be read.
-        """
+@port
+def write_onnx(
+    model: Any,
+    path: str,
+    *,
+    external_data_path: str | None = None,
+    size_threshold: int | None = None,
+    all_tensors_to_one_file: bool | None = None,
+) -> None:
+    """Write a model to a file, whole or not at all; see `polygraphy.backend.onnx.SaveOnnx`.
+
+    Raises:
+        FileError: it cannot be written.
+    """
 
 
 @port
@@ -330,19 +328,18 @@ def infer_symbolic_shapes(model: Any) -> Any:
     """
 
 
-class ConstantEvaluator(Protocol):
-    """Computes tensors of an ONNX model without inputs; constant folding asks for it."""
+@port
+def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Compute tensors of a model without inputs, in ONNX Runtime, or in the reference evaluator
+    under the key ``onnx``; constant folding asks for it.
 
-    def evaluate(self, model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-        """Compute tensors.
+    Args:
+        model: an `onnx.ModelProto` whose graph has no inputs.
+        outputs: the names of the graph outputs to compute.
 
-        Args:
-            model: an `onnx.ModelProto` whose graph has no inputs.
-            outputs: the names of the graph outputs to compute.
+    Returns:
+        One array per name.
 
-        Returns:
-            One array per name.
-
-        Raises:
-            BackendError: an operator is not implemented, or fails.
-        """
+    Raises:
+        BackendError: an operator is not implemented, or fails.
+    """

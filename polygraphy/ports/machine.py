@@ -197,8 +197,8 @@ def machine_facts() -> Mapping[str, Any]:
     """
 
 
-class Diagnosis(Protocol):
-    """Looks at the machine, and never fails: what cannot be found out is said to be so."""
-
-    def sections(self) -> list[Section]:
-        """Return what is known, without changing anything."""
+@port
+def sections_of() -> list[Section]:
+    """Return what is known of the machine, of packages or of a backend, as the key says, without
+    changing anything. It never fails: what cannot be found out is said to be so.
+    """

@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from polygraphy.domain.checks.capability import Compatibility, Problem
-    from polygraphy.domain.checks.lint import Findings, LintReport
+    from polygraphy.domain.checks.lint import Findings, LintReport, TrialValue
     from polygraphy.domain.model import Detail, ModelSource
     from polygraphy.domain.model.description import TensorUse
     from polygraphy.domain.model.difference import Difference, Edit, Outline
     from polygraphy.domain.model.sparsity import WeightSparsity
-    from polygraphy.domain.tensors.datatype import DataTypeEntry
 
 
 @port
@@ -30,19 +29,17 @@ def outline_of(model: Any) -> Outline:
     """
 
 
-class ModelReader(Protocol):
-    """Reads model files of one kind; bound once per kind (``onnx``, ``tensorrt``) as the key."""
+@port
+def describe_file(source: ModelSource, detail: Detail) -> Any:
+    """Describe a model, of the kind that the key says: ``onnx``, ``tensorflow`` or ``tensorrt``.
 
-    def read(self, source: ModelSource, detail: Detail) -> Any:
-        """Describe a model.
+    Returns:
+        A frozen attrs object: of ONNX models a `polygraphy.domain.model.Model`.
 
-        Returns:
-            A frozen attrs object: of ONNX models a `polygraphy.domain.model.Model`.
-
-        Raises:
-            FileError: the file, or one that it names, is missing or cannot be read.
-            ModelError: the file is no model of this kind.
-        """
+    Raises:
+        FileError: the file, or one that it names, is missing or cannot be read.
+        ModelError: the file is no model of this kind.
+    """
 
 
 class ModelReports(Protocol):
@@ -152,21 +149,6 @@ def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
     """
 
 
-class TrialValue(Protocol):
-    """A tensor, or a sequence of tensors, as the backend holds it.
-
-    Attributes:
-        raw: what the backend takes again as an input; None if that was lost on the way from
-            another process.
-        dtype: data type of the elements; None if it has no name here.
-        shape: dimensions of a tensor; None of a sequence.
-    """
-
-    raw: Any
-    dtype: DataTypeEntry | None
-    shape: tuple[int, ...] | None
-
-
 class ModelTrial(Protocol):
     """Loads small models and runs them once; bound once per backend, with its name as the key."""
 
@@ -211,19 +193,18 @@ def open_to_lint(source: ModelSource) -> Lint:
     """
 
 
-class SupportChecker(Protocol):
-    """Asks a backend about an ONNX model, without building anything. Models are
-    ``onnx.ModelProto`` objects, which stay as they are.
+@port
+def support_problems(model: Any) -> list[Problem]:
+    """Return what a backend, by its name as the key, says against an ``onnx.ModelProto``, which
+    stays as it is, without building anything; nothing if it supports the model.
+
+    Raises:
+        BackendError: the backend is missing, or cannot be asked.
     """
 
-    def problems(self, model: Any) -> list[Problem]:
-        """Return what the backend says against a model; nothing if it supports the model.
 
-        Raises:
-            BackendError: the backend is missing, or cannot be asked.
-        """
-
-    def groups(self, model: Any) -> list[tuple[list[int], bool]]:
-        """Return groups of positions of nodes, and of each whether it is known to be supported; of
-        the others parts may be. Nodes that are in no group are not supported.
-        """
+@port
+def supported_groups(model: Any) -> list[tuple[list[int], bool]]:
+    """Return groups of positions of nodes, and of each whether TensorRT is known to support it; of
+    the others parts may be supported. Nodes that are in no group are not supported.
+    """

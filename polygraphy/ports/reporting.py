@@ -144,10 +144,6 @@ class Reports(Protocol):
     def sweep(self, outcome: SweepOutcome) -> None:
         """The cells of a sweep, and the causes of those that failed."""
 
-
-class BuildReports(Protocol):
-    """Takes reports, one at a time; each is complete."""
-
     def replay(self, replay: TacticReplay) -> None:
         """The tactic of each layer."""
 

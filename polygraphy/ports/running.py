@@ -67,24 +67,16 @@ class Runner(Protocol):
         """
 
 
-class KnowsModel(Protocol):
-    """What a `Runner` may have besides: it knows its model."""
+class RunnerExtras(Protocol):
+    """What a `Runner` may have besides, method by method."""
 
     def get_model_facts(self) -> Facts:
         """Return what is known of the model: data types in which it computes, sources of its
         outputs; only while active.
         """
 
-
-class TimesDevice(Protocol):
-    """What a `Runner` may have besides: its device has a clock."""
-
     def last_device_times(self) -> DeviceTimes | None:
         """Return what the device measured of the last `infer`; None where it did not."""
-
-
-class ReportsMemory(Protocol):
-    """What a `Runner` may have besides: it knows how much memory of the device it takes."""
 
     def device_memory(self) -> int:
         """Return the bytes that activations take; only while active."""

@@ -149,7 +149,7 @@ def test_nobody_is_blamed_for_a_healthy_export(
         (another_weight, "weight", "aten.linear"),
         (another_folded_weight, "weight", "aten.batch_norm"),
         (another_operator, "translation", "aten.relu"),
-        (dropout_left_on, "training", "aten.add"),
+        (dropout_left_on, "training", "aten.dropout"),
     ],
 )
 def test_the_operator_and_the_line_are_named(

@@ -14,9 +14,9 @@ from polygraphy.binding import bind
 from polygraphy.domain.checks.capability import Problem, SupportReport
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.tactics import Algorithm, TacticReplay
-from polygraphy.ports.editing import OpenModels
-from polygraphy.ports.models import SupportChecker
-from polygraphy.ports.reporting import BuildReports
+from polygraphy.ports.editing import open_model, write_onnx
+from polygraphy.ports.models import support_problems, supported_groups
+from polygraphy.ports.reporting import Reports
 from polygraphy.ports.storage import write_text
 from tests.support import replays
 
@@ -50,7 +50,7 @@ class Recorded:
 
 @pytest.fixture
 def reports() -> Iterator[Recorded]:
-    with bind(BuildReports, Recorded()) as bound:
+    with bind(Reports, Recorded()) as bound:
         yield bound
 
 
@@ -142,19 +142,14 @@ class Chain:
     def __init__(self) -> None:
         self.saved: dict[str, tuple[Any, dict[str, Any]]] = {}
 
-
-class Opener:
-    """Opens lists of operators."""
-
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-
-    def open(self, model: Any, *, as_it_is: bool) -> OpenedChain:
-        assert as_it_is
-        return OpenedChain(model)
-
     def save(self, model: Any, path: str, **options: Any) -> None:
-        self._chain.saved[path] = (model, options)
+        self.saved[path] = (model, options)
+
+
+def opened(model: Any, *, as_it_is: bool) -> OpenedChain:
+    """Open a list of operators."""
+    assert as_it_is
+    return OpenedChain(model)
 
 
 class OpenedChain:
@@ -173,8 +168,10 @@ class OpenedChain:
 def chain(reports: Recorded) -> Iterator[tuple[Chain, dict[str, str]]]:
     made, files = Chain(), dict[str, str]()
     with (
-        bind(SupportChecker, made),
-        bind(OpenModels, Opener(made)),
+        bind(support_problems, made.problems, key="trt"),
+        bind(supported_groups, made.groups),
+        bind(open_model, opened),
+        bind(write_onnx, made.save),
         bind(write_text, files.__setitem__),
     ):
         yield made, files

@@ -21,7 +21,7 @@ from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_layered
 from polygraphy.ports.machine import free_memory, release_memory
 from tests.application.runs import INPUTS, counting_up
 
@@ -75,7 +75,7 @@ class Opened:
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
 
-    def layered(self, model: Any, exclude_outputs: Sequence[str]) -> Chain:
+    def __call__(self, model: Any, exclude_outputs: Sequence[str]) -> Chain:
         assert model == "model.onnx"
         return Chain(
             outputs=[name for name in NAMES if name not in exclude_outputs],
@@ -134,7 +134,7 @@ def machine() -> Iterator[SmallMachine]:
 
 @pytest.fixture(autouse=True)
 def _model() -> Iterator[None]:
-    with bind(OpenModels, Opened(Chain())):
+    with bind(open_layered, Opened(Chain())):
         yield
 
 
@@ -196,7 +196,7 @@ def test_segments_stay_loaded_for_further_iterations_where_their_weights_fit() -
     a = Workshop("a")
     list(run(a, budget=0, iterations=3))
     assert len(a.made) == 4, "these have no weights"
-    with bind(OpenModels, Opened(Chain(weight=50))):
+    with bind(open_layered, Opened(Chain(weight=50))):
         for budget, made in ((399, 12), (400, 4)):
             a = Workshop("a")
             assert len(list(run(a, budget=budget, iterations=3))) > 3
@@ -207,7 +207,7 @@ def test_segments_stay_loaded_for_further_iterations_where_their_weights_fit() -
 def test_weights_in_memory_count_against_the_budget() -> None:
     mebi = 1 << 20  # Six copies of 16 MiB in each of four layers, of which 64 - 32 are free.
     for resident, budget, parts in ((0, 353, 1), (0, 351, 2), (1, 385, 1), (1, 383, 2)):
-        with bind(OpenModels, Opened(Chain(weight=16 * mebi, resident_weights=resident))):
+        with bind(open_layered, Opened(Chain(weight=16 * mebi, resident_weights=resident))):
             assert len(list(run(Workshop("a"), budget=budget * mebi))) == parts
 
 

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.onnx.describe.reading import OnnxModelReader
+from polygraphy.adapters.onnx.describe.reading import describe_file as describe_onnx
 from polygraphy.application.models.model_inspection import inspect_model
 from polygraphy.binding import bind
 from polygraphy.domain.model import Detail, Model, ModelSource
-from polygraphy.ports.models import ModelReader, ModelReports
+from polygraphy.ports.models import ModelReports, describe_file
 from tests.support import g1
 
 
-class CountingReader(OnnxModelReader):
+class Counting:
     """Reads models, and counts how often."""
 
     count = 0
 
-    def read(self, source: ModelSource, detail: Detail) -> Model:
+    def __call__(self, source: ModelSource, detail: Detail) -> Model:
         self.count += 1
-        return super().read(source, detail)
+        return describe_onnx(source, detail)
 
 
 class Shown:
@@ -38,8 +38,8 @@ class Shown:
 def inspected(tmp_path: Path, **options: Any) -> tuple[int, dict[str, Any]]:
     path = tmp_path / "m.onnx"
     path.write_bytes(g1.classifier().SerializeToString())
-    reader, shown = CountingReader(), Shown()
-    with bind(ModelReader, reader, key="onnx"), bind(ModelReports, shown):  # type: ignore[arg-type]
+    reader, shown = Counting(), Shown()
+    with bind(describe_file, reader, key="onnx"), bind(ModelReports, shown):  # type: ignore[arg-type]
         inspect_model(str(path), **options)
     return reader.count, shown.events
 

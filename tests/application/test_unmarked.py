@@ -18,7 +18,7 @@ from polygraphy.application.run.unmarked import WithUnmarked
 from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.results.results import RunResults
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_layered
 from polygraphy.ports.machine import free_memory
 from tests.application.runs import counting_up
 from tests.application.test_layerwise import INPUTS, SIZE, Chain, Opened, Workshop
@@ -47,7 +47,7 @@ class Rewriter(Workshop):
 
 @pytest.fixture(autouse=True)
 def _model() -> Iterator[None]:
-    with bind(OpenModels, Opened(Chain())), bind(free_memory, lambda: 0):
+    with bind(open_layered, Opened(Chain())), bind(free_memory, lambda: 0):
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,22 +10,23 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.run.reference import ReferenceConstantEvaluator
-from polygraphy.adapters.onnxruntime.trial import OnnxrtConstantEvaluator
-from polygraphy.binding import resolve
+from polygraphy.adapters.onnx.run import reference
+from polygraphy.adapters.onnxruntime import trial
+from polygraphy.binding import keyed, resolve
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.editing import ConstantEvaluator
+from polygraphy.ports.editing import evaluate_constants
 from tests.support import models
 
-EVALUATORS: dict[str, Callable[[], ConstantEvaluator]] = {
-    "onnxruntime": OnnxrtConstantEvaluator,
-    "onnx": ReferenceConstantEvaluator,
+Evaluate = Callable[[Any, Sequence[str]], dict[str, Any]]
+EVALUATORS: dict[str, Evaluate] = {
+    "onnxruntime": trial.evaluate_constants,
+    "onnx": reference.evaluate_constants,
 }
 
 
 @pytest.fixture(params=EVALUATORS)
-def evaluator(request: pytest.FixtureRequest) -> ConstantEvaluator:
-    return EVALUATORS[request.param]()
+def evaluate(request: pytest.FixtureRequest) -> Evaluate:
+    return EVALUATORS[request.param]
 
 
 def constants() -> onnx.ModelProto:
@@ -66,58 +66,48 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("adapter", [OnnxrtConstantEvaluator, ReferenceConstantEvaluator])
-def test_takes_the_arguments_of_the_port(adapter: type) -> None:
-    wanted, found = (
-        inspect.signature(owner.evaluate)  # type: ignore[attr-defined]
-        for owner in (ConstantEvaluator, adapter)
-    )
-    assert list(found.parameters) == list(wanted.parameters)
-
-
 def test_the_port_is_bound_and_has_a_second_choice() -> None:
-    assert isinstance(resolve(ConstantEvaluator), OnnxrtConstantEvaluator)
-    assert isinstance(resolve(ConstantEvaluator, "onnx"), ReferenceConstantEvaluator)
-    assert isinstance(resolve(ConstantEvaluator, "onnxruntime"), OnnxrtConstantEvaluator)
+    assert resolve(evaluate_constants) is trial.evaluate_constants  # type: ignore[arg-type]
+    assert keyed(evaluate_constants, "onnx") is reference.evaluate_constants
 
 
 @pytest.mark.parametrize(
     "outputs", [list(EXPECTED), list(EXPECTED)[::-1], ["scalar"], ("right", "sum"), []], ids=str
 )
 def test_computes_what_is_asked_for_in_that_order(
-    evaluator: ConstantEvaluator, outputs: Sequence[str]
+    evaluate: Evaluate, outputs: Sequence[str]
 ) -> None:
-    values = evaluator.evaluate(constants(), outputs)
+    values = evaluate(constants(), outputs)
     assert list(values) == list(outputs)
     for name, value in values.items():
         assert type(value) is np.ndarray
         np.testing.assert_array_equal(value, EXPECTED[name], strict=True)
 
 
-def test_the_model_is_left_alone(evaluator: ConstantEvaluator) -> None:
+def test_the_model_is_left_alone(evaluate: Evaluate) -> None:
     model = constants()
     before = model.SerializeToString(deterministic=True)
-    values = evaluator.evaluate(model, list(EXPECTED))
+    values = evaluate(model, list(EXPECTED))
     assert model.SerializeToString(deterministic=True) == before
     for value in values.values():
         if value.flags.writeable:
             value[...] = 0
-    again = evaluator.evaluate(model, list(EXPECTED))
+    again = evaluate(model, list(EXPECTED))
     np.testing.assert_array_equal(again["sum"], EXPECTED["sum"])
     assert model.SerializeToString(deterministic=True) == before
 
 
-def test_an_unknown_operator_is_a_backend_error(evaluator: ConstantEvaluator) -> None:
+def test_an_unknown_operator_is_a_backend_error(evaluate: Evaluate) -> None:
     model = constants()
     node = helper.make_node("Unheard", ["a"], ["left_out"], domain=models.CUSTOM_DOMAIN)
     model.graph.node.append(node)
     model.graph.output.append(models.value("left_out", [2], TensorProto.INT64))
     model.opset_import.append(helper.make_opsetid(models.CUSTOM_DOMAIN, 1))
     with pytest.raises(BackendError, match="Unheard"):
-        evaluator.evaluate(model, ["left_out"])
+        evaluate(model, ["left_out"])
 
 
-def test_a_failing_operator_is_a_backend_error(evaluator: ConstantEvaluator) -> None:
+def test_a_failing_operator_is_a_backend_error(evaluate: Evaluate) -> None:
     model = models.make(
         "failing",
         [helper.make_node("Reshape", ["a", "shape"], ["y"])],
@@ -127,9 +117,9 @@ def test_a_failing_operator_is_a_backend_error(evaluator: ConstantEvaluator) -> 
     )
     model.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.array([3]), "shape"))
     with pytest.raises(BackendError):
-        evaluator.evaluate(model, ["y"])
+        evaluate(model, ["y"])
 
 
-def test_a_tensor_that_is_not_there_is_a_backend_error(evaluator: ConstantEvaluator) -> None:
+def test_a_tensor_that_is_not_there_is_a_backend_error(evaluate: Evaluate) -> None:
     with pytest.raises(BackendError):
-        evaluator.evaluate(constants(), ["nowhere"])
+        evaluate(constants(), ["nowhere"])

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from polygraphy.application.doctor import doctor
-from polygraphy.binding import bind, resolve
+from polygraphy.binding import bind, keyed
 from polygraphy.domain.environment import Environment, Section
-from polygraphy.ports.machine import Diagnosis
+from polygraphy.ports.machine import sections_of
 from polygraphy.ports.reporting import Reports
 
 KEYS = ("machine", "openvino", "packages", "providers", "tensorrt")
 
 
 @pytest.fixture(params=KEYS)
-def diagnosis(request: pytest.FixtureRequest) -> Diagnosis:
-    return resolve(Diagnosis, request.param)
+def look(request: pytest.FixtureRequest) -> Callable[[], list[Section]]:
+    return keyed(sections_of, request.param)
 
 
-class Fixed:
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def sections(self) -> list[Section]:
-        return [Section(self.key, ())]
-
-
-def test_facts_and_remarks_are_texts(diagnosis: Diagnosis) -> None:
-    for section in diagnosis.sections():
+def test_facts_and_remarks_are_texts(look: Callable[[], list[Section]]) -> None:
+    for section in look():
         assert isinstance(section, Section)
         assert section.title
         for name, fact in section.facts:
@@ -42,10 +36,10 @@ def test_facts_and_remarks_are_texts(diagnosis: Diagnosis) -> None:
             assert remark
 
 
-def test_looking_changes_nothing(diagnosis: Diagnosis) -> None:
+def test_looking_changes_nothing(look: Callable[[], list[Section]]) -> None:
     before = dict(os.environ)
-    titles = [section.title for section in diagnosis.sections()]
-    assert [section.title for section in diagnosis.sections()] == titles
+    titles = [section.title for section in look()]
+    assert [section.title for section in look()] == titles
     assert dict(os.environ) == before
 
 
@@ -54,7 +48,9 @@ def test_everybody_is_asked_once_and_all_is_reported() -> None:
     with ExitStack() as stack:
         stack.enter_context(bind(Reports, reports))
         for key in KEYS:
-            stack.enter_context(bind(Diagnosis, Fixed(key), key))
+            stack.enter_context(
+                bind(sections_of, partial(lambda title: [Section(title, ())], key), key)
+            )
         doctor()
     [(environment,)] = [call.args for call in reports.environment.call_args_list]
     assert isinstance(environment, Environment)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from polygraphy.binding import resolve
+from polygraphy.binding import keyed
 from polygraphy.domain.errors import FileError, ModelError, PolygraphyException
 from polygraphy.domain.model import EVERYTHING, Detail, ModelSource
-from polygraphy.ports.models import ModelReader
+from polygraphy.ports.models import describe_file
 from tests.support import models
 
 # By key: a kind of its models, and the package without which nothing is read.
@@ -40,16 +39,9 @@ def needs(key: str) -> None:
         pytest.skip(f"{key} is not installed")
 
 
-def test_takes_the_arguments_of_the_port(key: str) -> None:
-    found, wanted = (
-        inspect.signature(owner.read) for owner in (type(resolve(ModelReader, key)), ModelReader)
-    )
-    assert list(found.parameters) == list(wanted.parameters)
-
-
 def test_without_the_file_or_the_package_the_error_is_ours(key: str, tmp_path: Path) -> None:
     with pytest.raises(PolygraphyException):
-        resolve(ModelReader, key).read(source(key, tmp_path / "missing"), Detail())
+        keyed(describe_file, key)(source(key, tmp_path / "missing"), Detail())
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all", bytes(range(256)) * 8])
@@ -57,22 +49,22 @@ def test_what_is_no_model_is_an_error_of_ours(key: str, content: bytes, tmp_path
     path = tmp_path / "model"
     path.write_bytes(content)
     with pytest.raises(PolygraphyException) as caught:
-        resolve(ModelReader, key).read(source(key, path), EVERYTHING)
+        keyed(describe_file, key)(source(key, path), EVERYTHING)
     assert "Traceback" not in str(caught.value)
 
 
 def test_a_missing_file_is_a_file_error(key: str, tmp_path: Path) -> None:
     needs(key)
     with pytest.raises(FileError, match="missing"):
-        resolve(ModelReader, key).read(source(key, tmp_path / "missing"), Detail())
+        keyed(describe_file, key)(source(key, tmp_path / "missing"), Detail())
 
 
 @pytest.mark.parametrize("detail", [Detail(), Detail(layers=True, attrs=True), EVERYTHING])
 def test_onnx_models_become_frozen_descriptions(detail: Detail, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(models.identity().SerializeToString())
-    described: Any = resolve(ModelReader, "onnx").read(source("onnx", path), detail)
-    again = resolve(ModelReader, "onnx").read(source("onnx", path), detail)
+    described: Any = keyed(describe_file, "onnx")(source("onnx", path), detail)
+    again = keyed(describe_file, "onnx")(source("onnx", path), detail)
     assert [each.name for each in described.graph.inputs]
     assert bool(described.graph.nodes) == detail.layers
     assert [each.name for each in again.graph.inputs] == [
@@ -86,4 +78,4 @@ def test_text_is_no_onnx_model(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_text("no model at all")
     with pytest.raises(ModelError):
-        resolve(ModelReader, "onnx").read(source("onnx", path), Detail())
+        keyed(describe_file, "onnx")(source("onnx", path), Detail())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.domain.calling import supporting
+from polygraphy.domain.calling import ability
 from polygraphy.domain.compare import SimpleCompareFunc
-from polygraphy.domain.compare.function import JudgesAverages, Labelled, UsesThreads
-from polygraphy.ports.running import KnowsModel, TimesDevice
+from polygraphy.domain.compare.function import PairwiseCompareFunc
+from polygraphy.ports.running import RunnerExtras
 
 
 class Timed:
@@ -19,7 +19,7 @@ class Wrapper:
     """Hands on what it does not have, as wrappers of runners do."""
 
     def __init__(self, wrapped: object) -> None:
-        self.wrapped = wrapped
+        self.wrapped: Any = wrapped
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.wrapped, name)
@@ -27,21 +27,20 @@ class Wrapper:
 
 def test_an_object_supports_what_it_has() -> None:
     timed = Timed()
-    assert supporting(timed, TimesDevice) is timed
-    assert supporting(timed, KnowsModel) is None
+    assert ability(timed, RunnerExtras.last_device_times) == timed.last_device_times
+    assert ability(timed, RunnerExtras.get_model_facts) is None
 
 
 def test_a_wrapper_supports_what_it_hands_on() -> None:
     wrapper = Wrapper(Timed())
-    assert supporting(wrapper, TimesDevice) is wrapper
-    assert supporting(wrapper, KnowsModel) is None
+    assert ability(wrapper, RunnerExtras.last_device_times) == wrapper.wrapped.last_device_times
+    assert ability(wrapper, RunnerExtras.get_model_facts) is None
 
 
-def test_attributes_count_and_none_is_nothing() -> None:
+def test_a_function_need_not_have_it_and_none_is_nothing() -> None:
     function = SimpleCompareFunc()
-    for protocol in (Labelled, JudgesAverages, UsesThreads):
-        assert supporting(function, protocol) is function
-    assert supporting(lambda run0, run1: {}, Labelled) is None
+    assert ability(function, PairwiseCompareFunc.grant_threads) == function.grant_threads
+    assert ability(lambda run0, run1: {}, PairwiseCompareFunc.grant_threads) is None
     timed = Timed()
     timed.last_device_times = None  # type: ignore[assignment, method-assign]
-    assert supporting(timed, TimesDevice) is None
+    assert ability(timed, RunnerExtras.last_device_times) is None

@@ -20,8 +20,8 @@ ADDED = ROOT / "examples" / "numpy_backend" / "README.md"
 """Has options of another package."""
 PAGES = [
     page
-    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md"))
-    if page != WRITTEN
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"))
+    if page != WRITTEN and page.parent.name != "generated"
 ]
 _COMMAND = re.compile(r"(?:^ *(?:\$ )?|`)(polygraphy [a-z][^`\n]*)", re.M)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")
@@ -78,3 +78,10 @@ def test_a_command_that_is_not_there_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("Say `polygraphy rnu x` or:\n\n    $ polygraphy doctor --nothing | cat\n")
     assert commands_of(page) == ["polygraphy rnu x", "polygraphy doctor --nothing"]
+
+
+def test_every_page_is_in_the_index() -> None:
+    folder = ROOT / "docs"
+    linked = set(_LINK.findall((folder / "index.md").read_text(encoding="utf-8")))
+    pages = {str(page.relative_to(folder)) for page in PAGES if page.is_relative_to(folder)}
+    assert pages | {WRITTEN.name} == linked | {"index.md"}

@@ -18,7 +18,7 @@ def named_paths(page: str) -> list[str]:
     return [path for path in found if "X" not in path and not path.startswith("polygraphy.")]
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", ["docs/development/architecture.md", "CONTRIBUTING.md"])
 def test_paths_are_there(page: str) -> None:
     paths = named_paths(page)
     assert len(paths) > 3

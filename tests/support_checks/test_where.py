@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.house import ROOT
 
-PAGE = ROOT.parent / "docs" / "architecture.md"
+PAGE = ROOT.parent / "docs" / "development" / "architecture.md"
 ANSWERS = sorted(set(re.findall(r"`(polygraphy/[\w/]+)\.py:(\w+)`", PAGE.read_text("utf-8"))))
 
 

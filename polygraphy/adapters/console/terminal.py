@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.console.screen import columns, wrapped
+from polygraphy.binding import keyed
 from polygraphy.domain.report.document import with_nodes
 from polygraphy.domain.results.runner_names import without_runner
 from polygraphy.domain.tensors.naming import counted, one_line, typeable
@@ -262,19 +263,16 @@ def _graph_of(path: str) -> Graph | None:
     """Return the graph of an ONNX model with its nodes; None where it cannot be read."""
     from pathlib import Path
 
-    from polygraphy.binding import resolve
     from polygraphy.domain.catalog.formats import format_named
     from polygraphy.domain.errors import PolygraphyException
     from polygraphy.domain.model import Detail, ModelSource
-    from polygraphy.ports.models import ModelReader
+    from polygraphy.ports.models import describe_file
 
     if format_named(path) != "onnx" or not Path(path).is_file():
         return None
     source = ModelSource(path, ignore_external_data=True)
     try:
-        graph: Graph = (
-            resolve(ModelReader, "onnx").read(source, Detail(layers=True, origins=True)).graph
-        )
+        graph: Graph = keyed(describe_file, "onnx")(source, Detail(layers=True, origins=True)).graph
     except PolygraphyException:  # The rows are shown without them.
         return None
     return graph

@@ -1,4 +1,4 @@
-"""What ONNX Runtime offers here, for the port `Diagnosis`, and as other environments have it.
+"""What ONNX Runtime offers here, for the port `sections_of`, and as other environments have it.
 They need ONNX Runtime and numpy, and nothing of this package; nothing is installed.
 """
 
@@ -81,21 +81,19 @@ class OnnxrtEnvironment:
                 return {name: stored[str(i)] for i, name in enumerate(names)}
 
 
-class OnnxrtDiagnosis:
-    """Implements the port `Diagnosis`. The package is imported, because it alone knows, and because
-    one that does not load is what a diagnosis is for; it is never installed here.
+def provider_sections() -> list[Section]:
+    """Return the execution providers, in the package's order of priority. The package is imported,
+    because it alone knows, and because one that does not load is what this is for; it is never
+    installed here.
     """
+    title = "ONNX Runtime Execution Providers"
+    try:
+        import onnxruntime
 
-    def sections(self) -> list[Section]:
-        """Return the execution providers, in the package's order of priority."""
-        title = "ONNX Runtime Execution Providers"
-        try:
-            import onnxruntime
-
-            providers = onnxruntime.get_available_providers()
-        except ModuleNotFoundError:
-            return [Section(title, (), ("None: ONNX Runtime is not installed.",))]
-        except Exception as error:  # A shared library that does not load, say.
-            message = f"None: ONNX Runtime does not load: {type(error).__name__}: {error}"
-            return [Section(title, (), (message,))]
-        return [Section(title, tuple((name, "available") for name in providers))]
+        providers = onnxruntime.get_available_providers()
+    except ModuleNotFoundError:
+        return [Section(title, (), ("None: ONNX Runtime is not installed.",))]
+    except Exception as error:  # A shared library that does not load, say.
+        message = f"None: ONNX Runtime does not load: {type(error).__name__}: {error}"
+        return [Section(title, (), (message,))]
+    return [Section(title, tuple((name, "available") for name in providers))]

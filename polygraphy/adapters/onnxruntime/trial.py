@@ -9,7 +9,6 @@ from threading import Event, Timer
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from attrs import frozen
 
 from polygraphy import config, mod
 from polygraphy.adapters.onnx_common.omitted import with_all_results
@@ -22,13 +21,14 @@ from polygraphy.adapters.onnxruntime.session import (
     session_options,
     terminable,
 )
+from polygraphy.domain.checks.lint import TrialValue
 from polygraphy.domain.errors import (
     BackendError,
     InconclusiveError,
     MissingDependencyError,
     PolygraphyException,
 )
-from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.datatype import DataType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,13 +40,8 @@ _TYPES = OnnxrtDataTypes()
 T = TypeVar("T")
 
 
-@frozen
-class OnnxrtValue:
+class OnnxrtValue(TrialValue):
     """A value that ONNX Runtime holds; in another process None is left of what is no array."""
-
-    raw: Any
-    dtype: DataTypeEntry | None
-    shape: tuple[int, ...] | None
 
     def __reduce__(self) -> tuple[Any, ...]:
         try:
@@ -214,17 +209,14 @@ def _described(raw: Any) -> OnnxrtValue:
     return OnnxrtValue(raw, _TYPES.from_native(text), shape)
 
 
-class OnnxrtConstantEvaluator:
-    """Computes tensors of an ONNX model without inputs, one session per call."""
-
-    def evaluate(self, model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-        """Compute `outputs`; BackendError when ONNX Runtime has no implementation."""
-        options = session_options("disable")
-        with translated_errors("evaluate"):
-            serialized = with_all_results(model).SerializeToString()
-            session = load_session(serialized, options, ["CPUExecutionProvider"])
-            computed = terminable(lambda options: session.run(list(outputs), {}, options))
-            return dict(zip(outputs, computed))
+def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Compute `outputs`; BackendError when ONNX Runtime has no implementation."""
+    options = session_options("disable")
+    with translated_errors("evaluate"):
+        serialized = with_all_results(model).SerializeToString()
+        session = load_session(serialized, options, ["CPUExecutionProvider"])
+        computed = terminable(lambda options: session.run(list(outputs), {}, options))
+        return dict(zip(outputs, computed))
 
 
 sympy = mod.lazy_import("sympy")

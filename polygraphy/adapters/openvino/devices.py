@@ -1,4 +1,4 @@
-"""What OpenVINO would run models on here, for the port `Diagnosis`."""
+"""What OpenVINO would run models on here, for the port `sections_of`."""
 
 from __future__ import annotations
 
@@ -10,24 +10,21 @@ _TITLE = "OpenVINO Devices"
 _HINT = "INFERENCE_PRECISION_HINT"
 
 
-class OpenvinoDiagnosis:
-    """Implements the port `Diagnosis`. The package is imported, because it alone knows; it is never
-    installed here.
+def device_sections() -> list[Section]:
+    """Return the devices, and what each computes in by default; nothing without OpenVINO, which is
+    imported, because it alone knows, and never installed here.
     """
+    try:
+        import openvino
 
-    def sections(self) -> list[Section]:
-        """Return the devices, and what each computes in by default; nothing without OpenVINO."""
-        try:
-            import openvino
-
-            core = openvino.Core()
-            facts = [(name, _described(core, name)) for name in core.available_devices]
-        except ModuleNotFoundError:
-            return []
-        except Exception as error:  # A shared library that does not load, say.
-            message = f"None: OpenVINO does not load: {type(error).__name__}: {error}"
-            return [Section(_TITLE, (), (message,))]
-        return [Section(_TITLE, tuple(facts))]
+        core = openvino.Core()
+        facts = [(name, _described(core, name)) for name in core.available_devices]
+    except ModuleNotFoundError:
+        return []
+    except Exception as error:  # A shared library that does not load, say.
+        message = f"None: OpenVINO does not load: {type(error).__name__}: {error}"
+        return [Section(_TITLE, (), (message,))]
+    return [Section(_TITLE, tuple(facts))]
 
 
 def _described(core: Any, device: str) -> str:

@@ -17,9 +17,9 @@ from filelock import FileLock
 import polygraphy
 from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
-from polygraphy.binding import resolve
+from polygraphy.binding import keyed
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.machine import Diagnosis
+from polygraphy.ports.machine import sections_of
 
 _NAME = "polygraphy"
 _NEEDED = (
@@ -37,9 +37,9 @@ _OF_CELLS = {
 """What is said of a cell is read by the sweep, and is not shown: exit codes tell all they can."""
 _ASKED = """
 import json
-from polygraphy.binding import resolve
-from polygraphy.ports.machine import Diagnosis
-sections = resolve(Diagnosis, "packages").sections()
+from polygraphy.binding import keyed
+from polygraphy.ports.machine import sections_of
+sections = keyed(sections_of, "packages")()
 print("versions", json.dumps({name: value for each in sections for name, value in each.facts}))
 """
 
@@ -52,7 +52,7 @@ class ThisPackageElsewhere:
     def open(self, path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
         variables = _variables(Path(folder))
         if not path:
-            sections = resolve(Diagnosis, "packages").sections()
+            sections = keyed(sections_of, "packages")()
             return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
         interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
         output = output_of([interpreter, "-c", _ASKED], path, environment=variables)

@@ -21,7 +21,7 @@ from attrs import evolve
 from polygraphy.adapters.report.everyone import Everyone
 from polygraphy.adapters.report.markdown import annotate, junit_of, markdown_of
 from polygraphy.adapters.report.sarif import sarif_of
-from polygraphy.binding import bind, resolve
+from polygraphy.binding import bind, keyed, resolve
 from polygraphy.domain.arithmetic import histogram
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
@@ -40,9 +40,9 @@ from polygraphy.domain.report.document import (
     with_nodes,
 )
 from polygraphy.domain.report.summary import summary_of
-from polygraphy.ports.machine import Diagnosis
-from polygraphy.ports.models import ModelReader, ModelReports
-from polygraphy.ports.reporting import BuildReports, Findings, Reports, report_page
+from polygraphy.ports.machine import sections_of
+from polygraphy.ports.models import ModelReports, describe_file
+from polygraphy.ports.reporting import Findings, Reports, report_page
 from polygraphy.ports.storage import write_text
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ _SOURCES = ("packages", "machine")
 
 def environment() -> Environment:
     """Return versions and facts about the machine, without settings that are not set."""
-    found = (section for key in _SOURCES for section in resolve(Diagnosis, key).sections())
+    found = (section for key in _SOURCES for section in keyed(sections_of, key)())
     kept = (
         evolve(section, facts=tuple(fact for fact in section.facts if fact[1] != "not set"))
         for section in found
@@ -96,7 +96,7 @@ def first_model(paths: Sequence[str]) -> Model | None:
             source = ModelSource(path, ignore_external_data=True)
             detail = Detail(layers=True, attrs=True, origins=True)
             try:
-                found = resolve(ModelReader, "onnx").read(source, detail)
+                found = keyed(describe_file, "onnx")(source, detail)
             except PolygraphyException:  # The report is about more than the model.
                 return None
             return found if isinstance(found, Model) else None
@@ -316,7 +316,7 @@ class Session:
     def _bind(self, *, shows_reports: bool) -> None:
         """Record reports, which are not shown where the document is printed."""
         reports = ReportsRecorder(self._recorder)
-        for port in (Reports, ModelReports, BuildReports):
+        for port in (Reports, ModelReports):
             heard = _both(resolve(port), reports) if shows_reports else cast("Any", reports)
             self._bound.enter_context(bind(cast("Any", port), heard))
 

@@ -336,25 +336,22 @@ _LOADERS: dict[str, Callable[[ModelSource], GraphAndOutputs]] = {
 _NO_LAYERS = ("Const", "Placeholder")
 
 
-class TensorFlowModelReader:
-    """Reads models of TensorFlow; implements the port `ModelReader`."""
+def describe_file(source: ModelSource, detail: Detail) -> TensorFlowGraph:
+    """Describe the graph of a model.
 
-    def read(self, source: ModelSource, detail: Detail) -> TensorFlowGraph:
-        """Describe the graph of a model.
-
-        Raises:
-            FileError: the file or folder is missing.
-            ModelError: it is no model of its type.
-            UnknownNameError: it has no such checkpoint or tensor.
-        """
-        graph, outputs = _LOADERS[source.kind](source)
-        if source.outputs:
-            wanted = constants.MARK_ALL if "*" in source.outputs else source.outputs
-            graph, outputs = modify_graph_outputs((graph, outputs), wanted)
-        if source.optimizes:
-            graph, outputs = optimize_graph((graph, outputs))
-        described = describe_graph(graph, outputs, Path(source.path).name, detail)
-        return TensorFlowGraph(path=source.path, kind=source.kind, graph=described)
+    Raises:
+        FileError: the file or folder is missing.
+        ModelError: it is no model of its type.
+        UnknownNameError: it has no such checkpoint or tensor.
+    """
+    graph, outputs = _LOADERS[source.kind](source)
+    if source.outputs:
+        wanted = constants.MARK_ALL if "*" in source.outputs else source.outputs
+        graph, outputs = modify_graph_outputs((graph, outputs), wanted)
+    if source.optimizes:
+        graph, outputs = optimize_graph((graph, outputs))
+    described = describe_graph(graph, outputs, Path(source.path).name, detail)
+    return TensorFlowGraph(path=source.path, kind=source.kind, graph=described)
 
 
 def describe_graph(graph: Any, outputs: Iterable[str], name: str, detail: Detail) -> Graph:

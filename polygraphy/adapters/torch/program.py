@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader
@@ -90,7 +90,7 @@ Keep = Callable[[str, Any], None]
 
 
 class Exported:
-    """A `torch.export.ExportedProgram`; implements `Program`.
+    """A `torch.export.ExportedProgram`.
 
     Tensors are called as in the program's graph. The ONNX model that `torch.onnx.export` makes of a
     program calls them the same.
@@ -183,7 +183,7 @@ class Exported:
 
 
 class Module:
-    """A `torch.nn.Module` or a `torch.jit.ScriptModule`; implements `Program`."""
+    """A `torch.nn.Module` or a `torch.jit.ScriptModule`."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -278,39 +278,8 @@ class Module:
         self._call = None
 
 
-class Program(Protocol):
-    """A model that can be run."""
-
-    def inputs(self) -> TensorMetadata | None:
-        """Describe the inputs in the order of the model; None where it does not tell them."""
-
-    def output_names(self) -> Sequence[str] | None:
-        """Return the names of the outputs; None where the model does not tell them."""
-
-    def start(self, device: str | None, compiled: bool) -> Any:
-        """Get ready to run, and return the `torch.device` on which the inputs have to be.
-
-        Args:
-            device: where to run; None for where the model is.
-            compiled: whether the model is compiled first.
-        """
-
-    def run(self, tensors: Sequence[Any]) -> Any:
-        """Run the model on its inputs in order, and return what it returns."""
-
-    def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
-        """Run the model, and return every tensor that it computes, by name.
-
-        Args:
-            tensors: the inputs.
-            keep: takes each of them as it is made, in place of what is returned.
-
-        Raises:
-            UsageError: the model does not name them.
-        """
-
-    def stop(self) -> None:
-        """Leave the model as it was."""
+Program = Union[Exported, Module]
+"""A model that can be run."""
 
 
 def is_model(value: Any) -> bool:

@@ -19,14 +19,13 @@ from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
 from polygraphy.domain.accuracy.summarizing import ComparisonRecord, comparisons_of
 from polygraphy.domain.asked import Plots, ResultStore
-from polygraphy.domain.calling import check_signature, name_of, supporting, verdict_of
+from polygraphy.domain.calling import ability, check_signature, name_of, verdict_of
 from polygraphy.domain.compare import (
     CompareResult,
     PairwiseCompareFunc,
     SimpleCompareFunc,
     UncomparedResult,
 )
-from polygraphy.domain.compare.function import JudgesAverages, Labelled, UsesThreads
 from polygraphy.domain.compare.pairwise import is_program
 from polygraphy.domain.compare.result import check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
@@ -403,9 +402,9 @@ class _Comparison:
         self._spared = _MOST_KEPT
         self._ended: set[int] = set()  # Positions of pairs of which one run has ended.
         for function in functions:
-            judging = supporting(function, JudgesAverages)
-            if check_average and judging is not None:
-                judging.check_averages()
+            judge = ability(function, PairwiseCompareFunc.check_averages)
+            if check_average and judge is not None:
+                judge()
             verdict = AccuracyResult()
             verdict.label = _label(function)
             verdict.aggregation = "average" if check_average else "per_sample"
@@ -542,15 +541,14 @@ def _functions(compare_func: Any) -> list[Any]:
         check_signature(
             function, "comparison function", "the outputs of one run", "those of the other"
         )
-        threaded = supporting(function, UsesThreads)
-        if threaded is not None:
-            threaded.grant_threads(cores())
+        grant = ability(function, PairwiseCompareFunc.grant_threads)
+        if grant is not None:
+            grant(cores())
     return made
 
 
 def _label(function: Any) -> str:
-    labelled = supporting(function, Labelled)
-    return str((labelled and labelled.label) or name_of(function))
+    return str(getattr(function, "label", None) or name_of(function))
 
 
 def _checked_pairs(

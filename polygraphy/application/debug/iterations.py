@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any
 
-from polygraphy.application.debug.checks import AskUser
+from polygraphy.application.debug.checks import AskUser, CheckCommand
 from polygraphy.application.debug.places import Place
 from polygraphy.application.debug.rows import Rows
-from polygraphy.application.debug.side_by_side import Candidate, Jobs, Started, StartsChecks
+from polygraphy.application.debug.side_by_side import Candidate, Jobs, Started
 from polygraphy.binding import resolve
-from polygraphy.domain.calling import supporting
+from polygraphy.domain.calling import ability
 from polygraphy.domain.errors import InconclusiveError, PolygraphyException, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search import Outcome
@@ -68,13 +68,6 @@ def _shortened(text: str) -> str:
 
 def _are(count: int) -> str:
     return f"is {count}" if count == 1 else f"are {count}"
-
-
-class TellsReason(Protocol):
-    """What a check may have besides: it says more than the answer."""
-
-    def check(self) -> Checked:
-        """Return what came of it."""
 
 
 class Iterations:
@@ -155,7 +148,7 @@ class Iterations:
         self._written: list[str] = []
         self._kept_failure: Mapping[str, Any] | None = None
         self._rows = Rows()
-        self._command = supporting(check, StartsChecks)
+        self._command = check if isinstance(check, CheckCommand) else None
         own = [*self._made, *self._artifacts, *self._numbered]
         self._jobs = Jobs(self._command, artifact, own, str(PurePath(logs) / "jobs"), jobs)
 
@@ -380,8 +373,8 @@ class Iterations:
             return Checked(unmade, f"cannot be made: {started.error}", str(started.error))
         if started.running is not None:
             return started.running.wait()
-        talking = supporting(self._check, TellsReason)
-        return Checked(self._check()) if talking is None else talking.check()
+        checked = ability(self._check, AskUser.check)
+        return Checked(self._check()) if checked is None else checked()
 
     def _book(self, found: Checked, state: Mapping[str, Any], key: str, seconds: float) -> None:
         """Count, show, keep and report an iteration."""

@@ -22,7 +22,7 @@ from polygraphy.domain.search import (
 )
 from polygraphy.domain.search.graph import members, reaches
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import OpenModels, ReducibleModel
+from polygraphy.ports.editing import ReducibleModel, write_onnx
 
 Found = TypeVar("Found")
 
@@ -44,7 +44,6 @@ class Parts:
     """Makes parts of a model and checks them, each once."""
 
     opened: ReducibleModel
-    models: OpenModels
     iterations: Iterations
     save_inputs: str | None
     _known: dict[Part, Outcome] = field(factory=dict)
@@ -132,7 +131,7 @@ class Parts:
         return min(good, key=lambda part: len(part.nodes), default=None)
 
     def _write(self, model: Any, path: str) -> None:
-        self.models.save(model, path)
+        write_onnx(model, path)
         if self.save_inputs is not None:
             self.save_feed(self.opened.feed(model))
 

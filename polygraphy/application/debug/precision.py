@@ -25,7 +25,7 @@ from polygraphy.domain.search import (
 )
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import OpenModels, cast_precision
+from polygraphy.ports.editing import cast_precision, open_model, write_onnx
 from polygraphy.ports.reporting import Findings
 
 _MODES = ("bisect", "linear", "minimal")
@@ -165,13 +165,13 @@ def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -
     entry, loaded = casting(dtype), model() if callable(model) else model
     again = None if data_loader is None or isinstance(data_loader, Iterator) else data_loader
     count = None if again is None else sum(1 for _ in again)
-    iterations.expect_saved(resolve(OpenModels).open(loaded).outputs, count)
+    iterations.expect_saved(open_model(loaded).outputs, count)
     order = rank_nodes(model, dtype, data_loader=data_loader)
 
     def make(path: str, kept: Sequence[str]) -> None:
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # What it says is the same each time.
             cast = cast_precision(loaded, entry, keep_nodes=kept)
-        resolve(OpenModels).save(cast, path)
+        write_onnx(cast, path)
 
     return find_layers_to_raise(order, make, iterations, mode="minimal", is_ranked=True)
 

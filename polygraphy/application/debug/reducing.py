@@ -34,7 +34,8 @@ from polygraphy.domain.search import (
 from polygraphy.domain.search.graph import members, reaches
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_reducible, samples_of, write_onnx
+from polygraphy.ports.models import load_onnx
 from polygraphy.ports.reporting import Findings
 
 _SEARCHES: Mapping[str, Callable[..., GraphFound]] = {
@@ -173,11 +174,10 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
         InconclusiveError: it does not fail like the whole model.
         FileError: it cannot be read.
     """
-    models = resolve(OpenModels)
 
     def make(artifact: str) -> None:
         with G_LOGGER.verbosity(G_LOGGER.WARNING):
-            models.save(models.load(path), artifact)
+            write_onnx(load_onnx(path), artifact)
             if reduction.feed is not None:
                 resolve(ResultStore).save([dict(reduction.feed)], reduction.save_inputs or "")
 
@@ -192,14 +192,13 @@ def _failing(
     Raises:
         InconclusiveError: it fails with none.
     """
-    models = resolve(OpenModels)
     iterations.hold_to_first_failure()
     samples: Iterable[Any] = [data_loader]
     if save_inputs is not None:
-        samples = ([feed] for feed in models.samples(model, data_loader))
+        samples = ([feed] for feed in samples_of(model, data_loader))
     outcome, number = Outcome.UNRESOLVED, -1
     for number, sample in enumerate(samples):
-        parts = Parts(models.reducible(model, sample), models, iterations, save_inputs)
+        parts = Parts(open_reducible(model, sample), iterations, save_inputs)
         if not number:
             count = len(parts.opened.dependencies)
             G_LOGGER.info(f"Reducing a model of {count} nodes; check: {iterations.check}")
@@ -271,12 +270,12 @@ def _inside(parts: Parts, node: int) -> tuple[Any, Parts] | None:
         if found is None:
             return None
         model, feed = found
-        opened = parts.models.reducible(model, [feed])
+        opened = open_reducible(model, [feed])
     except PolygraphyException as error:
         G_LOGGER.verbose(f"What {parts.opened.name(node)!r} computes inside is unknown: {error}")
         return None
     count = len(opened.dependencies)
-    inner = Parts(opened, parts.models, parts.iterations, parts.save_inputs)
+    inner = Parts(opened, parts.iterations, parts.save_inputs)
     if inner.test_whole(model) is not Outcome.BAD:
         G_LOGGER.info(f"What it computes inside, {count} node(s), does not fail on its own.")
         return None
@@ -293,9 +292,7 @@ def _others(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
         model, feed = rest
         data = None if feed is None else [feed]
         iterations.hold_to_first_failure()
-        parts = Parts(
-            parts.models.reducible(model, data), parts.models, iterations, way.save_inputs
-        )
+        parts = Parts(open_reducible(model, data), iterations, way.save_inputs)
         outcome = parts.test_whole(model)
         own = iterations.first_failure
         is_other = first is not None and own is not None and own["code"] != first["code"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 from attrs import frozen
 
+from polygraphy.application.debug.checks import CheckCommand, RunningCheck
 from polygraphy.application.debug.places import Place, Places
 from polygraphy.domain.errors import (
     FileError,
@@ -15,39 +16,7 @@ from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
-from polygraphy.domain.search.check_rules import Checked
 from polygraphy.ports.storage import remove_path
-
-
-class StartsChecks(Protocol):
-    """What a check may have besides: it is a command, of which several may run side by side, and
-    whose failures can be distinguished.
-    """
-
-    def start(
-        self,
-        *,
-        folder: str | None = None,
-        places: Mapping[str, str] | None = None,
-        afresh: bool = False,
-    ) -> RunningCheck:
-        """Start it; see `CheckCommand.start`."""
-
-    def hold_to_first_failure(self, known: Mapping[str, Any] | None = None) -> None:
-        """Judge from now on that only failures like the first one are failures."""
-
-    def first_failure(self) -> Mapping[str, Any] | None:
-        """Return that failure in plain values; None where there was none yet."""
-
-
-class RunningCheck(Protocol):
-    """A check that was started."""
-
-    def wait(self) -> Checked:
-        """Wait for its end."""
-
-    def stop(self) -> None:
-        """End it: its answer is not needed any more."""
 
 
 @frozen
@@ -78,7 +47,7 @@ class Jobs:
 
     def __init__(
         self,
-        command: StartsChecks | None,
+        command: CheckCommand | None,
         artifact: str | None,
         own: Sequence[str],
         folder: str,

@@ -11,7 +11,6 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.locating import Place
 from polygraphy.application.diagnose.tracing import Trace
-from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.errors import PolygraphyException
@@ -19,7 +18,7 @@ from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.search.subsets import healing_alone, healing_passes
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_model
 
 
 def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Culprit:
@@ -183,7 +182,7 @@ def _executed(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[
         return set()
     if executed is None:
         return set()
-    nodes = resolve(OpenModels).open(executed).nodes
+    nodes = open_model(executed).nodes
     return {(node.op, *node.makes) for node in nodes}
 
 
@@ -214,7 +213,7 @@ def _experiment(
 ) -> Experiment | None:
     constants = {tensor.name for tensor in part.graph.initializer}
     feed = {v.name: held[v.name] for v in part.graph.input if v.name not in constants}
-    known = resolve(OpenModels).open(part)
+    known = open_model(part)
     noise: dict[str, Any] = {}
     try:
         plain = party.load(part, plain=True)(feed)

@@ -15,7 +15,6 @@ from polygraphy.application.diagnose.locating import first_non_finite, first_wro
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.parting import parted
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
-from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import breaks, said_of_untested, untested
 from polygraphy.domain.diagnosis.culprit import (
@@ -39,7 +38,7 @@ from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import precision_of
 from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
-from polygraphy.ports.editing import OpenModel, OpenModels
+from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory
 
 _MANY = 8
@@ -310,7 +309,7 @@ class _Comparison:
             notes.append(f"{len(kept)} of {len(found)} explain that the outputs differ.")
         if pairing is self._pairing:
             chosen = list(kept)
-            case.mend(lambda: resolve(OpenModels).open(self._mended(model, pairing, chosen)))
+            case.mend(lambda: open_model(self._mended(model, pairing, chosen)))
         else:
             kept = traced(kept, pairing, self._pairing.model, found)
         return [self._culprit(self._pairing.model, one, len(kept)) for one in kept]
@@ -420,7 +419,7 @@ class _Comparison:
             if pair is None:
                 notes.append("Neither model computes in half precision.")
                 return None
-            wide, right = map(resolve(OpenModels).open, pair)
+            wide, right = map(open_model, pair)
             alone = case.of(wide)
             alone.parties = [self._party]
             feeds = [{name: in_float(array) for name, array in feed.items()}]

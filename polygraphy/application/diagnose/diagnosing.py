@@ -68,7 +68,7 @@ from polygraphy.ports.diagnosing import (
     SourceProgram,
     SuspectedParty,
 )
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_model
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -124,7 +124,7 @@ def diagnose(
             hint="Give one of them.",
         )
     reports = resolve(DiagnosisReports)
-    dissected = resolve(OpenModels).open(model)
+    dissected = open_model(model)
     path = model if isinstance(model, str) else "MODEL"
     case = Case(dissected, path, parties, reports, memory_budget)
     paths = [golden] if isinstance(golden, str) else golden
@@ -231,7 +231,7 @@ class _Diagnosis:
         """
         case = self._case
         if is_wrong_in_float32(case, half, self._third):
-            opened = resolve(OpenModels).open(half.wide)
+            opened = open_model(half.wide)
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
         return of_half_model(case, half, list(self._outputs.values()), self._third)
 
@@ -249,7 +249,7 @@ class _Diagnosis:
     def _compared(self) -> DiagnosisResult | None:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
         if self._reference is not None:
-            opened = resolve(OpenModels).open(self._reference)
+            opened = open_model(self._reference)
             named = {"path": self._reference} if isinstance(self._reference, str) else {}
             return against_reference(self._case, opened, self._feeds, self._third, **named)
         if self._golden is not None:

@@ -49,7 +49,7 @@ from polygraphy.ports.diagnosing import (
     SuspectedParty,
     graph_with_weights,
 )
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_model
 
 _TRIED = 8
 """Tensors of either side that are tried as counterparts where they part."""
@@ -312,7 +312,7 @@ class _Inside:
         try:
             part = self._case.model.part(chosen[:most], known)
             asked = {value.name: known[value.name] for value in part.graph.input}
-            opened = resolve(OpenModels).open(part)
+            opened = open_model(part)
             return dict(trace(self._case.of(opened), self._party, asked).values)
         except (*REFUSALS, KeyError, ValueError):
             return {}
@@ -493,7 +493,7 @@ class _Inside:
     def _right_export(self, make: Any) -> str:
         """Return whether another export of the program is right, in a word or two."""
         try:
-            opened = resolve(OpenModels).open(make())
+            opened = open_model(make())
             names = dict(zip(opened.inputs, self._feed.values()))
             made = self._party.load(opened.given)(names)
         except Exception as error:  # Exporters raise anything.

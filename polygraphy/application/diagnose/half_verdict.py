@@ -73,7 +73,7 @@ from polygraphy.ports.diagnosing import (
     SuspectedParty,
     graph_with_weights,
 )
-from polygraphy.ports.editing import OpenModel, OpenModels
+from polygraphy.ports.editing import OpenModel, open_model
 
 _NAMED = 4
 """How many nodes are named that stay in float32 beside a culprit."""
@@ -121,7 +121,7 @@ def diagnose_half(
         attempts.append(attempt)
         reports.attempted(attempt)
 
-    opened = resolve(OpenModels).open(model)
+    opened = open_model(model)
     proto = opened.proto
     found = try_half_precision(
         proto, dtype, data_loader=data_loader, rtol=rtol, atol=atol, report=report

@@ -15,7 +15,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.tracing import trace
-from polygraphy.binding import resolve
+from polygraphy.binding import keyed, resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.failure import (
     PROGRAM_FILE,
@@ -36,8 +36,8 @@ from polygraphy.ports.diagnosing import (
     failure_text,
     write_failure,
 )
-from polygraphy.ports.editing import OpenModel, OpenModels
-from polygraphy.ports.machine import Diagnosis
+from polygraphy.ports.editing import OpenModel, open_model
+from polygraphy.ports.machine import sections_of
 from polygraphy.ports.running import Commands
 from polygraphy.ports.storage import write_text
 
@@ -83,7 +83,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
         reports.handed_over(folder, f"{failure.culprit.party}: {failure.said}")
     if issue is not None:
         graph = "" if failure is None else failure_text(failure)
-        sections = [section for key in _SOURCES for section in resolve(Diagnosis, key).sections()]
+        sections = [section for key in _SOURCES for section in keyed(sections_of, key)()]
         named = next((one for one in case.parties if one.name == culprit.party), None)
         called = "" if named is None else str(named.settings.get("module", named.name))
         text = issue_of(
@@ -196,12 +196,12 @@ def _failure(
         BackendError: what is right cannot be computed.
         KeyError: a value is missing.
     """
-    opened = resolve(OpenModels).open(part)
+    opened = open_model(part)
     feed = {name: held[name] for name in opened.inputs}
     if not all(isinstance(value, np.ndarray) for value in feed.values()):
         return None
     if expected is None:
-        asked = resolve(OpenModels).open(right).inputs
+        asked = open_model(right).inputs
         expected = third.load(right, plain=True)({name: held[name] for name in asked})
     expected = {name: expected[name] for name in opened.outputs}
     if not all(isinstance(value, np.ndarray) for value in expected.values()):

@@ -12,7 +12,6 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
-from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy, TensorError
@@ -30,7 +29,7 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights
-from polygraphy.ports.editing import OpenModel, OpenModels
+from polygraphy.ports.editing import OpenModel, open_model
 
 _ONE_STEP = 0.03
 """The same of integers that are one off, where a chain of many products and sums is computed in
@@ -214,7 +213,7 @@ def _wrong_regions(
     executed = party.executed(case.model.proto, level=level)
     if executed is None:
         return []
-    graph = resolve(OpenModels).open(executed)
+    graph = open_model(executed)
     nodes = case.model.nodes
     made_alone = nodes_alone(case, graph, party, known)
     if level is None:

@@ -18,7 +18,6 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.tracing import Trace, trace
-from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
     Border,
@@ -39,7 +38,7 @@ from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty, altered
-from polygraphy.ports.editing import OpenModel, OpenModels
+from polygraphy.ports.editing import OpenModel, open_model
 
 _ROUNDS = 8
 """How often tensors are taken from the reference, one behind the other."""
@@ -146,7 +145,7 @@ class _Search:
         self._left = max([_LEFT, *(_STEPS * size for size in sizes)])
         self._known_as = SameTensors(known.values)
         self._borders = Borders(case.model.nodes, reference.nodes, known.values)
-        self._marked = resolve(OpenModels).open(case.model.marked())
+        self._marked = open_model(case.model.marked())
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
 
     def result(self) -> Partings | None:
@@ -237,7 +236,7 @@ class _Search:
         taken = {one.border.tensor: one.expected for one in chosen}
         held = {**self._feed, **taken}
         model, names = self._marked.apart(held)
-        marked = resolve(OpenModels).open(model).marked()
+        marked = open_model(model).marked()
         try:
             compute = self._party.load(marked, plain=True)
             made = compute({value.name: held[value.name] for value in marked.graph.input})
@@ -605,5 +604,5 @@ def _proven(
     found = case.differing(values, goal)
     is_right = all(each.relative <= _LEFT for each in found.values())
     if is_right:
-        case.mend(lambda: resolve(OpenModels).open(model))
+        case.mend(lambda: open_model(model))
     return is_right

@@ -18,12 +18,11 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
-from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.search.layers import Layer, plan_windows
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
-from polygraphy.ports.editing import OpenModel, OpenModels
+from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory
 from polygraphy.ports.storage import open_spool
 
@@ -122,7 +121,7 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
         values = _tensors(party.load(case.model.marked(), plain=True)(feed))
         release_memory()
         return Trace(values, feed, party)
-    opened = resolve(OpenModels).open(case.model.marked())
+    opened = open_model(case.model.marked())
     known = Trace(kept(case), feed, party)
     for window in windows:
         for name, value in _tensors(_run(opened, window, party, known.held)).items():
@@ -255,7 +254,7 @@ def _isolated_parts(case: Case, cut: Any, names: Mapping[str, str], known: Trace
     if 2 * sum(sizes.values()) <= most:
         yield cut
         return
-    opened = resolve(OpenModels).open(cut)
+    opened = open_model(cut)
     sizes.update({made: sizes[name] for name, made in names.items()})
     layers = [
         Layer(

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from polygraphy.application.models.linting import lint
 from polygraphy.application.run.feeding import Feeds, InputAdapter
-from polygraphy.binding import Unbound, resolve
+from polygraphy.binding import Unbound, keyed, resolve
 from polygraphy.domain.checks.capability import (
     Compatibility,
     ModelNode,
@@ -33,9 +33,15 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.model import ModelSource
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import OpenModels
-from polygraphy.ports.models import ModelReports, ModelTrial, SupportChecker, load_onnx
-from polygraphy.ports.reporting import BuildReports, Console
+from polygraphy.ports.editing import open_model, write_onnx
+from polygraphy.ports.models import (
+    ModelReports,
+    ModelTrial,
+    load_onnx,
+    support_problems,
+    supported_groups,
+)
+from polygraphy.ports.reporting import Console, Reports
 from polygraphy.ports.running import Runner
 from polygraphy.ports.storage import write_text
 
@@ -77,14 +83,14 @@ def inspect_capability(
     """
     loaded = model() if callable(model) else model
     report = _partitioned(loaded) if with_partitioning else _whole(loaded)
-    resolve(BuildReports).support(report)
+    resolve(Reports).support(report)
     if report.is_supported:
         return True
     folder = output or _OUTPUT
 
     def save(part: ModelPart) -> None:
         name = part.file_name
-        resolve(OpenModels).save(
+        write_onnx(
             _part(loaded, part.nodes),
             join(folder, name),
             external_data_path=_external(name, external_data_suffix),
@@ -112,14 +118,14 @@ def _external(name: str, suffix: str | None) -> str | None:
 
 def _whole(model: Any) -> SupportReport:
     """Ask about the model as a whole."""
-    problems = resolve(SupportChecker).problems(model)
-    operators = resolve(OpenModels).open(model, as_it_is=True).operators
+    problems = keyed(support_problems, "trt")(model)
+    operators = open_model(model, as_it_is=True).operators
     return SupportReport(not problems, tuple(map(ModelNode, operators)), tuple(problems))
 
 
 def _part(model: Any, nodes: Sequence[int]) -> Any:
     """Return a model of some of the nodes."""
-    opened = resolve(OpenModels).open(model, as_it_is=True)
+    opened = open_model(model, as_it_is=True)
     return opened.part(nodes, outputs=opened.needed_of(nodes), keeps_types=True)
 
 
@@ -141,7 +147,7 @@ def _supported(model: Any, positions: list[int]) -> list[list[int]]:
         positions: the position in that of each node of `model`.
     """
     found: list[list[int]] = []
-    for group, is_supported in resolve(SupportChecker).groups(model):
+    for group, is_supported in supported_groups(model):
         if is_supported:
             found.append([positions[node] for node in group])
         elif 0 < len(group) < len(positions):
@@ -157,7 +163,7 @@ def _explained(model: Any, part: ModelPart, known: tuple[Problem, ...]) -> Model
         return part
     problems = [problem for problem in known if problem.node in part.nodes]
     if not problems:
-        alone = resolve(SupportChecker).problems(_part(model, part.nodes))
+        alone = keyed(support_problems, "trt")(_part(model, part.nodes))
         problems = [
             evolve(one, node=None if one.node is None else one.node + part.start) for one in alone
         ]
@@ -222,11 +228,11 @@ def _unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
     themselves, where that can be tried.
     """
     try:
-        checker = resolve(SupportChecker, backend)
+        problems_of = keyed(support_problems, backend)
     except Unbound:
         return _not_run(model, backend)
     try:
-        problems = checker.problems(load_onnx(model))
+        problems = problems_of(load_onnx(model))
     except PolygraphyException:  # Why the model does not run is known already.
         return ()
     return tuple(

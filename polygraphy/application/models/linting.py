@@ -11,7 +11,7 @@ from attrs import evolve
 
 from polygraphy import config
 from polygraphy.application.diagnose.careful import alone
-from polygraphy.binding import resolve
+from polygraphy.binding import keyed, resolve
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
     INFO,
@@ -19,6 +19,7 @@ from polygraphy.domain.checks.lint import (
     LintEntry,
     LintReport,
     Source,
+    TrialValue,
     graph_findings,
 )
 from polygraphy.domain.data.feed import fit_feed
@@ -39,10 +40,9 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape, typed_shape
 from polygraphy.ports.models import (
     Lint,
-    ModelReader,
     ModelReports,
     ModelTrial,
-    TrialValue,
+    describe_file,
     open_to_lint,
 )
 from polygraphy.ports.reporting import Console
@@ -111,7 +111,7 @@ def lint(
         ignore: rules of which nothing is said.
     """
     try:
-        model = resolve(ModelReader, "onnx").read(source, EVERYTHING)
+        model = keyed(describe_file, "onnx")(source, EVERYTHING)
     except NotFetchedError as error:
         entry = LintEntry(INFO, Source.LOADER, str(error), rule="model/lfs-pointer")
         return LintReport.of(Findings(()), [entry], path=source.path, ignore=ignore)

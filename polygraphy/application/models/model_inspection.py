@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from polygraphy.binding import Unbound, resolve
+from polygraphy.binding import Unbound, keyed, resolve
 from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
@@ -17,7 +17,7 @@ from polygraphy.domain.model.description import unbounded_operands
 from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.models import ModelReader, ModelReports
+from polygraphy.ports.models import ModelReports, describe_file
 from polygraphy.ports.reporting import model_page, serve_page
 from polygraphy.ports.storage import read_text, write_text
 
@@ -139,14 +139,14 @@ def read_model(
         ModelError: the file is no model of its type.
     """
     if source.loader is not None:
-        return resolve(ModelReader, "tensorrt").read(source, detail)
+        return keyed(describe_file, "tensorrt")(source, detail)
     kind = kind_of(source.path, model_type)
     technology = technology_of(kind) if display_as is None else "tensorrt"
     try:
-        reader = resolve(ModelReader, technology)
+        describe = keyed(describe_file, technology)
     except Unbound:
         raise UsageError(f"{source.path}: models of type {kind} cannot be read here.") from None
-    return reader.read(evolve(source, kind=kind), detail)
+    return describe(evolve(source, kind=kind), detail)
 
 
 class _Showing:

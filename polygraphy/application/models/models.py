@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polygraphy.binding import resolve
+from polygraphy.binding import keyed, resolve
 from polygraphy.domain.model import EVERYTHING, Detail, ModelSource
 from polygraphy.domain.model.description import select_tensors, tensor_uses
 from polygraphy.domain.model.difference import Outline, differences, edit_between
 from polygraphy.domain.model.sparsity import GROUP, WeightSparsity, dense_groups, prunable_weights
-from polygraphy.ports.models import ModelReader, ModelReports, outline_of
+from polygraphy.ports.models import ModelReports, describe_file, outline_of
 
 
 def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
@@ -28,7 +28,7 @@ def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
     reports = resolve(ModelReports)
     reports.loading(path)
     source = ModelSource(path, infer_shapes=True, allow_onnxruntime=False)
-    model = resolve(ModelReader, "onnx").read(source, Detail(layers=True))
+    model = keyed(describe_file, "onnx")(source, Detail(layers=True))
     uses = tensor_uses(model.graph)
     if names is not None:
         uses = select_tensors(uses, names)
@@ -54,7 +54,7 @@ def inspect_sparsity(
     source = ModelSource(
         path, external_data_dir=external_data_dir, ignore_external_data=ignore_external_data
     )
-    model = resolve(ModelReader, "onnx").read(source, EVERYTHING)
+    model = keyed(describe_file, "onnx")(source, EVERYTHING)
     reports.sparsity(
         [
             WeightSparsity(
@@ -87,7 +87,7 @@ def compare_models(reference: str, candidate: str) -> bool:
     models = []
     for path in (reference, candidate):
         reports.loading(path)
-        models.append(resolve(ModelReader, "onnx").read(ModelSource(path), EVERYTHING))
+        models.append(keyed(describe_file, "onnx")(ModelSource(path), EVERYTHING))
     found = differences(*models)
     reports.differences(found)
     return not found

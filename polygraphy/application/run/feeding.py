@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.asked import Tensors
-from polygraphy.domain.calling import supporting
+from polygraphy.domain.calling import ability
 from polygraphy.domain.data.feed import fit_feed, own_copy
 from polygraphy.domain.data.loading import (
     ONLY_FIRST,
-    AssumesShapes,
     describe_model,
     has_more,
     notes_of,
@@ -32,21 +31,21 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.shapes import typed_shape
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.running import KnowsModel, Promise, Runner, TimesDevice
+from polygraphy.ports.running import Promise, Runner, RunnerExtras
 
 Feed = Mapping[str, Any]
 
 
 def facts_of(runner: Runner) -> Facts:
     """Return what an active runner knows of its model; runners that say nothing know nothing."""
-    knowing = supporting(runner, KnowsModel)
-    return ModelFacts() if knowing is None else knowing.get_model_facts()
+    known = ability(runner, RunnerExtras.get_model_facts)
+    return ModelFacts() if known is None else known()
 
 
 def last_device_times(runner: Runner) -> DeviceTimes | None:
     """Return what the device measured of the last inference of a runner; None where it does not."""
-    timed = supporting(runner, TimesDevice)
-    return None if timed is None else timed.last_device_times()
+    measured = ability(runner, RunnerExtras.last_device_times)
+    return None if measured is None else measured()
 
 
 def promises(runner: Any, what: Promise) -> bool:
@@ -73,8 +72,7 @@ def assumptions_noted(data_loader: Any) -> Iterator[None]:
     try:
         yield
     except (BackendError, InputError) as error:
-        assuming = supporting(data_loader, AssumesShapes)
-        assumed: Mapping[str, Sequence[int]] = {} if assuming is None else assuming.assumed
+        assumed: Mapping[str, Sequence[int]] = getattr(data_loader, "assumed", None) or {}
         if assumed and not isinstance(error, MissingDependencyError):
             shapes = " ".join(f"{name}:{typed_shape(shape)}" for name, shape in assumed.items())
             chosen = (
@@ -87,24 +85,17 @@ def assumptions_noted(data_loader: Any) -> Iterator[None]:
         raise
 
 
-class InputSpec(Protocol):
-    """What data are fitted to."""
-
-    name: str
-
-    def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
-        """Describe the inputs."""
-
-
 class InputAdapter:
-    """Fits feed dictionaries to one runner; data of the same description as the last are known to
-    fit. A runner that does not promise to leave its inputs alone is given copies.
+    """Fits feed dictionaries to one runner, or to what a model asks for before there is a runner;
+    data of the same description as the last are known to fit. A runner that does not promise to
+    leave its inputs alone is given copies.
     """
 
-    def __init__(self, runner: InputSpec, console: Console) -> None:
-        self._runner = runner
+    def __init__(self, consumer: Runner | TensorMetadata, console: Console) -> None:
+        self._consumer = consumer
         self._console = console
-        self._copies = not promises(runner, "leaves_inputs_alone")
+        is_runner = not isinstance(consumer, TensorMetadata)
+        self._copies = is_runner and not promises(consumer, "leaves_inputs_alone")
         self._accepted: tuple[Any, ...] | None = None
         self._seen: set[str] = set()
 
@@ -122,11 +113,16 @@ class InputAdapter:
             described = _described(feed)
             if described == self._accepted:
                 return feed
-        fitted, notes = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
+        if isinstance(self._consumer, TensorMetadata):
+            name, metadata = "The model", self._consumer
+        else:
+            name = self._consumer.name
+            metadata = self._consumer.get_input_metadata(use_numpy_dtypes=False)
+        fitted, notes = fit_feed(feed, metadata)
         for note in notes:
             if note not in self._seen:
                 self._seen.add(note)
-                self._console.note(f"{self._runner.name} | {note}")
+                self._console.note(f"{name} | {note}")
         if not notes and list(fitted) == list(feed):
             self._accepted = described
         return fitted

@@ -19,7 +19,7 @@ from polygraphy.domain.search.layers import Budget, Layer, Segment, plan_segment
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.precision import coarsest
-from polygraphy.ports.editing import LayeredModel, OpenModels
+from polygraphy.ports.editing import LayeredModel, open_layered
 from polygraphy.ports.machine import free_memory, release_memory
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Runner
@@ -83,7 +83,7 @@ def stream_layerwise(
     feeds = Feeds(data_loader, console)
     if not make_runners:
         raise UsageError("There is no runner to run the model.")
-    layered = resolve(OpenModels).layered(model, exclude_outputs)
+    layered = open_layered(model, exclude_outputs)
     with ExitStack() as saving:
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
         feeds.describe_model(layered.inputs, layered.facts, may_be_none=True)
@@ -157,7 +157,7 @@ class _Run:
         self._memory = memory_budget
         self._console = console
         self._compared = set(layered.outputs)
-        self._fit = InputAdapter(_Inputs(layered.inputs), console)
+        self._fit = InputAdapter(layered.inputs, console)
         self._layers: list[Layer] = []
         self._segments: list[Segment] = []
         self._keeps_loaded = False
@@ -319,24 +319,10 @@ class _Run:
         state.effect.tell(state.name, shown, state.own, facts)
         shown = {name: state.own.get(name, array) for name, array in shown.items()}
         outputs = IterationResult(shown, runtime, state.name, facts=facts)
-        outputs.lineage = Lineage(self._layered, {**given, **fitted, **made})
+        outputs.lineage = Lineage(self._layered.recompute, {**given, **fitted, **made})
         if self._index == 0:
             self._console.outputs_described(state.name, TensorMetadata.from_feed_dict(outputs))
         return outputs
-
-
-class _Inputs:
-    """What the model asks for, before there is a runner that says so."""
-
-    name = "The model"
-    leaves_inputs_alone = True
-
-    def __init__(self, metadata: TensorMetadata) -> None:
-        self._metadata = metadata
-
-    def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
-        """Describe the inputs, with our own data types."""
-        return self._metadata
 
 
 class _Once:

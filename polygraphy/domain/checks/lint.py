@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.catalog.lint import RULES
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.model.description import Graph, Model, Node, Weight
+from polygraphy.domain.tensors.datatype import DataTypeEntry
 
 EXCEPTION, WARNING, INFO = "exception", "warning", "info"
 _SEVERITY = {EXCEPTION: 2, WARNING: 1, INFO: 0}
@@ -70,6 +71,22 @@ _RULES = {
     (Source.RUNTIME, ""): "runtime/not-tried",
 }
 """The rules of those who find things by one rule each, by source and level."""
+
+
+@frozen
+class TrialValue:
+    """A tensor, or a sequence of tensors, as a backend holds it that tries nodes.
+
+    Attributes:
+        raw: what the backend takes again as an input; None if that was lost on the way from
+            another process.
+        dtype: data type of the elements; None if it has no name here.
+        shape: dimensions of a tensor; None of a sequence.
+    """
+
+    raw: Any
+    dtype: DataTypeEntry | None
+    shape: tuple[int, ...] | None
 
 
 @frozen

@@ -26,32 +26,16 @@ class BaseCompareFunc(Protocol):
         """Return, per output of the first run, something that is truthy when it passed."""
 
 
-class JudgesAverages(Protocol):
-    """What a comparison function may have besides: a say in whether averages can be judged."""
-
-    def check_averages(self) -> None:
-        """Raise `UsageError` if the mean of the metrics of several iterations cannot be judged."""
-
-
-class UsesThreads(Protocol):
-    """What a comparison function may have besides: several threads."""
-
-    def grant_threads(self, count: int) -> None:
-        """Set how many threads may be used where the user has not asked for a number."""
-
-
-class Labelled(Protocol):
-    """What a comparison function may have besides: a name for logs and results."""
-
-    label: str
-
-
 class PairwiseCompareFunc:
     """A comparison function that answers about one pair of outputs at a time.
 
     Subclasses say how two arrays of one shape are compared (`compare_arrays`), and which of their
     settings may differ from output to output (`per_output_settings`). Pairing, shapes, missing
-    outputs and settings for outputs that do not exist are dealt with here.
+    outputs and settings for outputs that do not exist are dealt with here. Another function may
+    have `check_averages`, `grant_threads` and `label`, too, and is asked as this one is.
+
+    Attributes:
+        label: a name for logs and results.
     """
 
     label = ""

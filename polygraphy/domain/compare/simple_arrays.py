@@ -110,13 +110,13 @@ def with_inherited(
     names = {side.name for side in sides}
     if first is None or second is None or len(names) > 1:
         return None
-    if first.model is not second.model or largest is None or not np.isfinite(largest):
+    if first.recompute != second.recompute or largest is None or not np.isfinite(largest):
         return None
     arrays = [side.array for side in sides]
     exact = all(is_exact(array.dtype.name) for array in arrays)
     epsilon = 0.0 if exact or precision is None else precision.epsilon
     tensors = [first.tensors, second.tensors]
-    made = first.model.recompute(names.pop(), tensors, epsilon)
+    made = first.recompute(names.pop(), tensors, epsilon)
     if made is None or any(one.shape != array.shape for one, array in zip(made.values, arrays)):
         return None
     if exact:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from polygraphy.domain.asked import (
     iterate_blobs,
     iterate_pictures,
 )
-from polygraphy.domain.calling import supporting
 from polygraphy.domain.data.feed import in_shape
 from polygraphy.domain.data.preprocessing import Preprocess
 from polygraphy.domain.errors import InputError, ModelError, UsageError
@@ -93,30 +92,12 @@ ONLY_FIRST = (
 )
 
 
-class AssumesShapes(Protocol):
-    """What a data loader may have besides: shapes that it chose itself.
-
-    Attributes:
-        assumed: by input, a shape that neither the model nor the user stated.
-    """
-
-    assumed: Mapping[str, Sequence[int]]
-
-
-class TakesNotes(Protocol):
-    """What a data loader may have besides: remarks about its data.
-
-    Attributes:
-        notes: what it assumed so far, in words.
-    """
-
-    notes: Sequence[str]
-
-
 def notes_of(loader: object) -> Sequence[str]:
-    """Return the notes of a data loader; none of one that takes none."""
-    noting = supporting(loader, TakesNotes)
-    return () if noting is None else noting.notes
+    """Return the notes of a data loader: what it assumed so far, in words. None of one that takes
+    none.
+    """
+    notes: Sequence[str] = getattr(loader, "notes", None) or ()
+    return notes
 
 
 class StreamingDataLoader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from attrs import frozen
@@ -139,30 +139,19 @@ class Recomputed:
     spread: Array
 
 
-class Recomputing(Protocol):
-    """A model of which single tensors can be computed from those before them."""
-
-    def recompute(
-        self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
-    ) -> Recomputed | None:
-        """Compute a tensor from the tensors of several runs, each with the same operators.
-
-        Args:
-            name: the tensor.
-            runs: the tensors of each run by name; `name` itself is not looked at.
-            epsilon: how coarsely operands are rounded, as a part of their value; 0 where the
-                tensor holds exact values, which have no spread.
-
-        Returns:
-            None where it cannot be computed.
-        """
+Recompute = Callable[[str, Sequence[Mapping[str, Any]], float], Recomputed | None]
+"""Computes a tensor, given by its name, from the tensors of several runs by name, each with the
+same operators; the tensor itself is not looked at. The last argument is how coarsely operands are
+rounded, as a part of their value; 0 where the tensor holds exact values, which have no spread. None
+where it cannot be computed.
+"""
 
 
 @frozen(eq=False)
 class Lineage:
-    """A model, and all tensors of it that one run knows."""
+    """What recomputes tensors of a model, and all tensors of it that one run knows."""
 
-    model: Recomputing
+    recompute: Recompute
     tensors: Mapping[str, Any]
 
 

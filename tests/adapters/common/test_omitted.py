@@ -13,7 +13,7 @@ from onnx import parser
 
 from polygraphy.adapters.onnx.describe.facts import first_omission
 from polygraphy.adapters.onnx_common.omitted import leaves_out_results, with_all_results
-from polygraphy.adapters.onnxruntime.trial import OnnxrtConstantEvaluator
+from polygraphy.adapters.onnxruntime.trial import evaluate_constants
 from polygraphy.backend.onnx import fold_constants
 from polygraphy.backend.onnxrt import session_from_onnx
 from polygraphy.check import check_lint
@@ -71,7 +71,7 @@ def constant() -> onnx.ModelProto:
 
 
 def test_such_constants_are_computed() -> None:
-    assert OnnxrtConstantEvaluator().evaluate(constant(), ["y"])["y"].tolist() == [1, 2]
+    assert evaluate_constants(constant(), ["y"])["y"].tolist() == [1, 2]
     folded = fold_constants(constant())
     assert not folded.graph.node
     assert folded.graph.initializer[0].name == "y"

@@ -10,8 +10,8 @@ import pytest
 
 from polygraphy import config
 from polygraphy.adapters import machine as packages
-from polygraphy.adapters.machine import InstalledPackages, ThisMachine
-from polygraphy.adapters.onnxruntime.environments import OnnxrtDiagnosis
+from polygraphy.adapters.machine import machine_sections, package_sections
+from polygraphy.adapters.onnxruntime.environments import provider_sections
 
 
 def test_devices_are_those_that_the_driver_names(tmp_path: Path) -> None:
@@ -20,19 +20,19 @@ def test_devices_are_those_that_the_driver_names(tmp_path: Path) -> None:
     (tmp_path / "gpus" / "0000:01:00.0" / "information").write_text(
         "Model: \t NVIDIA H200\nIRQ: 3\n"
     )
-    [devices, _] = ThisMachine(tmp_path).sections()
+    [devices, _] = machine_sections(tmp_path)
     assert devices.facts == (
         ("driver", "NVRM version: 570.1"),
         ("0000:01:00.0", "NVIDIA H200"),
     )
-    [none, _] = ThisMachine(tmp_path / "missing").sections()
+    [none, _] = machine_sections(tmp_path / "missing")
     assert none.facts == () and none.remarks == ("No NVIDIA driver was found.",)
 
 
 def test_every_variable_that_is_read_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     read = set(re.findall(r'"(POLYGRAPHY_\w+)"', Path(config.__file__).read_text("utf-8")))
     monkeypatch.setenv("POLYGRAPHY_EXIT_CODES", "legacy")
-    [_, variables] = ThisMachine().sections()
+    [_, variables] = machine_sections()
     assert read and read == {name for name, _ in variables.facts}
     assert dict(variables.facts)["POLYGRAPHY_EXIT_CODES"] == "'legacy'"
 
@@ -47,7 +47,7 @@ def test_a_backend_that_is_missing_comes_with_its_command(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr(packages, "_find", lambda module: None)
-    [_, backends] = InstalledPackages().sections()
+    [_, backends] = package_sections()
     assert dict(backends.facts)["TensorRT"] == "tensorrt 10.1"
     assert dict(backends.facts)["PyTorch"] == "not installed"
     assert "PyTorch is installed by: pip install torch" in backends.remarks
@@ -65,7 +65,7 @@ def test_a_module_without_metadata_is_found(
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     for name in ("tensorrt", "tensorflow", "cuda", "cuda.bindings"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    [versions, backends] = InstalledPackages().sections()
+    [versions, backends] = package_sections()
     facts = dict(backends.facts)
     for module, folder in (("tensorrt", "tensorrt"), ("cuda.bindings", "cuda/bindings")):
         backend = {"tensorrt": "TensorRT", "cuda.bindings": "CUDA Python"}[module]
@@ -86,7 +86,7 @@ def test_a_package_of_another_name_is_named(
     (info / "RECORD").write_text("tensorrt/__init__.py,,\n")
     (info / "top_level.txt").write_text("tensorrt\n")  # What Python 3.10 reads.
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    [_, backends] = InstalledPackages().sections()
+    [_, backends] = package_sections()
     assert dict(backends.facts)["TensorRT"] == "tensorrt-cu12 10.1"
 
 
@@ -94,11 +94,11 @@ def test_a_package_that_does_not_load_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    [section] = OnnxrtDiagnosis().sections()
+    [section] = provider_sections()
     assert section.remarks == ("None: ONNX Runtime is not installed.",)
     monkeypatch.delitem(sys.modules, "onnxruntime")
     (tmp_path / "onnxruntime.py").write_text("raise OSError('libcudart.so is missing')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    [section] = OnnxrtDiagnosis().sections()
+    [section] = provider_sections()
     assert "does not load: OSError: libcudart.so is missing" in section.remarks[0]
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)

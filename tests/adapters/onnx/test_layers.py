@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.run.opening import OnnxOpenModels
+from polygraphy.adapters.onnx.run.opening import open_layered
 from polygraphy.backend.onnx import OnnxReferenceRunner, modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator, SimpleCompareFunc
@@ -32,7 +32,7 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 def in_segments(model: Any, feed: dict[str, Any], make: Any, budget: int = 0) -> dict[str, Any]:
     """Run a model in segments, and return what they made that is compared."""
-    layered = OnnxOpenModels().layered(model, ())
+    layered = open_layered(model, ())
     layers = layered.layers({name: array.shape for name, array in feed.items()})
     segments = plan_segments(layers, layered.outputs, Budget(budget), layered.fixed())
     assert budget or len(segments) > 1
@@ -151,10 +151,10 @@ def test_weights_of_a_file_are_read_per_segment(tmp_path: Path, threshold: int |
     expected = at_once(g1.classifier(), feed, RUNNERS[1])
     found = in_segments(str(path), feed, RUNNERS[1])
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
-    layered = OnnxOpenModels().layered(str(path), ())
+    layered = open_layered(str(path), ())
     layers = layered.layers({})
     assert layered.resident_weights == 0
-    assert OnnxOpenModels().layered(g1.classifier(), ()).resident_weights > 0
+    assert open_layered(g1.classifier(), ()).resident_weights > 0
     [first, *_] = plan_segments(layers, layered.outputs, Budget(0))
     part = part_of(layered, layers, first)
     assert {tensor.name for tensor in part.graph.initializer} == set(layers[0].weights)
@@ -167,16 +167,16 @@ def test_sizes_follow_from_the_shapes_of_the_inputs() -> None:
     model = models.make(
         "m", [node], [models.value("x", ["n", 2])], [models.value("y", ["n", 5])], weights=weights
     )
-    [layer] = OnnxOpenModels().layered(model, ()).layers({"x": (3, 2)})
+    [layer] = open_layered(model, ()).layers({"x": (3, 2)})
     assert (dict(layer.makes), list(layer.reads), dict(layer.weights)) == (
         {"y": 3 * 5 * 4}, ["x"], {"w": 40},
     )  # fmt: skip
-    [layer] = OnnxOpenModels().layered(model, ()).layers({})
+    [layer] = open_layered(model, ()).layers({})
     assert layer.makes == {"y": None}
 
 
 def test_what_is_no_tensor_or_of_no_known_type_is_not_handed_over() -> None:
-    assert OnnxOpenModels().layered(sequences(), ()).fixed() == {"parts"}
+    assert open_layered(sequences(), ()).fixed() == {"parts"}
     custom = models.make(
         "custom",
         [
@@ -188,23 +188,23 @@ def test_what_is_no_tensor_or_of_no_known_type_is_not_handed_over() -> None:
         [models.value("y", [2])],
         domains=["nowhere"],
     )
-    assert OnnxOpenModels().layered(custom, ()).fixed() == {"a", "b"}
+    assert open_layered(custom, ()).fixed() == {"a", "b"}
 
 
 def test_the_whole_model_is_that_of_a_loader_or_a_copy() -> None:
     model = g1.classifier()
     count = len(model.graph.output)
-    whole = OnnxOpenModels().layered(model, ()).whole()
+    whole = open_layered(model, ()).whole()
     assert len(model.graph.output) == count < len(whole.graph.output)
-    assert OnnxOpenModels().layered(lambda: model, ()).whole() is model
+    assert open_layered(lambda: model, ()).whole() is model
 
 
 def test_mistakes_are_reported_when_the_model_is_opened(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="does not exist"):
-        OnnxOpenModels().layered(str(tmp_path / "missing.onnx"), ())
+        open_layered(str(tmp_path / "missing.onnx"), ())
     with pytest.raises(UnknownNameError):
-        OnnxOpenModels().layered(g1.classifier(), ["nothing"])
-    opened = OnnxOpenModels().layered(g1.classifier(), ["output?"])
+        open_layered(g1.classifier(), ["nothing"])
+    opened = open_layered(g1.classifier(), ["output?"])
     assert not {"output1", "output2"} & set(opened.outputs)
 
 

@@ -9,11 +9,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.copying import mended
-from polygraphy.binding import resolve
+from polygraphy.binding import keyed
 from polygraphy.domain.diagnosis.pairing import paired
 from polygraphy.domain.diagnosis.two_models import mending, suspects
 from polygraphy.domain.model import EVERYTHING, ModelSource
-from polygraphy.ports.models import ModelReader
+from polygraphy.ports.models import describe_file
 
 
 def network(**changes):
@@ -57,9 +57,7 @@ def network(**changes):
 
 def graph_of(model, folder):
     onnx.save(model, folder / "model.onnx")
-    return (
-        resolve(ModelReader, "onnx").read(ModelSource(str(folder / "model.onnx")), EVERYTHING).graph
-    )
+    return keyed(describe_file, "onnx")(ModelSource(str(folder / "model.onnx")), EVERYTHING).graph
 
 
 def run(model):

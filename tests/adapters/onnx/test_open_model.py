@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from polygraphy.adapters.onnx.run.opening import OnnxOpenModels
+from polygraphy.adapters.onnx.run.opening import open_model, write_onnx
 from tests.support import models
 
 
@@ -26,12 +26,12 @@ def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np.nda
 
 
 def extract_nodes(model: onnx.ModelProto, nodes: Collection[int]) -> onnx.ModelProto:
-    part: onnx.ModelProto = OnnxOpenModels().open(model, as_it_is=True).part(nodes)
+    part: onnx.ModelProto = open_model(model, as_it_is=True).part(nodes)
     return part
 
 
 def test_operators_are_reported() -> None:
-    assert OnnxOpenModels().open(models.custom_op()).operators == ["CustomOp", "Relu"]
+    assert open_model(models.custom_op()).operators == ["CustomOp", "Relu"]
 
 
 @given(st.integers(1, 4))
@@ -80,6 +80,6 @@ def test_what_graphs_inside_nodes_read_is_an_input() -> None:
 def test_a_part_is_saved_with_its_weights_beside_it(tmp_path: Path) -> None:
     part = extract_nodes(models.mlp(), [0, 1])
     path = str(tmp_path / "part.onnx")
-    OnnxOpenModels().save(part, path, external_data_path="part_ext_data", size_threshold=0)
+    write_onnx(part, path, external_data_path="part_ext_data", size_threshold=0)
     assert (tmp_path / "part_ext_data").stat().st_size > 0
     assert onnx.load(path).graph.node[1].op_type == "Relu"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.describe.reading import OnnxModelReader
+from polygraphy.adapters.onnx.describe.reading import describe_file
 from polygraphy.adapters.onnx.storage import model as mapped
 from polygraphy.adapters.onnx.storage import parsing as wire
 from polygraphy.adapters.onnx.storage.model import load_structure
@@ -22,7 +22,7 @@ from tests.support.examples import scaled
 
 
 def read(path: Path, detail: Detail = EVERYTHING) -> Model:
-    return OnnxModelReader().read(ModelSource(str(path)), detail)
+    return describe_file(ModelSource(str(path)), detail)
 
 
 @pytest.fixture
@@ -145,10 +145,10 @@ def test_weights_in_other_files(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").rename(moved / "weights.bin")
     assert read(path, Detail(layers=True)).graph.weights[0].nbytes == 16
     source = ModelSource(str(path), external_data_dir=str(moved))
-    found = OnnxModelReader().read(source, EVERYTHING).graph.weights[0]
+    found = describe_file(source, EVERYTHING).graph.weights[0]
     np.testing.assert_array_equal(found.values, [0, 1, 2, 3])
     skipped = ModelSource(str(path), ignore_external_data=True)
-    assert OnnxModelReader().read(skipped, EVERYTHING).graph.weights[0].values is None
+    assert describe_file(skipped, EVERYTHING).graph.weights[0].values is None
     with pytest.raises(FileError, match="does not exist"):
         read(path)
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
-from polygraphy.adapters.onnx.run.reference import ReferenceConstantEvaluator
+from polygraphy.adapters.onnx.run.reference import evaluate_constants
 from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 from polygraphy.backend.onnx import OnnxReferenceRunner
 from polygraphy.backend.pluginref import PluginRefRunner
@@ -158,7 +158,7 @@ def batch_norm(opset: int) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("opset", [7, 8, 9, 13, 14, 15])
 def test_constants_are_folded_by_the_same_evaluator(opset: int) -> None:
-    values = ReferenceConstantEvaluator().evaluate(batch_norm(opset), ["y"])
+    values = evaluate_constants(batch_norm(opset), ["y"])
     np.testing.assert_allclose(values["y"], [[[0, 0.5], [1, 3]]])
 
 

@@ -21,7 +21,7 @@ from polygraphy.adapters.openvino.compiled import (
     layers_of,
     precision_of,
 )
-from polygraphy.adapters.openvino.devices import OpenvinoDiagnosis
+from polygraphy.adapters.openvino.devices import device_sections
 from polygraphy.adapters.openvino.errors import point_of, translated_errors
 from polygraphy.backend.openvino import (
     CompiledModelFromOnnx,
@@ -267,7 +267,7 @@ def test_a_release_that_is_too_old_is_refused_in_one_line(monkeypatch: pytest.Mo
 
 
 def test_devices_are_listed_with_what_they_compute_in() -> None:
-    [section] = OpenvinoDiagnosis().sections()
+    [section] = device_sections()
     said = dict(section.facts)
     assert "computes in" in said["CPU"] and "by default" in said["CPU"]
 

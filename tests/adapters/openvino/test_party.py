@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("openvino")
 
-from polygraphy.adapters.onnx.run.opening import OnnxOpenModels
+from polygraphy.adapters.onnx.run.opening import open_model
 from polygraphy.adapters.openvino.compiled import default_precision
 from polygraphy.adapters.openvino.party import OpenvinoParty
 from polygraphy.application.diagnose.diagnosing import diagnose
@@ -26,7 +26,7 @@ from tests.adapters.openvino.test_compiled import X, conv_relu, lowers
 def test_operators_that_are_run_as_one_are_a_function() -> None:
     party = OpenvinoParty(precision_hint="f32")
     executed = party.executed(conv_relu())
-    [fused, plain] = OnnxOpenModels().open(executed).nodes
+    [fused, plain] = open_model(executed).nodes
     assert list(fused.reads) == ["x", "w"] and list(fused.makes) == ["y"]
     assert fused.op.endswith("ConvRelu") and plain.op == "Neg"
     apart = party.executed(conv_relu(), without=["fusion"])

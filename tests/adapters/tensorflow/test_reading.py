@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from polygraphy.adapters.tensorflow.reading import TensorFlowModelReader
+from polygraphy.adapters.tensorflow.reading import describe_file
 from polygraphy.backend.tf import save_graph
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import EVERYTHING, Detail, ModelSource, Tensor
@@ -26,7 +26,7 @@ def frozen(tmp_path: Path) -> str:
 
 
 def read(path: str, kind: str, detail: Detail = EVERYTHING, **options: Any) -> Any:
-    return TensorFlowModelReader().read(ModelSource(path, kind=kind, **options), detail)
+    return describe_file(ModelSource(path, kind=kind, **options), detail)
 
 
 def test_a_graph_is_described(frozen: str) -> None:

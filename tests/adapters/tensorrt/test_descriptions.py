@@ -16,7 +16,7 @@ from polygraphy.adapters.console.models.reports import built_lines
 from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
 from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, using
-from polygraphy.adapters.tensorrt.plan.reader import TensorrtModelReader
+from polygraphy.adapters.tensorrt.plan.reader import describe_file
 from polygraphy.backend.trt import create_network, network_from_onnx_bytes
 from polygraphy.comparator import IterationResult, RunResults
 from polygraphy.domain.errors import FileError, UsageError
@@ -300,7 +300,7 @@ def nothing():
 def test_networks_are_read_from_scripts_and_models(rtx: Any, tmp_path: Path) -> None:
     script = tmp_path / "net.py"
     script.write_text(SCRIPT)
-    read = TensorrtModelReader().read
+    read = describe_file
     kind = "trt-network-script"
     for path, func in (
         (str(script), None),

@@ -9,7 +9,7 @@ import pytest
 
 from polygraphy import config
 from polygraphy.adapters.tensorrt.describe import support as diagnosis
-from polygraphy.adapters.tensorrt.describe.support import TensorrtDiagnosis
+from polygraphy.adapters.tensorrt.describe.support import tensorrt_sections
 from polygraphy.adapters.tensorrt.library import module as gpu
 from polygraphy.adapters.tensorrt.library import module as module_in_use
 from polygraphy.adapters.tensorrt.library.capabilities import FEATURES
@@ -28,7 +28,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def _modules() -> list[Section]:
-    return TensorrtDiagnosis().sections()[1:]
+    return tensorrt_sections()[1:]
 
 
 def test_each_installed_module_is_shown_with_its_features(installed: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ class _Driver:
 
 def test_gpus_are_those_that_the_driver_names(installed: pytest.MonkeyPatch) -> None:
     installed.setattr(gpu, "_driver", _Driver)
-    [gpus] = TensorrtDiagnosis().sections()
+    [gpus] = tensorrt_sections()
     assert gpus.facts == (
         ("CUDA driver", "up to CUDA 13.1"),
         ("GPU 0", "GPU of kind 0 (8.9)"),
@@ -104,8 +104,8 @@ def test_gpus_are_those_that_the_driver_names(installed: pytest.MonkeyPatch) -> 
     )
     assert gpus.remarks == ()
     installed.setattr(_Driver, "count", 0)
-    [gpus] = TensorrtDiagnosis().sections()
+    [gpus] = tensorrt_sections()
     assert gpus.remarks == ("The CUDA driver finds no GPU.",)
     installed.setattr(gpu, "_driver", lambda: None)
-    [gpus] = TensorrtDiagnosis().sections()
+    [gpus] = tensorrt_sections()
     assert gpus.remarks == ("None: the CUDA driver is missing, or finds no device.",)

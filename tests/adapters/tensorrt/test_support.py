@@ -11,7 +11,11 @@ import onnx
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.tensorrt.describe.support import TensorrtSupportChecker, problems_of
+from polygraphy.adapters.tensorrt.describe.support import (
+    problems_of,
+    support_problems,
+    supported_groups,
+)
 from polygraphy.inspect import inspect_capability
 from tests.support import models
 
@@ -42,13 +46,12 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def test_a_supported_model_has_no_problems(rtx: Any) -> None:
-    checker = TensorrtSupportChecker()
-    assert checker.problems(models.conv_net()) == []
-    assert checker.groups(models.conv_net()) == [([0, 1, 2, 3, 4], True)]
+    assert support_problems(models.conv_net()) == []
+    assert supported_groups(models.conv_net()) == [([0, 1, 2, 3, 4], True)]
 
 
 def test_a_custom_operator_is_a_problem(rtx: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    [problem] = TensorrtSupportChecker().problems(models.custom_op())
+    [problem] = support_problems(models.custom_op())
     assert (problem.node, problem.operator, problem.name) == (0, "CustomOp", "custom")
     assert "In node 0 with name: custom and operator: CustomOp" in problem.reason
     assert "Plugin not found" in problem.reason
@@ -60,9 +63,8 @@ def test_inputs_of_unknown_types_are_not_asked_about(
 ) -> None:
     model = models.identity()
     model.graph.input[0].ClearField("type")
-    checker = TensorrtSupportChecker()
-    assert "'x' are unknown" in checker.problems(model)[0].reason
-    assert checker.groups(model) == []
+    assert "'x' are unknown" in support_problems(model)[0].reason
+    assert supported_groups(model) == []
     assert capfd.readouterr() == ("", "")
 
 

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.copying import copy_nodes
-from polygraphy.adapters.onnx.run.opening import OnnxOpenModels
+from polygraphy.adapters.onnx.run.opening import open_model
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
@@ -202,7 +202,7 @@ class WrongBranches(WrongRewriter):
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any:
-        taken = OnnxOpenModels().open(model)
+        taken = open_model(model)
         while (made := taken.with_branches({"wide": True})) is not taken:
             taken = made
         return super().executed(taken.proto, without=without, level=level)

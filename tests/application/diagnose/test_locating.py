@@ -16,7 +16,7 @@ from polygraphy.application.diagnose.locating import judged, nodes_alone, wrong_
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_model
 from tests.application.diagnose.test_diagnosing import network
 
 
@@ -74,7 +74,7 @@ def test_what_is_cut_off_before_it_is_quantised_is_no_fault(read_by_another: boo
     opset = [helper.make_opsetid("", 13)]
     model = helper.make_model(graph, ir_version=8, opset_imports=opset)
     party = QuantisesEarlier()
-    opened = resolve(OpenModels).open(model)
+    opened = open_model(model)
     case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
     feed = {"x": np.linspace(0, 4, 6, dtype=np.float32).reshape(2, 3)}
     found = wrong_regions(case, party, trace(case, OnnxParty(), feed))
@@ -97,7 +97,7 @@ def test_what_rounding_does_to_nodes_alone_is_computed_only_where_one_is_wrong(
 
             return counted
 
-    opened = resolve(OpenModels).open(network())
+    opened = open_model(network())
     party, feed = Party(), {"x": np.random.default_rng(1).random((3, 6), np.float32)}
     case = Case(opened, "m.onnx", [party], resolve(DiagnosisReports))
     made = nodes_alone(case, opened, party, trace(case, OnnxParty(), feed))

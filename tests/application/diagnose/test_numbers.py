@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_model
 
 TYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
 
@@ -26,7 +26,7 @@ def traced(dtype: Any) -> tuple[Case, Trace]:
     ]
     shaped = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     graph = helper.make_graph(nodes, "logarithm", shaped[:1], shaped[1:])
-    opened = resolve(OpenModels).open(helper.make_model(graph))
+    opened = open_model(helper.make_model(graph))
     case = Case(opened, "m.onnx", [], resolve(DiagnosisReports))
     values = {"n": np.array([-1, 1], dtype), "y": np.array([np.nan, 0], dtype)}
     party: Any = None
@@ -59,7 +59,7 @@ def masked(mask: float, *, divides: bool = False) -> tuple[Case, Trace]:
     weights = {"mask": np.full(2, mask, np.float32), "zero": np.zeros(2, np.float32)}
     made = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "masked", shaped[:1], shaped[1:], made)
-    case = Case(resolve(OpenModels).open(helper.make_model(graph)), "m.onnx", [], resolve(
+    case = Case(open_model(helper.make_model(graph)), "m.onnx", [], resolve(
         DiagnosisReports
     ))  # fmt: skip
     values = {"m": np.full(2, np.inf if divides else mask, np.float32), "y": np.full(2, np.nan)}

@@ -16,10 +16,10 @@ from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.rounding import adds_up
-from polygraphy.binding import bind, resolve
+from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.ports.diagnosing import NarrowModels
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept, network
 from tests.application.test_one_judge import Concluding
@@ -112,7 +112,7 @@ def test_what_adds_up_is_computed_once_for_data_that_show_it_alike(
     rng = np.random.default_rng(7)
     feeds = [{"x": rng.standard_normal((4, 8)).astype(np.float32)} for _ in off]
     reports: Any = Concluding()
-    opened = resolve(OpenModels).open(model)
+    opened = open_model(model)
     case = Case(opened, "m.onnx", [OnnxParty(), Nearly(off)], reports)
     outputs = {
         at: [compute(feed) for feed in feeds]

@@ -22,7 +22,7 @@ from polygraphy.diagnose import diagnose
 from polygraphy.domain import rounding as judging
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.diagnosing import DiagnosisReports
-from polygraphy.ports.editing import OpenModels
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import free_memory
 from polygraphy.ports.reporting import Findings
 from tests.support.parties import WrongRewriter
@@ -145,7 +145,7 @@ def test_tensors_that_lie_in_a_file_stay_there_under_other_names() -> None:
     feed = {"x": np.zeros((SIDE, SIDE), np.float32)}
     party = OnnxParty()
     case = Case(
-        resolve(OpenModels).open(network()),
+        open_model(network()),
         "m.onnx",
         [party],
         resolve(DiagnosisReports),
@@ -165,7 +165,7 @@ def test_tensors_that_lie_in_a_file_stay_there_under_other_names() -> None:
 
 def test_without_a_budget_tensors_take_less_than_a_gigabyte_however_much_is_free() -> None:
     with bind(free_memory, lambda: 1 << 40):
-        opened = resolve(OpenModels).open(network())
+        opened = open_model(network())
         case = Case(opened, "m.onnx", [OnnxParty()], resolve(DiagnosisReports))
         assert case.memory < 1 << 30 < case.room
         given = Case(opened, "m.onnx", [OnnxParty()], resolve(DiagnosisReports), 1 << 35)

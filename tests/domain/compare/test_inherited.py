@@ -47,7 +47,7 @@ def sides(
         value = np.argmax(x) if name == "index" else (x - np.float32(1)).astype(np.float32)
         outputs = IterationResult({name: value if number else value + added})
         model = first[number] if isinstance(first, tuple) else first
-        outputs.lineage = Lineage(model, {"x": x, name: value})
+        outputs.lineage = Lineage(model.recompute, {"x": x, name: value})
         made.append(outputs)
     return made[0], made[1]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Union
 
 import numpy as np
 
@@ -118,25 +118,22 @@ def _value_lines(weight: Weight) -> list[str]:
     return str(values).splitlines() or [""]
 
 
-class _Texts(Protocol):
-    """What is written about tensors, by name."""
-
-    def get(self, name: str, unknown: str, /) -> str:
-        """Return it, or `unknown` where there is nothing to say."""
-
-
 class _Inner:
     """What is written about tensors in a graph inside a node; where that says nothing, what is
     written in the graph around it.
     """
 
-    def __init__(self, texts: _Texts, outer: _Texts) -> None:
+    def __init__(self, texts: Mapping[str, str], outer: _Texts) -> None:
         self._texts = texts
         self._outer = outer
 
     def get(self, name: str, unknown: str, /) -> str:
         """Return it, or `unknown` where no graph has anything to say."""
-        return self._texts.get(name, "") or self._outer.get(name, unknown)
+        return self._texts.get(name) or self._outer.get(name, unknown)
+
+
+_Texts = Union[Mapping[str, str], _Inner]
+"""What is written about tensors, by name."""
 
 
 def _tensor_texts(graph: Graph, weight_texts: Iterable[str], outer: _Texts | None) -> _Texts:

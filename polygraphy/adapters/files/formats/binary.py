@@ -304,7 +304,7 @@ def parse_binary(path: Path) -> Any:
 
 
 def _leaf(array: MappedTensor | _Npy | _NpzMember, path: Path) -> dict[str, Any]:
-    unread = Unread(array, path) if isinstance(array, MappedTensor) else array
+    unread = Unread(array.read, path) if isinstance(array, MappedTensor) else array
     return {"array": unread, TYPE_MARKER: _LEAF}
 
 

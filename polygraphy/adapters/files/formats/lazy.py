@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -14,18 +14,11 @@ from polygraphy.adapters.os.paths import translated_os_errors
 from polygraphy.domain.results.results import IterationResult
 
 
-class ArrayInFile(Protocol):
-    """An array, not read yet."""
-
-    def read(self) -> np.ndarray[Any, Any]:
-        """Return the array; ContentError when it is damaged."""
-
-
 @frozen(eq=False)
 class Unread:
-    """Stands for an array in a file."""
+    """Stands for an array in a file; `content` reads it: ContentError when it is damaged."""
 
-    array: ArrayInFile
+    content: Callable[[], np.ndarray[Any, Any]]
     path: Path
 
     def read(self) -> np.ndarray[Any, Any]:
@@ -34,7 +27,7 @@ class Unread:
             content_errors_named(f"load {self.path}", self.path),
             translated_os_errors(self.path, "read"),
         ):
-            return self.array.read()
+            return self.content()
 
 
 class StoredArrays(dict[str, Any]):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from math import ceil, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
@@ -58,20 +58,7 @@ _HOLD_DTYPE = {"Cast": "to", "ConstantOfShape": "", "EyeLike": "dtype", "Sequenc
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "BlackmanWindow", "HannWindow", "HammingWindow")
 
 
-class Describing(Protocol):
-    """Describes what attributes may hold."""
-
-    def graph(self, graph: GraphProto) -> Graph:
-        """Describe a graph."""
-
-    def weight(self, tensor: TensorProto) -> Weight:
-        """Describe a tensor."""
-
-    def sparse(self, tensor: SparseTensorProto) -> Weight:
-        """Describe a tensor that is mostly zero."""
-
-
-def attribute_of(node: NodeProto, attribute: AttributeProto, describing: Describing) -> Attribute:
+def attribute_of(node: NodeProto, attribute: AttributeProto, describing: _Describing) -> Attribute:
     """Describe an attribute of a node; one of an unknown type has the kind ``unknown``."""
     name, reference = texts((attribute.name, attribute.ref_attr_name))
     if reference:
@@ -117,7 +104,7 @@ _PLAIN: dict[int, tuple[str, Callable[[AttributeProto], Any]]] = {
     13: ("type", lambda attribute: _type_text(attribute.tp)),
     14: ("types", lambda attribute: tuple(map(_type_text, attribute.type_protos))),
 }
-_DESCRIBED: dict[int, tuple[str, Callable[[AttributeProto, Describing], Any]]] = {
+_DESCRIBED: dict[int, tuple[str, Callable[[AttributeProto, _Describing], Any]]] = {
     4: ("tensor", lambda attribute, of: of.weight(attribute.t)),
     5: ("graph", lambda attribute, of: of.graph(attribute.g)),
     9: ("tensors", lambda attribute, of: tuple(map(of.weight, attribute.tensors))),
@@ -162,26 +149,21 @@ def _scope_in(name: str) -> str:
 _EMPTY: Mapping[str, Tensor] = {}
 
 
-class OnnxModelReader:
-    """Reads ONNX files."""
+def describe_file(source: ModelSource, detail: Detail) -> Model:
+    """Describe an ONNX model.
 
-    def read(self, source: ModelSource, detail: Detail) -> Model:
-        """Describe an ONNX model.
-
-        Raises:
-            FileError: the file, or one with weights that are asked for, is missing, or the latter
-                lies outside the model's folder.
-            ModelError: the file is no ONNX model, or a truncated one.
-        """
-        model = load_structure(source.path)
-        if source.infer_shapes:
-            add_shapes(model, allow_onnxruntime=source.allow_onnxruntime)
-        arrays = None
-        if detail.weights:
-            arrays = WeightArrays(source.path, source.external_data_dir)
-        return described(
-            model, source.path, detail, arrays, skips_files=source.ignore_external_data
-        )
+    Raises:
+        FileError: the file, or one with weights that are asked for, is missing, or the latter
+            lies outside the model's folder.
+        ModelError: the file is no ONNX model, or a truncated one.
+    """
+    model = load_structure(source.path)
+    if source.infer_shapes:
+        add_shapes(model, allow_onnxruntime=source.allow_onnxruntime)
+    arrays = None
+    if detail.weights:
+        arrays = WeightArrays(source.path, source.external_data_dir)
+    return described(model, source.path, detail, arrays, skips_files=source.ignore_external_data)
 
 
 def described(

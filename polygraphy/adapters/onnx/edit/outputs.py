@@ -17,14 +17,14 @@ from polygraphy.adapters.onnx.graph.shapes import input_metadata, restate, value
 from polygraphy.adapters.onnx.storage.stored import load_stored, makes_new_model, own_model
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, weight_names
-from polygraphy.binding import resolve
+from polygraphy.binding import keyed
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import is_pattern, matching
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import ConstantEvaluator
+from polygraphy.ports.editing import evaluate_constants
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
@@ -257,11 +257,11 @@ def _evaluated(model: ModelProto, names: Sequence[str]) -> Mapping[str, Any]:
         BackendError: neither can compute them.
     """
     try:
-        return resolve(ConstantEvaluator).evaluate(model, names)
+        return evaluate_constants(model, names)
     except BackendError as error:
         G_LOGGER.verbose(f"The reference evaluator is tried next: {error}")
         try:
-            return resolve(ConstantEvaluator, "onnx").evaluate(model, names)
+            return keyed(evaluate_constants, "onnx")(model, names)
         except BackendError:
             raise error from None
 

@@ -32,11 +32,10 @@ from polygraphy.adapters.onnx.graph.element_types import GraphTypes, domain_of, 
 from polygraphy.adapters.onnx.graph.graph import is_constant, rename_uses, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.shapes import shape_of
 from polygraphy.adapters.onnx_common.messages import graphs_of
-from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search.subsets import bisect_batch
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import ConstantEvaluator
+from polygraphy.ports.editing import evaluate_constants
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -424,8 +423,7 @@ class GraphWalk:
         found = dict.fromkeys(names)
         found.update((name, None) for name in self.nodes.cone(names) if is_short(self.shape(name)))
         try:
-            evaluator = resolve(ConstantEvaluator)
-            values = evaluator.evaluate(self.nodes.model_of(found), list(found))
+            values = evaluate_constants(self.nodes.model_of(found), list(found))
         except PolygraphyException as error:
             G_LOGGER.verbose(f"{', '.join(names)} cannot be computed: {error}")
             self._failed.update(names)
@@ -513,7 +511,7 @@ class GraphWalk:
     def _together(self, partitioning: str | None, names: Sequence[str]) -> dict[str, Any] | None:
         """Compute constants all at once; None where that fails and fewer are tried then."""
         try:
-            return resolve(ConstantEvaluator).evaluate(self.nodes.model_of(names), names)
+            return evaluate_constants(self.nodes.model_of(names), names)
         except PolygraphyException as error:
             if partitioning is None:
                 raise BackendError(str(error)) from error

@@ -55,6 +55,7 @@ from polygraphy.domain.checks.lint import (
     Findings,
     LintEntry,
     Source,
+    TrialValue,
     labels_of,
 )
 from polygraphy.domain.errors import (
@@ -64,7 +65,7 @@ from polygraphy.domain.errors import (
     ModelError,
 )
 from polygraphy.domain.model import Detail, ModelSource
-from polygraphy.ports.models import Lint, ModelTrial, TrialValue
+from polygraphy.ports.models import Lint, ModelTrial
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto

@@ -1,5 +1,5 @@
-"""Opens ONNX models, to be cut, reduced and computed in part: implements
-`polygraphy.ports.editing.OpenModels`.
+"""Opens ONNX models, to be cut, reduced and computed in part: the ports of
+`polygraphy.ports.editing` that open models.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, is_te
 from polygraphy.adapters.onnx.graph.shapes import described, input_metadata, is_made_up, value_info
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import load_external_data
-from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_structure
+from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_onnx, load_structure
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, write_model
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
@@ -53,54 +53,63 @@ numpy_helper = mod.lazy_import("onnx.numpy_helper")
 _ROUNDED = frozenset((1, 10, 11, 16))
 
 
-class OnnxOpenModels:
-    """Opens ONNX models."""
+def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
+    """Open a model; see the port."""
+    given = load_onnx(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
+    if as_it_is:
+        return OnnxOpenModel(given)
+    ordered = in_order(given)
+    return OnnxOpenModel(inlined(ordered), given=ordered)
 
-    def open(self, model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
-        given = self.load(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
-        if as_it_is:
-            return OnnxOpenModel(given)
-        ordered = in_order(given)
-        return OnnxOpenModel(inlined(ordered), given=ordered)
 
-    def layered(self, model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel:
-        if isinstance(model, (str, Path)):
-            path = Path(model)
-            return LayeredOnnxModel(
-                load_structure(path),
-                exclude_outputs,
-                load=OnnxFromPath(str(path)).call_impl,
-                load_weights=lambda part: load_external_data(
-                    part, path.parent, trusted=[path.resolve().parent]
-                ),
-            )
-        given: ModelProto = evaluate(model)
-        is_ours = callable(model)
+def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel:
+    """Read the structure of a model; see the port."""
+    if isinstance(model, (str, Path)):
+        path = Path(model)
         return LayeredOnnxModel(
-            without_large_weights(given),
+            load_structure(path),
             exclude_outputs,
-            load=(lambda: given) if is_ours else (lambda: copy_of(given)),
-            source=given.graph,
-            resident_weights=weights_size(given),
+            load=OnnxFromPath(str(path)).call_impl,
+            load_weights=lambda part: load_external_data(
+                part, path.parent, trusted=[path.resolve().parent]
+            ),
         )
+    given: ModelProto = evaluate(model)
+    is_ours = callable(model)
+    return LayeredOnnxModel(
+        without_large_weights(given),
+        exclude_outputs,
+        load=(lambda: given) if is_ours else (lambda: copy_of(given)),
+        source=given.graph,
+        resident_weights=weights_size(given),
+    )
 
-    def reducible(self, model: ModelProto, data_loader: Any = None) -> ReducibleOnnxModel:
-        return ReducibleOnnxModel(model, data_loader)
 
-    def samples(self, model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, Any]]:
-        return feeds_of(model, data_loader)
+def open_reducible(model: ModelProto, data_loader: Any = None) -> ReducibleOnnxModel:
+    """Look into a model to reduce it; see the port."""
+    return ReducibleOnnxModel(model, data_loader)
 
-    def save(self, model: ModelProto, path: str, **options: Any) -> None:
-        """Write a model; one of 2 GB or more has its weights in a file beside it."""
-        if options or has_to_be_split(model):
-            SaveOnnx(model, path, **options).call_impl()
-            return
-        with scratch_file(path) as stream:
-            write_model(model, stream)
 
-    def load(self, path: str) -> ModelProto:
-        """Read a model, with its weights."""
-        return OnnxFromPath(path).call_impl()
+def samples_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, Any]]:
+    """Return the data of each iteration; see the port."""
+    return feeds_of(model, data_loader)
+
+
+def write_onnx(
+    model: ModelProto,
+    path: str,
+    *,
+    external_data_path: str | None = None,
+    size_threshold: int | None = None,
+    all_tensors_to_one_file: bool | None = None,
+) -> None:
+    """Write a model; one of 2 GB or more has its weights in a file beside it."""
+    options = (external_data_path, size_threshold, all_tensors_to_one_file)
+    if options != (None, None, None) or has_to_be_split(model):
+        SaveOnnx(model, path, *options).call_impl()
+        return
+    with scratch_file(path) as stream:
+        write_model(model, stream)
 
 
 class OnnxOpenModel(OpenModel):

@@ -77,16 +77,13 @@ def _check_weights(model: ModelProto) -> None:
             elements(tensor)  # Raises, and says what to do.
 
 
-class ReferenceConstantEvaluator:
-    """Computes tensors of an ONNX model without inputs."""
+def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Compute `outputs`; BackendError when the reference evaluator has no implementation."""
+    from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
-    def evaluate(self, model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-        """Compute `outputs`; BackendError when the reference evaluator has no implementation."""
-        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
-
-        with translated("evaluate"):
-            values = evaluator_of(model).run(list(outputs), {})
-        return {name: numpy.asarray(value) for name, value in zip(outputs, values)}
+    with translated("evaluate"):
+        values = evaluator_of(model).run(list(outputs), {})
+    return {name: numpy.asarray(value) for name, value in zip(outputs, values)}
 
 
 @mod.export()

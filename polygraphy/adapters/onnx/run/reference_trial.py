@@ -6,20 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
 from polygraphy.adapters.onnx_common.evaluated import failure_of
+from polygraphy.domain.checks.lint import TrialValue
 from polygraphy.domain.errors import BackendError, DataTypeConversionException
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-
-
-@frozen
-class ReferenceValue:
-    """A value that the reference evaluator computed."""
-
-    raw: Any
-    dtype: DataTypeEntry | None
-    shape: tuple[int, ...] | None
 
 
 class ReferenceTrial:
@@ -33,10 +24,10 @@ class ReferenceTrial:
 
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
-    ) -> dict[str, ReferenceValue]:
+    ) -> dict[str, TrialValue]:
         """Load a model and run it; BackendError when that cannot be done."""
         given = {
-            name: value.raw if isinstance(value, ReferenceValue) else np.asarray(value)
+            name: value.raw if isinstance(value, TrialValue) else np.asarray(value)
             for name, value in feed.items()
         }
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
@@ -51,10 +42,10 @@ class ReferenceTrial:
         return {name: _described(raw) for name, raw in zip(outputs, results)}
 
 
-def _described(raw: Any) -> ReferenceValue:
+def _described(raw: Any) -> TrialValue:
     if isinstance(raw, list):
-        return ReferenceValue(raw, _dtype(raw[0]) if raw else None, None)
-    return ReferenceValue(raw, _dtype(raw), tuple(np.shape(raw)))
+        return TrialValue(raw, _dtype(raw[0]) if raw else None, None)
+    return TrialValue(raw, _dtype(raw), tuple(np.shape(raw)))
 
 
 def _dtype(array: Any) -> DataTypeEntry | None:

@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -44,13 +44,6 @@ MARK = f"kept-by-polygraphy-{secrets.token_hex(8)}-"
 """What the location of every such weight begins with."""
 _CHUNK = 1 << 20
 _EXTERNAL = 1  # The value of `TensorProto.EXTERNAL`, which every tensor is compared with.
-
-
-class _Source(Protocol):
-    """A file that weights are in."""
-
-    def opened(self) -> Any:
-        """Open it for the duration of a block."""
 
 
 @frozen
@@ -114,7 +107,8 @@ class _Temporary:
         return start
 
 
-_sources: list[_Source] = []
+_sources: list[StoredFile | _Temporary] = []
+"""The files that weights are in."""
 _numbers: dict[StoredFile, int] = {}
 _temporary: list[int] = []
 """The number of the temporary file, once there is one."""
@@ -164,7 +158,7 @@ def keep(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
     _refer(tensor, number, start, plain.nbytes)
 
 
-def _place(tensor: TensorProto) -> tuple[_Source, int, int]:
+def _place(tensor: TensorProto) -> tuple[StoredFile | _Temporary, int, int]:
     location, offset, length = (entry.value for entry in tensor.external_data)
     return _sources[int(location[len(MARK) :])], int(offset), int(length)
 

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,17 +38,14 @@ _ARTICLE = re.compile("^(an?|the) ")
 _SETTING = "POLYGRAPHY_USE_TENSORRT_RTX"
 
 
-class TensorrtDiagnosis:
-    """Implements the port `Diagnosis`. Modules are imported, because they alone know what they can
-    do; they are never installed here.
+def tensorrt_sections() -> list[Section]:
+    """Return the GPUs, and one section per module that is installed. Modules are imported, because
+    they alone know what they can do; they are never installed here.
     """
-
-    def sections(self) -> list[Section]:
-        """Return the GPUs, and one section per module that is installed."""
-        used = "tensorrt_rtx" if is_rtx() else "tensorrt"
-        # The one in use comes first: of the other it depends on the first whether it loads.
-        names = sorted(filter(_is_installed, _MODULES), key=lambda name: name != used)
-        return [_gpus(), *(_module(name, is_used=name == used) for name in names)]
+    used = "tensorrt_rtx" if is_rtx() else "tensorrt"
+    # The one in use comes first: of the other it depends on the first whether it loads.
+    names = sorted(filter(_is_installed, _MODULES), key=lambda name: name != used)
+    return [_gpus(), *(_module(name, is_used=name == used) for name in names)]
 
 
 def _is_installed(name: str) -> bool:
@@ -88,58 +86,57 @@ def _table(caps: Capabilities) -> list[tuple[str, str]]:
     return sorted(rows.items(), key=lambda row: row[0].lower())
 
 
-class TensorrtSupportChecker:
-    """Implements the port `SupportChecker`.
+def support_problems(model: Any) -> list[Problem]:
+    """Return what the parser says against a model."""
+    untyped = _untyped_inputs(model)
+    if untyped:
+        listed = ", ".join(map(repr, untyped))
+        return [Problem(f"The data types of its inputs {listed} are unknown.")]
+    with _parsing(model) as (parser, content, path):
+        parsed = parser.parse(content, path)
+        found = problems_of(parser)
+    if not parsed and not found:
+        found = [Problem("The parser refuses the model without a reason.")]
+    return found if not parsed else []
 
-    A model goes through a temporary folder, with its large weights beside it, so that its size does
-    not matter. The builder is made once: its first one in a process takes seconds.
+
+def supported_groups(model: Any) -> list[tuple[list[int], bool]]:
+    """Return groups of nodes, and whether the parser is known to support each."""
+    if _untyped_inputs(model):
+        return []
+    with _parsing(model) as (parser, content, path):
+        if not capabilities().has("parser_subgraph_query"):
+            _, listed = parser.supports_model(content, path)
+            return [([int(node) for node in nodes], bool(ok)) for nodes, ok in listed]
+        parser.supports_model_v2(content, path)
+        return [
+            (
+                [int(node) for node in parser.get_subgraph_nodes(index)],
+                bool(parser.is_subgraph_supported(index)),
+            )
+            for index in range(parser.num_subgraphs)
+        ]
+
+
+@contextmanager
+def _parsing(model: Any) -> Iterator[tuple[Any, bytes, str]]:
+    """Give a new parser, the content of a model file, and where that is: a temporary folder, with
+    large weights beside it, so that the size of the model does not matter.
     """
+    network = _builder().create_network(_network_flags())
+    with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
+        path = Path(folder, "model.onnx")
+        with G_LOGGER.verbosity(G_LOGGER.WARNING):
+            save_model(model, str(path))
+        # What the parser logs is what it answers: an error in the log would be one of ours.
+        with capture_log(), G_LOGGER.verbosity(G_LOGGER.CRITICAL):
+            yield trt.OnnxParser(network, get_trt_logger()), path.read_bytes(), str(path)
 
-    def __init__(self) -> None:
-        self._builder: Any = None
 
-    def problems(self, model: Any) -> list[Problem]:
-        """Return what the parser says against a model."""
-        untyped = _untyped_inputs(model)
-        if untyped:
-            listed = ", ".join(map(repr, untyped))
-            return [Problem(f"The data types of its inputs {listed} are unknown.")]
-        with self._parsing(model) as (parser, content, path):
-            parsed = parser.parse(content, path)
-            found = problems_of(parser)
-        if not parsed and not found:
-            found = [Problem("The parser refuses the model without a reason.")]
-        return found if not parsed else []
-
-    def groups(self, model: Any) -> list[tuple[list[int], bool]]:
-        if _untyped_inputs(model):
-            return []
-        with self._parsing(model) as (parser, content, path):
-            if not capabilities().has("parser_subgraph_query"):
-                _, listed = parser.supports_model(content, path)
-                return [([int(node) for node in nodes], bool(ok)) for nodes, ok in listed]
-            parser.supports_model_v2(content, path)
-            return [
-                (
-                    [int(node) for node in parser.get_subgraph_nodes(index)],
-                    bool(parser.is_subgraph_supported(index)),
-                )
-                for index in range(parser.num_subgraphs)
-            ]
-
-    @contextmanager
-    def _parsing(self, model: Any) -> Iterator[tuple[Any, bytes, str]]:
-        """Give a new parser, the content of a model file, and where that is."""
-        if self._builder is None:
-            self._builder = new_builder()
-        network = self._builder.create_network(_network_flags())
-        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
-            path = Path(folder, "model.onnx")
-            with G_LOGGER.verbosity(G_LOGGER.WARNING):
-                save_model(model, str(path))
-            # What the parser logs is what it answers: an error in the log would be one of ours.
-            with capture_log(), G_LOGGER.verbosity(G_LOGGER.CRITICAL):
-                yield trt.OnnxParser(network, get_trt_logger()), path.read_bytes(), str(path)
+@cache
+def _builder() -> Any:
+    """Return the builder of this process: the first one takes seconds."""
+    return new_builder()
 
 
 def problems_of(parser: Any) -> list[Problem]:

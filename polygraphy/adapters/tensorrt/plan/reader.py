@@ -22,32 +22,29 @@ from polygraphy.domain.results.results import RunResults
 _NETWORK_FUNCTION = "load_network"
 
 
-class TensorrtModelReader:
-    """Implements the port `ModelReader` for what TensorRT loads."""
+def describe_file(source: ModelSource, detail: Detail) -> EngineDescription | NetworkDescription:
+    """Describe an engine or a network.
 
-    def read(self, source: ModelSource, detail: Detail) -> EngineDescription | NetworkDescription:
-        """Describe an engine or a network.
-
-        Raises:
-            BackendError: TensorRT is not installed, or cannot load it.
-            FileError: a file is missing.
-            UsageError: a script does not make a network.
-        """
-        made = evaluate(source.loader) if source.loader is not None else _made(source)
-        if hasattr(made, "num_io_tensors"):
-            notes = notes_of(source.tensor_info) if detail.layers else {}
-            return describe_engine(
-                made, layers=detail.layers, attrs=detail.attrs, notes=notes, sizes=detail.sizes
-            )
-        # The builder and the parser have to outlive what is asked of the network.
-        parts = parts_of(made)
-        return describe_network(
-            parts[1],
-            layers=detail.layers,
-            attrs=detail.attrs,
-            weights=detail.weights,
-            sizes=detail.sizes,
+    Raises:
+        BackendError: TensorRT is not installed, or cannot load it.
+        FileError: a file is missing.
+        UsageError: a script does not make a network.
+    """
+    made = evaluate(source.loader) if source.loader is not None else _made(source)
+    if hasattr(made, "num_io_tensors"):
+        notes = notes_of(source.tensor_info) if detail.layers else {}
+        return describe_engine(
+            made, layers=detail.layers, attrs=detail.attrs, notes=notes, sizes=detail.sizes
         )
+    # The builder and the parser have to outlive what is asked of the network.
+    parts = parts_of(made)
+    return describe_network(
+        parts[1],
+        layers=detail.layers,
+        attrs=detail.attrs,
+        weights=detail.weights,
+        sizes=detail.sizes,
+    )
 
 
 def _made(source: ModelSource) -> Any:

@@ -1,0 +1,83 @@
+"""How Sphinx makes the site of these pages: `make docs`.
+
+The pages are CommonMark, as any viewer shows them. What only the site needs is made here: its
+navigation, from the links of index.md, and the pages in `generated`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))
+
+import generate  # noqa: E402
+
+from polygraphy import __version__  # noqa: E402
+
+if TYPE_CHECKING:
+    from docutils.nodes import Element
+    from sphinx.application import Sphinx
+
+project = "Polygraphy"
+author = "The Polygraphy contributors"
+copyright = author
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build", "pictures"]
+myst_heading_anchors = 4
+nitpicky = True
+default_role = "code"  # Docstrings write names as Markdown does.
+add_module_names = False
+autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "mixed"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+maximum_signature_line_length = 88
+
+html_theme = "furo"
+html_title = f"Polygraphy {version}"
+
+html_search_scorer = str(FOLDER / "static" / "scorer.js")
+html_show_sphinx = False
+html_copy_source = False
+pygments_style = "default"
+pygments_dark_style = "github-dark"
+
+_HEADING = re.compile(r"^## (.+)$", re.M)
+_ENTRY = re.compile(r"^- \[.*\]\((.+)\.md\)", re.M)
+
+
+def add_navigation(app: Sphinx, name: str, source: list[str]) -> None:
+    """Give the index a tree of contents for each of its headings: the pages that it links to."""
+    if name != "index":
+        return
+    _, *parts = _HEADING.split(source[0])
+    for heading, text in zip(parts[::2], parts[1::2]):
+        pages = _ENTRY.findall(text) + generate.PAGES.get(heading, [])
+        tree = "\n".join((":hidden:", f":caption: {heading}", "", *pages))
+        source[0] += f"\n```{{toctree}}\n{tree}\n```\n"
+
+
+def named(app: Sphinx, env: Any, node: Element, text: Element) -> Element | None:
+    """Return the name of a type that has no page as it is written, as plain code.
+
+    A name of the published modules is not let through: it has to be documented.
+    """
+    module, _, name = str(node.get("reftarget", "")).rpartition(".")
+    published = module in generate.MODULES and name in import_module(module).__all__
+    return None if node.get("refdomain") != "py" or published else text
+
+
+def setup(app: Sphinx) -> None:
+    """Add what this site needs."""
+    generate.write(FOLDER)
+    app.connect("source-read", add_navigation)
+    app.connect("missing-reference", named)

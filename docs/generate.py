@@ -1,0 +1,183 @@
+"""The pages that are made of declarations: docstrings, formats, the schema of reports."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from inspect import getdoc
+from pathlib import Path
+from typing import Any
+
+from polygraphy.domain.catalog.formats import FORMATS
+from polygraphy.domain.catalog.reports import REPORTS
+
+MODULES = (
+    "polygraphy.comparator",
+    "polygraphy.backend.base",
+    "polygraphy.backend.common",
+    "polygraphy.backend.onnx",
+    "polygraphy.backend.onnxrt",
+    "polygraphy.backend.openvino",
+    "polygraphy.backend.pluginref",
+    "polygraphy.backend.pyt",
+    "polygraphy.backend.tensorrt_rtx",
+    "polygraphy.backend.tf",
+    "polygraphy.backend.trt",
+    "polygraphy.diagnose",
+    "polygraphy.assertions",
+    "polygraphy.testing",
+    "polygraphy.check",
+    "polygraphy.common",
+    "polygraphy.config",
+    "polygraphy.constants",
+    "polygraphy.cuda",
+    "polygraphy.data",
+    "polygraphy.datatype",
+    "polygraphy.debug",
+    "polygraphy.doctor",
+    "polygraphy.exception",
+    "polygraphy.extension",
+    "polygraphy.func",
+    "polygraphy.inspect",
+    "polygraphy.json",
+    "polygraphy.logger",
+    "polygraphy.mod",
+    "polygraphy.multi_device",
+    "polygraphy.plugin",
+    "polygraphy.program",
+    "polygraphy.surgeon",
+    "polygraphy.sweep",
+    "polygraphy.util",
+)
+"""The modules whose names are published."""
+
+_ELSEWHERE = {
+    "polygraphy.common": "DataTypeConversionException, PolygraphyException,"
+    " PolygraphyInternalException"
+}
+"""Names of modules that stand on the page of another: of `polygraphy.exception`."""
+
+PAGES = {
+    "Reference": ["generated/verdict-document", "generated/file-formats", "generated/api"],
+}
+"""The pages, without their extension, by the heading of the index below which they stand."""
+
+
+def write(folder: Path) -> None:
+    """Write the pages into `generated`."""
+    out = folder / "generated"
+    out.mkdir(exist_ok=True)
+    schema = json.loads((folder / "report.schema.json").read_text(encoding="utf-8"))
+    pages = {"verdict-document": document(schema), "file-formats": formats(), "api": api()}
+    pages |= {name: module(name) for name in MODULES}
+    for name, text in pages.items():
+        path = out / f"{name}.md"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:  # Sphinx goes by times.
+            path.write_text(text, encoding="utf-8")
+
+
+def api() -> str:
+    """Return the page that lists the published modules."""
+    rows = []
+    for name in MODULES:
+        said = (getdoc(import_module(name)) or "").partition("\n")[0]
+        rows.append(f"| [`{name}`]({name}.md) | {said} |")
+    tree = "\n".join(MODULES)
+    return f"""# Python API
+
+What scripts import. Everything else may change.
+
+| module | what it is |
+| --- | --- |
+{chr(10).join(rows)}
+
+```{{toctree}}
+:hidden:
+
+{tree}
+```
+"""
+
+
+def module(name: str) -> str:
+    """Return the page of a published module."""
+    lines = [f".. automodule:: {name}", "   :members:"]
+    if name in _ELSEWHERE:
+        lines.append(f"   :exclude-members: {_ELSEWHERE[name]}")
+    return "\n".join((f"# {name}", "", "```{eval-rst}", *lines, "```", ""))
+
+
+def formats() -> str:
+    """Return the page of the files that commands read and write."""
+    models = "\n".join(
+        f"| `{each.name}` | {each.technology or 'nothing any more'} | {_code(each.extensions)} |"
+        for each in FORMATS.values()
+    )
+    reports = "\n".join(f"| `{suffix}` | {name} |" for suffix, name in REPORTS.items())
+    return f"""# File formats
+
+## Models
+
+What `--model-type` calls a format, and the extensions by which it is recognised.
+
+| format | read by | extensions |
+| --- | --- | --- |
+{models}
+
+## Reports
+
+What `--report PATH` writes, by the extension of the path.
+
+| extension | format |
+| --- | --- |
+{reports}
+"""
+
+
+def document(schema: dict[str, Any]) -> str:
+    """Return the page of the verdict document, from its schema."""
+    parts = [
+        "# The verdict document",
+        f"{schema['description']} Its schema is [report.schema.json](../report.schema.json); what"
+        " most readers need stands in [Reports](../reports.md).",
+        _table(schema),
+    ]
+    for name, part in schema["$defs"].items():
+        parts += [f"## {name}", part.get("description", "")]
+        parts += [_table(part)] if "properties" in part else [f"Type: {_type(part)}."]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _table(part: dict[str, Any]) -> str:
+    required = part.get("required", ())
+    rows = [
+        f"| `{key}` | {_type(value)} | {'' if key in required else 'optional'} |"
+        f" {_escaped(value.get('description', ''))} |"
+        for key, value in part["properties"].items()
+    ]
+    return "\n".join(("| key | type | | what it holds |", "| --- | --- | --- | --- |", *rows))
+
+
+def _type(part: dict[str, Any]) -> str:
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name})"
+    if "const" in part:
+        return f"`{json.dumps(part['const'])}`"
+    if "enum" in part:
+        return ", ".join(f"`{json.dumps(each)}`" for each in part["enum"])
+    for several in ("oneOf", "anyOf"):
+        if several in part:
+            return " or ".join(map(_type, part[several]))
+    kind = part.get("type", "any")
+    words = " or ".join([kind] if isinstance(kind, str) else kind)
+    inner = part.get("items") or part.get("additionalProperties")
+    return f"{words} of {_type(inner)}" if isinstance(inner, dict) and inner else words
+
+
+def _code(words: tuple[str, ...]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
