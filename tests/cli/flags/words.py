@@ -696,6 +696,7 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "MemoryOptions": {"memory_budget": "--memory-budget 1K"},
     "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
+    "ProgramOptions": {"program": "--torch net.pt2"},
 }
 """By group of options and by option."""
 
