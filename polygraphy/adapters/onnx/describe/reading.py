@@ -37,7 +37,6 @@ from polygraphy.domain.model import (
     Tensor,
     Weight,
 )
-from polygraphy.domain.model.difference import Outline
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.shapes import Dim
 
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
         TensorProto,
         TypeProto,
     )
+
+    from polygraphy.domain.model.difference import Outline
 
 
 _TYPES = OnnxDataTypes()
@@ -372,4 +373,6 @@ def outline_of(model: ModelProto) -> Outline:
         names = texts(node.name or next(iter(node.output), "") for node in graph.node)
         nodes.update(zip(ops, names))
         weights.update(texts(tensor.name for tensor in graph.initializer))
+    from polygraphy.domain.model.difference import Outline
+
     return Outline(described(model, "", Detail()), nodes, weights)
