@@ -128,6 +128,11 @@ COMMANDS: dict[str, tuple[str, int]] = {
         "run identity.onnx --onnxrt --providers cpu:use_arena=1,note=a --intra-op-threads 1",
         0,
     ),
+    "run_provider_library": (
+        "run identity.onnx --onnxrt --provider-library new=libnew.so --provider-library"
+        " other=a_module --providers new:device=GPU cpu",
+        3,
+    ),
     "run_onnx_outputs": (
         "run identity_fp16.onnx --onnxrt --onnx-outputs x_* y --onnx-exclude-outputs y"
         " --graph-optimization-level DISABLE_ALL",

@@ -522,8 +522,9 @@ class OutputKinds:
 
     def _is_bounded(self, node: NodeProto) -> bool:
         if node.op_type == "If":
+            # Which branch is taken, only the data say: what may be a probability is one.
             made = [value.name for body in graphs_of(node) for value in body.output]
-            return self._bounded.issuperset(made)
+            return not self._bounded.isdisjoint(made)
         if node.op_type in _JOINS:
             return self._bounded.issuperset(filter(None, node.input))
         handed_on = node.op_type in _CHOOSES and node.input[0] in self._bounded
