@@ -562,13 +562,13 @@ def _sources(graph: GraphProto) -> dict[str, str]:
 
 
 def find_facts(model: Any) -> Facts:
-    """Return what is known of a model, its bytes or its path; nothing of one that cannot be
-    read, or is too large to be read on the side. A file is read when its facts are asked for.
+    """Return what is known of a model, its bytes or its path, when it is asked for; nothing of one
+    that cannot be read, or is too large to be read on the side.
     """
     if isinstance(model, (str, Path)):
         path = Path(model)
         return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
-    return _found(model)
+    return DeferredFacts(partial(_found, model))
 
 
 def _found(model: Any) -> ModelFacts:
