@@ -330,12 +330,14 @@ def compare_accuracy(
     if check_average and fail_fast:
         raise UsageError("An average is of all iterations, so there is no stopping at the first.")
     steps = iterations_of(run_results)
+    is_whole = True
     held_back: CheckFailedError | None = None  # A check that a stream made on the way said no.
     try:
         while (step := next(steps, None)) is not None:
             go_on = comparison.take(step, fail_fast=fail_fast)
             del step  # Nothing of this iteration is held while the next one runs.
             if not go_on:
+                is_whole = False
                 break
     except CheckFailedError as error:
         held_back = error
@@ -348,8 +350,9 @@ def compare_accuracy(
         )
     for verdict in verdicts or ():
         comparison.console.comparison_finished(verdict)
-    for found in comparison.samples.results() if comparison.samples is not None else ():
-        comparison.console.samples_compared(found)
+    if comparison.samples is not None:
+        for found in comparison.samples.results(is_whole=is_whole and held_back is None):
+            comparison.console.samples_compared(found)
     if comparison.worst is not None:
         comparison.worst.save()
     if plot is not None and verdicts is not None:

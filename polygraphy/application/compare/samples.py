@@ -93,6 +93,7 @@ class SampleComparison:
         self._counts = [SampleCounts(samples.labels) for _ in pairs]
         self._runs: list[tuple[str, str]] = []
         self._output = samples.output or ""
+        self._is_whole = True
 
     def take(self, step: Step, iteration: int) -> None:
         """Count the samples of an iteration, as far as both runs of a pair have it."""
@@ -101,6 +102,8 @@ class SampleComparison:
         for counts, (i, j) in zip(self._counts, self._pairs):
             if step[i][1] is not None and step[j][1] is not None:
                 self._count(counts, step[i], step[j], iteration)
+            else:
+                self._is_whole = False
 
     def _count(self, counts: SampleCounts, run0: Run, run1: Run, iteration: int) -> None:
         outputs0: Mapping[str, Any] = run0[1] or {}
@@ -127,12 +130,13 @@ class SampleComparison:
         for at, (answer0, answer1) in enumerate(zip(*answers)):
             counts.add(name if len(answers[0]) == 1 else f"{name}[{at}]", answer0, answer1)
 
-    def results(self) -> Iterator[SamplesCompared]:
-        """Yield what came of each pair."""
+    def results(self, *, is_whole: bool) -> Iterator[SamplesCompared]:
+        """Yield what came of each pair; `is_whole` is whether all iterations were compared."""
+        whole = is_whole and self._is_whole
         names = names_of_runs(self._runs)
         for counts, (i, j) in zip(self._counts, self._pairs):
             if counts.total:
-                yield counts.result((names[i], names[j]), self._output)
+                yield counts.result((names[i], names[j]), self._output, is_whole=whole)
 
 
 def _is_array(value: Any) -> bool:

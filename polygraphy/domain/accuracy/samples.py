@@ -236,13 +236,15 @@ class SampleCounts:
             for each in answer
         )
 
-    def result(self, parties: tuple[str, str], output: str) -> SamplesCompared:
-        """Return what came of it.
+    def result(
+        self, parties: tuple[str, str], output: str, *, is_whole: bool = True
+    ) -> SamplesCompared:
+        """Return what came of it; `is_whole` is whether all samples were to be counted.
 
         Raises:
             InputError: there are fewer samples than labels.
         """
-        if self._labels is not None and self.total != len(self._labels.texts):
+        if is_whole and self._labels is not None and self.total != len(self._labels.texts):
             raise InputError(
                 f"There are {counted(len(self._labels.texts), 'label')}, but"
                 f" {counted(self.total, 'sample')}."
