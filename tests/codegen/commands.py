@@ -128,6 +128,11 @@ COMMANDS: dict[str, tuple[str, int]] = {
         "run identity.onnx --onnxrt --providers cpu:use_arena=1,note=a --intra-op-threads 1",
         0,
     ),
+    "run_provider_library": (
+        "run identity.onnx --onnxrt --provider-library new=libnew.so --provider-library"
+        " other=a_module --providers new:device=GPU cpu",
+        3,
+    ),
     "run_onnx_outputs": (
         "run identity_fp16.onnx --onnxrt --onnx-outputs x_* y --onnx-exclude-outputs y"
         " --graph-optimization-level DISABLE_ALL",
@@ -389,6 +394,8 @@ RENDERED: dict[str, str] = {
         " --shard 1/2 --times old.json --only identity --timeout 60 --memory 2G --repeat-failed 2"
         " --baseline old.json --diagnose --folder results --report report.html"
     ),
+    "diagnose_program": "diagnose identity.onnx --torch net.pt2 --onnxrt",
+    "diagnose_script": "diagnose identity.onnx --torch net.py:load_model --onnx",
     "diagnose_half": "diagnose identity.onnx --fp-to-fp16",
     "diagnose_half_data": (
         "diagnose identity.onnx --to-bf16 --rtol 0.05 --atol 1e-3 --input-shapes x:[1,1,2,2]"

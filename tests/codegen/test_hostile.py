@@ -180,7 +180,10 @@ def program_with(texts: list[str]) -> str:
         PluginRefOptions: PluginRefOptions(),
         TorchOptions: TorchOptions(),
         OnnxSaveOptions: OnnxSaveOptions(save_onnx=save_inputs, save_external_data=save_outputs),
-        OnnxrtOptions: OnnxrtOptions(providers=(provider, (provider, {provider: provider}))),
+        OnnxrtOptions: OnnxrtOptions(
+            providers=(provider, (provider, {provider: provider})),
+            provider_libraries={provider: provider},
+        ),
         OnnxrtModelOptions: OnnxrtModelOptions(disabled_optimizers=(name,)),
         DataOptions: DataOptions(val_range={name: (0, 1)}),
         OrderOptions: OrderOptions(),

@@ -402,7 +402,7 @@ def advice_on_outputs(
     if is_rounding and not (diagnosis and _is_coarse(failing)):
         yield Advice(
             "Rounding alone explains every difference: hold the outputs to what it explains.",
-            _with(command, "--rtol auto", "--atol auto") if runs else "",
+            _held_to_rounding(command) if runs else "",
         )
         return
     if diagnosis and "--load-outputs" in words and not _knows_inside(comparisons):
@@ -426,7 +426,7 @@ def advice_on_outputs(
         yield Advice(
             "Hold each layer to what rounding and its inputs explain: what fails then is wrong by"
             " itself.",
-            _with(command, "--rtol auto", "--atol auto"),
+            _held_to_rounding(command),
         )
 
 
@@ -530,6 +530,15 @@ def _diagnosis(command: str, known: Collection[tuple[int, int, int]]) -> str:
     if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or parties not in known:
         return ""
     return " ".join(["polygraphy", "diagnose", *words[2:]])
+
+
+def _held_to_rounding(command: str) -> str:
+    """Return a command line with the tolerances 'auto', in place of those that it has."""
+    return f"{_TOLERANCES.sub('', command)} --rtol auto --atol auto"
+
+
+_TOLERANCES = re.compile(r" --(?:rtol|rel-tol|atol|abs-tol)(?:=\S+|(?: (?!-)\S+)+)")
+"""Options with their values, of which there may be several."""
 
 
 def _with(command: str, *options: str) -> str:

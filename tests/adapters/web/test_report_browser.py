@@ -86,6 +86,13 @@ def test_a_point_of_the_chart_leads_to_its_row(tab: Any) -> None:
     assert tab.is_visible(".chart-2") and not tab.is_visible(".chart-1")
 
 
+def test_the_chart_is_as_wide_as_the_page(tab: Any) -> None:
+    assert tab.evaluate(
+        "() => { const chart = document.querySelector('.chart-1');"
+        " return chart.scrollWidth <= chart.clientWidth; }"
+    )
+
+
 def test_the_document_is_saved(tab: Any, tmp_path: Path) -> None:
     with tab.expect_download() as download:
         tab.click("#save")
