@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Generator, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -329,20 +329,7 @@ def compare_accuracy(
     plot = None if save_error_by_depth is None else DepthPlot(save_error_by_depth)
     if check_average and fail_fast:
         raise UsageError("An average is of all iterations, so there is no stopping at the first.")
-    steps = iterations_of(run_results)
-    is_whole = True
-    held_back: CheckFailedError | None = None  # A check that a stream made on the way said no.
-    try:
-        while (step := next(steps, None)) is not None:
-            go_on = comparison.take(step, fail_fast=fail_fast)
-            del step  # Nothing of this iteration is held while the next one runs.
-            if not go_on:
-                is_whole = False
-                break
-    except CheckFailedError as error:
-        held_back = error
-    finally:
-        steps.close()
+    is_whole, held_back = _take_all(comparison, iterations_of(run_results), fail_fast=fail_fast)
     verdicts = comparison.verdicts if comparison.pairs else None
     if add_to_outputs_path is not None and comparison.record is not None and verdicts is not None:
         resolve(ResultStore).add_comparison(
@@ -351,7 +338,7 @@ def compare_accuracy(
     for verdict in verdicts or ():
         comparison.console.comparison_finished(verdict)
     if comparison.samples is not None:
-        for found in comparison.samples.results(is_whole=is_whole and held_back is None):
+        for found in comparison.samples.results(is_whole=is_whole):
             comparison.console.samples_compared(found)
     if comparison.worst is not None:
         comparison.worst.save()
@@ -374,6 +361,23 @@ def compare_accuracy(
                 " checked."
             )
     return _save(verdicts, save_accuracy_path)
+
+
+def _take_all(
+    comparison: _Comparison, steps: Generator[Step, None, None], *, fail_fast: bool
+) -> tuple[bool, CheckFailedError | None]:
+    """Compare iterations; return whether all were, and the check of a stream that failed."""
+    try:
+        while (step := next(steps, None)) is not None:
+            go_on = comparison.take(step, fail_fast=fail_fast)
+            del step  # Nothing of this iteration is held while the next one runs.
+            if not go_on:
+                return False, None
+    except CheckFailedError as error:
+        return False, error
+    finally:
+        steps.close()
+    return True, None
 
 
 def _save(verdicts: list[AccuracyResult], path: str | None) -> AccuracyResults:
