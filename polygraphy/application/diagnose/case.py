@@ -292,7 +292,11 @@ def with_origins(result: DiagnosisResult, nodes: Sequence[GraphNode]) -> Diagnos
     """Return a result that says where culprits come from, of nodes that know."""
     origins = {node.name: node.origin for node in nodes if node.origin is not None}
     culprits = [
-        evolve(one, origin=next((origins[n] for n in reversed(one.nodes) if n in origins), None))
+        evolve(
+            one,
+            origin=one.origin
+            or next((origins[n] for n in reversed(one.nodes) if n in origins), None),
+        )
         for one in result.culprits
     ]
     return evolve(result, culprits=culprits)
