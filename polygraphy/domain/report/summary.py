@@ -80,6 +80,42 @@ def _worst_of(comparisons: Sequence[Comparison]) -> str:
     return "" if worst is None else f"; worst: {row_in_words(worst[1], worst[0].parties)}"
 
 
+def sample_sentences(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what came of samples, in sentences: how many agree, and how often each run is right.
+
+    Args:
+        facts: a result of the kind ``samples``.
+    """
+    total, agreed, (low, high) = facts["total"], facts["agreed"], facts["interval"]
+    share = f"{_percent(agreed / total)} %" if total else "none"
+    yield (
+        f"{agreed} of {counted(total, 'sample')} {'has' if agreed == 1 else 'have'} one answer in"
+        f" {facts['output']!r} ({share}; 95 % interval {_percent(low)} to {_percent(high)} %);"
+        f" {total - agreed} changed."
+    )
+    for metric in facts["metrics"]:
+        (first, second), (low, high) = metric["values"], metric["interval"]
+        yield (
+            f"{metric['name'][0].upper()}{metric['name'][1:]}: {_percent(first)} %"
+            f" ({facts['parties'][0]}) and {_percent(second)} % ({facts['parties'][1]}); difference"
+            f" {_points(metric['difference'])} points, 95 % interval {_points(low)} to"
+            f" {_points(high)} (paired bootstrap)."
+        )
+    if facts["right_alone"] is not None:
+        yield (
+            f"Right alone: {facts['right_alone'][0]} and {facts['right_alone'][1]} samples;"
+            f" McNemar's exact test: p = {facts['p_value']:.2g}."
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}"
+
+
 def _linted(facts: Mapping[str, Any]) -> str:
     levels = [entry["level"] for entry in facts["entries"]]
     counts = [
