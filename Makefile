@@ -71,10 +71,11 @@ docs:
 		$(DOCS_VENV)/bin/sphinx-build -W --keep-going -q -b html docs docs/_build/html && echo "docs/_build/html/index.html"; \
 	else echo "$@: Sphinx cannot be installed here: skipped"; fi
 
-# Write the golden files, and what the README says that its commands print, anew, after a change that is meant.
+# Write the golden files, and what pages say that their commands print, anew, after a change that is meant. Pages that use PyTorch
+# are written where that is.
 golden:
 	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/codegen tests/cli
-	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/acceptance/test_readme.py tests/acceptance/test_action.py -k 'readme_shows or page_lists'
+	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/acceptance/test_pages.py tests/acceptance/test_action.py -k 'page_says or page_lists'
 
 # Write down what the published names take, for the command line, which does not import them.
 signatures:

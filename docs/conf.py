@@ -34,7 +34,6 @@ myst_heading_anchors = 4
 nitpicky = True
 default_role = "code"  # Docstrings write names as Markdown does.
 add_module_names = False
-autodoc_default_options = {"members": True, "show-inheritance": False}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"

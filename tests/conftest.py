@@ -53,8 +53,9 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that use a package of the extra `test-all`, which `make test-all` runs; leave
-    out those with models above 2 GiB unless they are asked for.
+    """Mark the tests that use a package of the extra `test-all`, which `make test-all` runs, and
+    those that compute in OpenVINO; leave out those with models above 2 GiB unless they are asked
+    for, and those of OpenVINO among others: `tests/adapters/openvino/test_apart.py` runs them.
     """
     if "huge" not in str(config.getoption("markexpr")):
         huge = [item for item in items if item.get_closest_marker("huge")]
@@ -63,6 +64,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if extra_packages.uses_extra(item):
             item.add_marker(extra_packages.MARKER)
+    theirs = [item for item in items if extra_packages.computes_in_openvino(item)]
+    for item in theirs:
+        item.add_marker(extra_packages.OPENVINO)
+    if len(theirs) < len(items) and extra_packages.OPENVINO not in str(config.option.markexpr):
+        items[:] = [item for item in items if item not in theirs]
+        config.hook.pytest_deselected(items=theirs)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,9 @@
 // What the search puts first: pages for users, then those made from docstrings, then those for developers.
 var Scorer = {
   score: (result) => {
-    const [page, , , , score] = result;
-    if (page.startsWith("how-to/") || page === "tutorial") return score + 20;
+    const [page, , section, , score] = result;
+    if (section) return score - 5;
+    if (page.startsWith("how-to/") || page === "tutorial") return score + 4;
     if (page.startsWith("generated/") || page === "reference") return score - 10;
     if (page.startsWith("development/")) return score - 15;
     return score;

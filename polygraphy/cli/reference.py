@@ -86,12 +86,12 @@ def markdown(descriptions: Sequence[Description]) -> str:
             lines += ["", _escaped(f"{group[0]}{_after(group)}"), "", *_bullets(group[2])]
         links = ", ".join(f"[{title}](#{anchor(title)})" for title in others)
         lines += ["", f"Shared options: {links}."] if links else []
-    lines += ["", "# Shared options"]
+    lines += ["", "## Shared options"]
     for group, title in reference.shared.items():
         used = ", ".join(f"`{name}`" for name in reference.users[group])
-        lines += ["", f"## {title}", "", _escaped(f"Of {used}{_after(group) or '.'}"), ""]
+        lines += ["", f"### {title}", "", _escaped(f"Of {used}{_after(group) or '.'}"), ""]
         lines += _bullets(group[2])
-    lines += ["", "# Exit codes", ""]
+    lines += ["", "## Exit codes", ""]
     lines += [f"- {code}: {meaning}" for code, meaning in EXIT_CODES]
     return "\n".join(lines) + "\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from polygraphy.binding import port
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
+    from polygraphy.domain.diagnosis.quantising import QuantisedOperand
     from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
@@ -103,12 +104,18 @@ class NarrowModels(Protocol):
             BackendError: the reference evaluator cannot run it.
         """
 
-    def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+    def roughly(
+        self, model: Any, dtype: str = "float32"
+    ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
         """Return what computes a model twice, with all that its nodes make moved: each element up
-        or down by as much as rounding explains of one operator.
+        or down by as much as rounding explains of one operator. In float16 or bfloat16, whether
+        the model is narrow itself or not: once with the digits of the type, without end of its
+        range, and once in float32; nothing where a node makes more of rounding than others, so
+        that it is at fault where that shows.
 
         Args:
             model: an ``onnx.ModelProto``, its bytes or its path.
+            dtype: the coarsest type in which it is computed.
 
         Raises:
             BackendError: the reference evaluator cannot run it.
@@ -350,3 +357,29 @@ def mended(model: Any, reference: Any, plan: Mending) -> Any:
 @port
 def altered(model: Any, output: str, variant: Variant) -> Any:
     """Return a copy of a model in which the node that makes a tensor is another."""
+
+
+@port
+def quantised_operands(model: Any) -> list[QuantisedOperand]:
+    """Return which operands of which nodes are quantised, by QuantizeLinear and DequantizeLinear,
+    before they are read.
+    """
+
+
+@port
+def dequantised(model: Any) -> Any:
+    """Return a copy of a model in which nodes read what was quantised as it was before, and weights
+    in floating point.
+    """
+
+
+@port
+def requantised(reference: Any, model: Any, places: Iterable[tuple[str, int, str]]) -> Any:
+    """Return a copy of a model with operands quantised as they are in another.
+
+    Args:
+        reference: an ``onnx.ModelProto``.
+        model: the other.
+        places: nodes of the first, by their names or those of what they make, positions of their
+            operands, and what is read in place of them in the other.
+    """

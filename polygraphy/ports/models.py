@@ -153,7 +153,10 @@ class ModelTrial(Protocol):
     """Loads small models and runs them once; bound once per backend, with its name as the key."""
 
     def configured(
-        self, providers: Sequence[Any] | None, graph_optimization_level: str | None
+        self,
+        providers: Sequence[Any] | None,
+        graph_optimization_level: str | None,
+        provider_libraries: Mapping[str, str] | None = None,
     ) -> ModelTrial:
         """Return a trial that runs models in a certain way, where the backend has several."""
 

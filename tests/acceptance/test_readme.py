@@ -1,8 +1,7 @@
-"""What the README says that its commands print is what they print."""
+"""The picture of the README shows what its commands print."""
 
 from __future__ import annotations
 
-import os
 import re
 import runpy
 from collections.abc import Callable
@@ -13,49 +12,9 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
 NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]\d+)?|[ \t]+")
 """What depends on the machine; columns are as wide as their numbers."""
-TRANSCRIPT = re.compile(
-    r"(?<=<!-- transcript -->\n\n)    \$ (?P<command>polygraphy .*)\n(?P<said>(?:    .*\n|\n(?=    ))*)"
-)
-"""A command below its marker, and what it prints: all of it."""
 COMMAND = re.compile(r"Command: \S+ ")
-
-
-def transcripts() -> list[tuple[str, str]]:
-    """Return the commands of the README, each with what it is said to print."""
-    found = TRANSCRIPT.finditer(README.read_text(encoding="utf-8"))
-    return [(each["command"], re.sub("^    ", "", each["said"], flags=re.M)) for each in found]
-
-
-@pytest.mark.parametrize(("command", "said"), transcripts())
-def test_the_readme_shows_what_is_printed(
-    command: str,
-    said: str,
-    polygraphy: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(ROOT)
-    printed = polygraphy(command).out
-    if (
-        NUMBERS.sub(" ", printed) != NUMBERS.sub(" ", said)
-        and os.environ.get("POLYGRAPHY_UPDATE_GOLDEN") == "1"
-    ):
-        shown = "".join(f"    {line}".rstrip() + "\n" for line in printed.splitlines())
-        text = README.read_text(encoding="utf-8")
-        begin = f"<!-- transcript -->\n\n    $ {command}\n"
-        at = text.index(begin) + len(begin)
-        old = TRANSCRIPT.search(text, at - len(begin))
-        assert old is not None
-        README.write_text(text[:at] + shown + text[old.end() :], encoding="utf-8")
-        return
-    assert NUMBERS.sub(" ", printed) == NUMBERS.sub(" ", said), "run `make golden`"
-
-
-def test_every_command_with_its_output_has_a_marker() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert text.count("    $ polygraphy ") == len(transcripts()) == 3
 
 
 def drawn(name: str) -> list[str]:

@@ -7,6 +7,7 @@ import shlex
 from polygraphy.cli.commands.listing import find, load
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import parse
+from polygraphy.codegen.docstring import quoted_command
 
 __all__ = ["COMMANDS", "RENDERED", "rendered"]
 
@@ -126,6 +127,11 @@ COMMANDS: dict[str, tuple[str, int]] = {
     "run_provider_options": (
         "run identity.onnx --onnxrt --providers cpu:use_arena=1,note=a --intra-op-threads 1",
         0,
+    ),
+    "run_provider_library": (
+        "run identity.onnx --onnxrt --provider-library new=libnew.so --provider-library"
+        " other=a_module --providers new:device=GPU cpu",
+        3,
     ),
     "run_onnx_outputs": (
         "run identity_fp16.onnx --onnxrt --onnx-outputs x_* y --onnx-exclude-outputs y"
@@ -512,4 +518,6 @@ def rendered(command: str) -> str:
     name, words = find(shlex.split(command))
     chosen = load(name)
     parsed = parse(chosen, words)
-    return chosen.render(parsed, ["polygraphy", *name.split(), *_without_script(words)])
+    return chosen.render(
+        parsed, quoted_command(["polygraphy", *name.split(), *_without_script(words)])
+    )

@@ -1,4 +1,6 @@
-"""Which tests use a package that the extra `test-all` brings and `test` does not."""
+"""Which tests use a package that the extra `test-all` brings and `test` does not, and which need a
+process apart from the others.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["MARKER", "installed", "lacks_marker", "uses_extra"]
+__all__ = ["MARKER", "OPENVINO", "computes_in_openvino", "installed", "lacks_marker", "uses_extra"]
 
 MARKER = "extra"
+OPENVINO = "openvino"
 
 _DISTRIBUTIONS = {
     "tensorflow": ("tensorflow-cpu", "tensorflow"),
@@ -21,6 +24,7 @@ _DISTRIBUTIONS = {
     "torchvision": ("torchvision",),
     "triton": ("triton",),
     "lpips": ("lpips",),
+    "onnxruntime_ep_openvino": ("onnxruntime-ep-openvino",),
     "onnxscript": ("onnxscript",),
     "playwright": ("playwright",),
     "tensorrt_rtx": ("tensorrt-rtx",),
@@ -36,6 +40,15 @@ def uses_extra(item: pytest.Item) -> bool:
     that does.
     """
     return bool(_FIXTURES & set(getattr(item, "fixturenames", ()))) or _names_one(item.path)
+
+
+def computes_in_openvino(item: pytest.Item) -> bool:
+    """Return whether a test computes in OpenVINO, whose threads do not go together with the forks
+    of other tests: one of its own, or one of a contract suite with OpenVINO as the adapter.
+    """
+    folder = item.path.parent
+    is_own = folder.name == OPENVINO and item.path.name != "test_apart.py"
+    return is_own or (folder.name == "contract" and OPENVINO in item.name)
 
 
 @cache

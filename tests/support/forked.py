@@ -62,13 +62,21 @@ class ForkServer:
         return _settings(environment) == self._settings
 
     def run(
-        self, words: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        merged: bool = False,
     ) -> Ended:
-        """Run ``polygraphy ...`` or ``/path/program.py ...`` in a folder, without standard input."""
+        """Run ``polygraphy ...`` or ``/path/program.py ...`` in a folder, without standard input.
+
+        What it prints may come merged, all as output, in the order in which a terminal shows it.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with tempfile.TemporaryDirectory() as scratch:
-            out, err = Path(scratch, "out"), Path(scratch, "err")
+            out, err = Path(scratch, "out"), Path(scratch, "out" if merged else "err")
             request = {
                 "words": list(words),
                 "folder": str(folder),
@@ -79,7 +87,8 @@ class ForkServer:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
             code = int(self._process.stdout.readline())
-            return Ended(code, out.read_text(errors="replace"), err.read_text(errors="replace"))
+            said = "" if merged else err.read_text(errors="replace")
+            return Ended(code, out.read_text(errors="replace"), said)
 
     def close(self) -> None:
         """End the interpreter."""
@@ -115,10 +124,11 @@ def _run(request: dict[str, Any], report: int) -> NoReturn:
     try:
         for target, path, flags in (
             (0, os.devnull, os.O_RDONLY),
-            (1, request["out"], os.O_WRONLY | os.O_CREAT),
-            (2, request["err"], os.O_WRONLY | os.O_CREAT),
+            (1, request["out"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+            (2, request["err"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
         ):
             os.dup2(os.open(path, flags), target)
+        sys.stdout.reconfigure(line_buffering=request["out"] == request["err"])  # type: ignore
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["folder"])

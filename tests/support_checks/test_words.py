@@ -1,6 +1,6 @@
 """The prose of this package uses standard terms; how often it still does not may only go down.
 
-See docs/glossary.md. Texts that transcripts of users pin are part of the numbers.
+See docs/development/words.md. Texts that transcripts of users pin are part of the numbers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def uses(word: str, text: str) -> int:
 @pytest.mark.parametrize("word", MOST)
 def test_fewer_and_fewer(word: str) -> None:
     found = sum(uses(word, text) for text in texts())
-    assert found <= MOST[word], f"{word!r}: write it in the words of docs/glossary.md"
+    assert found <= MOST[word], f"{word!r}: write it in the words of docs/development/words.md"
 
 
 def test_what_is_counted() -> None:

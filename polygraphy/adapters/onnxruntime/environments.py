@@ -7,16 +7,19 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from polygraphy.adapters.onnxruntime.providers import devices_of, plugin_packages
 from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
 from polygraphy.domain.environment import Section
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import save_model
+from polygraphy.ports.running import call_isolated
 
 _VERSION = "import onnxruntime; print('version', onnxruntime.__version__)"
 _RUN = """
@@ -26,14 +29,30 @@ model, given, made, how = sys.argv[1:]
 how = json.loads(how)
 options = onnxruntime.SessionOptions()
 options.log_severity_level = 4
+built_in = set(onnxruntime.get_available_providers())
 if how.get("graph_optimization_level"):
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = getattr(levels, how["graph_optimization_level"])
 if how.get("threads"):
     options.intra_op_num_threads = how["threads"]
-session = onnxruntime.InferenceSession(
-    model, options, providers=how["providers"],
-    disabled_optimizers=how.get("disabled_optimizers") or [])
+for name, path in (how.get("provider_libraries") or {}).items():
+    onnxruntime.register_execution_provider_library(name, path)
+devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name not in built_in] if (
+    how.get("provider_libraries")) else []
+more = {"disabled_optimizers": how.get("disabled_optimizers") or []}
+pairs = [(each, {}) if isinstance(each, str) else tuple(each) for each in how["providers"]]
+if not any(d.ep_name == name for d in devices for name, _ in pairs):
+    more["providers"] = pairs
+for name, settings in pairs if "providers" not in more else ():
+    word = settings.pop("device", "").lower()
+    named = [
+        d for d in devices if d.ep_name == name and (not word or word in
+        {text.lower() for text in (d.device.type.name, *d.ep_metadata.values())})]
+    if named:
+        options.add_provider_for_devices(named[:1], settings)
+    else:
+        options.add_provider(name, settings)
+session = onnxruntime.InferenceSession(model, options, **more)
 names = [output.name for output in session.get_outputs()]
 with numpy.load(given) as stored:
     feed = {value.name: stored[str(i)] for i, value in enumerate(session.get_inputs())}
@@ -96,4 +115,17 @@ def provider_sections() -> list[Section]:
     except Exception as error:  # A shared library that does not load, say.
         message = f"None: ONNX Runtime does not load: {type(error).__name__}: {error}"
         return [Section(title, (), (message,))]
-    return [Section(title, tuple((name, "available") for name in providers))]
+    plugins = [(name, _described(module)) for name, module in plugin_packages()]
+    return [Section(title, (*((name, "available") for name in providers), *plugins))]
+
+
+def _described(module: str) -> str:
+    """Return what a plugin offers here, in a process of its own: it may crash."""
+    name = module.removeprefix("onnxruntime_ep_")
+    try:
+        found = call_isolated(partial(devices_of, name, module), what=module, is_silent=True)
+    except PolygraphyException as error:
+        return str(error)
+    if not found:
+        return "registered, but there is no device for it here"
+    return f"{', '.join(found)}: --provider-library {name}={module} --providers {name}"

@@ -15,6 +15,8 @@ from polygraphy.domain.errors import (
 )
 
 _INVALID_GRAPH = {"InvalidGraph", "NoModel"}
+_CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : ")
+"""Plugins have it in the middle, too."""
 _FAILED = re.compile(r"while running (\S+) node\. Name:'([^']*)'")
 _STATUS = "Status Message: "
 _SOURCE = re.compile(
@@ -139,6 +141,4 @@ def _plain(text: str) -> str:
     """Drop the code, such as ``[ONNXRuntimeError] : 7 : INVALID_PROTOBUF :``, in front of the
     message.
     """
-    parts = text.split(" : ", 3)
-    message = parts[3] if len(parts) == 4 and parts[0] == "[ONNXRuntimeError]" else text
-    return " ".join(message.split())
+    return " ".join(_CODE.sub("", text).split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,10 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.onnxruntime.providers import Provider, library_of, matched_providers
 from polygraphy.adapters.onnxruntime.rewrites import REWRITES, matched_rewrites
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
-from polygraphy.adapters.onnxruntime.session import (
-    Provider,
-    load_session,
-    matched_providers,
-    session_options,
-)
+from polygraphy.adapters.onnxruntime.session import load_session, session_options
 
 onnx = mod.lazy_import("onnx")
 
@@ -44,8 +40,10 @@ class OnnxrtParty:
         graph_optimization_level: str | None = None,
         threads: int | None = None,
         disabled_optimizers: Sequence[str] | None = None,
+        provider_libraries: Mapping[str, str] | None = None,
     ) -> None:
         """Set how models are run: see `SessionFromOnnx`."""
+        self._libraries = dict(provider_libraries or {})
         self._providers = ["cpu"] if providers is None else list(providers)
         self._level = graph_optimization_level
         self._threads = threads
@@ -55,7 +53,10 @@ class OnnxrtParty:
     def settings(self) -> dict[str, Any]:
         """Return what sessions are made with: see the port."""
         made: dict[str, Any] = {"module": "onnxruntime"}
-        made["providers"] = matched_providers(self._providers)
+        made["providers"] = self._matched_providers()
+        if self._libraries:
+            paths = {name: library_of(source) for name, source in self._libraries.items()}
+            made["provider_libraries"] = paths
         level = session_options(self._level).graph_optimization_level.name
         if self._level is not None:
             made["graph_optimization_level"] = level
@@ -87,6 +88,9 @@ class OnnxrtParty:
             how = ["--disabled-optimizers", *dict.fromkeys([*self._disabled, *without])]
         return shlex.join(["polygraphy", "run", path, "--onnxrt", *how])
 
+    def _matched_providers(self) -> list[Provider]:
+        return matched_providers(self._providers, self._libraries)
+
     def _session(
         self, model: Any, level: str | None, without: Collection[str], saved: str | None = None
     ) -> Any:
@@ -95,7 +99,7 @@ class OnnxrtParty:
             options.intra_op_num_threads = self._threads
         if saved is not None:
             options.optimized_model_filepath = saved
-        providers = matched_providers(self._providers)
+        providers = self._matched_providers()
         without = [*self._disabled, *without]
         with loadable(model, _HELD) as source, translated_errors("load", "the model"):
             if saved is not None and isinstance(source, str) and source is not model:

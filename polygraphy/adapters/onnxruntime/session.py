@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.onnxruntime.providers import Provider, chosen_providers, matched_providers
 from polygraphy.adapters.onnxruntime.rewrites import matched_rewrites
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
@@ -37,7 +38,6 @@ onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 T = TypeVar("T")
 
 session_from_onnx: Callable[..., InferenceSession]
-Provider = Union[str, "tuple[str, dict[str, Any]]"]
 _LEVELS = {
     "disable": "DISABLE_ALL",
     "basic": "ENABLE_BASIC",
@@ -64,6 +64,7 @@ class SessionFromOnnx(BaseLoader):
         memory_arena: bool | None = None,
         threads: int | None = None,
         disabled_optimizers: Sequence[str] | None = None,
+        provider_libraries: Mapping[str, str] | None = None,
     ) -> None:
         """Describe the session.
 
@@ -80,6 +81,11 @@ class SessionFromOnnx(BaseLoader):
             threads: how many compute an operator (default: as many as the process may use cores).
             disabled_optimizers: the names of rewrites of the graph that are left out, in any case,
                 such as ``LayerNormFusion`` (default: none).
+            provider_libraries: plugins with further execution providers, from ONNX Runtime 1.23 on:
+                by the names under which they are registered, once for the process, and by which
+                `providers` may call them, the paths of the libraries, or of modules with a function
+                ``get_library_path``. Of a provider with several devices the first is taken, or that
+                which its option ``device`` names, as in ``("openvino", {"device": "GPU"})``.
 
         Raises:
             UsageError: there are to be fewer than one thread.
@@ -92,6 +98,7 @@ class SessionFromOnnx(BaseLoader):
         self._memory_arena = memory_arena is not False
         self._threads = threads
         self._disabled_optimizers = list(disabled_optimizers or ())
+        self._provider_libraries = dict(provider_libraries or {})
 
     def call_impl(self) -> InferenceSession:
         """Make the session.
@@ -100,9 +107,10 @@ class SessionFromOnnx(BaseLoader):
             FileError: the model file is missing or empty.
             ModelError: the model is damaged.
             UnknownNameError: a provider does not exist in this installation.
-            BackendError: ONNX Runtime cannot load the model, or would crash when it is run.
+            BackendError: ONNX Runtime cannot load the model, or would crash when it is run; or it
+                cannot load a plugin, or there is no device for it here.
         """
-        providers = matched_providers(self._providers)
+        providers = matched_providers(self._providers, self._provider_libraries)
         options = session_options(self._graph_optimization_level)
         options.enable_cpu_mem_arena = self._memory_arena
         if self._threads is not None:
@@ -139,12 +147,12 @@ def load_session(
     run meanwhile, as 1.30 does not. Errors are those of ONNX Runtime.
     """
 
-    given = {"disabled_optimizers": list(without)} if without else {}
+    given = chosen_providers(options, providers)
+    if without:
+        given["disabled_optimizers"] = list(without)
 
     def load() -> InferenceSession:
-        made: InferenceSession = onnxrt.InferenceSession(
-            model, sess_options=options, providers=list(providers), **given
-        )
+        made: InferenceSession = onnxrt.InferenceSession(model, sess_options=options, **given)
         return made
 
     cancel = getattr(options, "set_load_cancellation_flag", None)
@@ -234,46 +242,6 @@ def session_options(graph_optimization_level: str | None) -> SessionOptions:
             raise UnknownNameError("Graph optimization level", graph_optimization_level, known)
         options.graph_optimization_level = known[name]
     return options
-
-
-def matched_providers(providers: Sequence[Provider]) -> list[Provider]:
-    """Return execution providers by their full names; UnknownNameError for one that this
-    installation does not have, UsageError for a part of several names.
-    """
-    available = onnxrt.get_available_providers()
-    return [_matched(provider, available) for provider in providers]
-
-
-_PACKAGES = (
-    ("cuda", "onnxruntime-gpu"),
-    ("tensorrt", "onnxruntime-gpu"),
-    ("dml", "onnxruntime-directml"),
-    ("openvino", "onnxruntime-openvino"),
-    ("qnn", "onnxruntime-qnn"),
-)
-"""Which package brings an execution provider that others lack, by a part of its name."""
-
-
-def _matched(provider: Provider, available: Sequence[str]) -> Provider:
-    wanted, options = (provider, None) if isinstance(provider, str) else provider
-    exact = [name for name in available if name.lower() == wanted.lower()]
-    matches = exact or [name for name in available if wanted.lower() in name.lower()]
-    if len(matches) > 1:
-        raise UsageError(
-            f"Execution provider {wanted!r} could be any of {', '.join(matches)}.",
-            hint="Write more of its name.",
-        )
-    if not matches:
-        package = next((found for sign, found in _PACKAGES if sign in wanted.lower()), None)
-        hint = (
-            ""
-            if package is None
-            else (
-                f"The installed ONNX Runtime is built without it: python -m pip install {package}"
-            )
-        )
-        raise UnknownNameError("Execution provider", wanted, available, hint=hint)
-    return matches[0] if options is None else (matches[0], options)
 
 
 _OTHER_NAMES = {"float64": "double", "float32": "float", "float4": "float4e2m1"}

@@ -13,11 +13,10 @@ import numpy as np
 from polygraphy import config, mod
 from polygraphy.adapters.onnx_common.omitted import with_all_results
 from polygraphy.adapters.onnxruntime.errors import point_of, translated_errors
+from polygraphy.adapters.onnxruntime.providers import Provider, matched_providers
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
-    Provider,
     load_session,
-    matched_providers,
     session_options,
     terminable,
 )
@@ -58,15 +57,20 @@ class OnnxrtTrial:
         self,
         providers: Sequence[Provider] | None = None,
         graph_optimization_level: str | None = None,
+        provider_libraries: Mapping[str, str] | None = None,
     ) -> None:
         """Set how models are run: see `SessionFromOnnx`."""
         self._providers = providers
         self._graph_optimization_level = graph_optimization_level
+        self._libraries = provider_libraries
 
     def configured(
-        self, providers: Sequence[Provider] | None, graph_optimization_level: str | None
+        self,
+        providers: Sequence[Provider] | None,
+        graph_optimization_level: str | None,
+        provider_libraries: Mapping[str, str] | None = None,
     ) -> OnnxrtTrial:
-        return OnnxrtTrial(providers, graph_optimization_level)
+        return OnnxrtTrial(providers, graph_optimization_level, provider_libraries)
 
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
@@ -83,7 +87,7 @@ class OnnxrtTrial:
             )
         options = session_options(self._graph_optimization_level)
         options.log_severity_level = 4  # What is wrong arrives in the exceptions.
-        providers = matched_providers(self._providers or ["cpu"])
+        providers = matched_providers(self._providers or ["cpu"], self._libraries)
         with _foreign_errors():
             session = load_session(model, options, providers)
         taken = {value.name for value in session.get_inputs()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.openvino.errors import translated_errors
+from polygraphy.adapters.os.forks import OneProcess
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
@@ -59,8 +59,7 @@ class Known:
 
 
 _known: MutableMapping[CompiledModel, Known] = WeakKeyDictionary()
-_process: list[int] = []
-"""The process in which OpenVINO has started its threads, if one has."""
+PROCESS = OneProcess("OpenVINO")
 _core: list[Any] = []
 
 
@@ -124,6 +123,7 @@ class CompiledModelFromOnnx(BaseLoader):
             BackendError: OpenVINO cannot compile the model.
         """
         core = core_of_process()
+        PROCESS.enter()  # Until it has compiled a model, forked processes may.
         _check_device(core, self._device)
         model: Any = evaluate(self._model)
         name = "the model"
@@ -231,8 +231,7 @@ def core_of_process() -> Any:
     Raises:
         MissingDependencyError: OpenVINO is not installed.
         BackendError: it is too old.
-        UsageError: this process was forked of one in which OpenVINO has threads; it would wait for
-            them for ever.
+        UsageError: this process was forked of one in which OpenVINO has threads.
     """
     year = str(getattr(openvino, "__version__", "")).partition(".")[0]
     if not year.isdigit() or int(year) < _OLDEST:
@@ -241,15 +240,9 @@ def core_of_process() -> Any:
             backend="openvino",
             hint="pip install -U openvino",
         )
-    if not _process:
-        _process.append(os.getpid())
+    PROCESS.check()
+    if not _core:
         _core.append(openvino.Core())
-    if _process[0] != os.getpid():
-        raise UsageError(
-            "OpenVINO has computed in the process from which this one was forked, and would wait"
-            " for its threads for ever.",
-            hint="Start the processes before anything runs in OpenVINO.",
-        )
     return _core[0]
 
 

@@ -12,7 +12,7 @@ from polygraphy import mod
 from polygraphy.adapters.arrays.foreign import as_torch, has_torch, host_copy
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.openvino.compiled import known_of
+from polygraphy.adapters.openvino.compiled import PROCESS, known_of
 from polygraphy.adapters.openvino.datatype import array_of, checked_type, tensor_of
 from polygraphy.adapters.openvino.errors import translated_errors
 from polygraphy.adapters.os.signals import cancellable
@@ -93,7 +93,9 @@ class OpenvinoRunner(BaseRunner):
 
         Raises:
             BackendError: OpenVINO cannot compute it.
+            UsageError: this process was forked of the one in which the runner was activated.
         """
+        PROCESS.check()
         with translated_errors("run"):
             for name, (index, dtype) in self._inputs.items():
                 array = host_copy(name, feed_dict[name])

@@ -10,8 +10,9 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
-from polygraphy.application.diagnose.half_verdict import in_float, in_float32, of_narrowing
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
+from polygraphy.application.diagnose.lowered.half_verdict import in_float, in_float32, of_narrowing
+from polygraphy.application.diagnose.lowered.quantised import Quantised
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.parting import parted
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
@@ -107,13 +108,16 @@ class _Comparison:
             case.evidence.compared(right.name, right.left_out)
             own = values
             compared = right.beside(case, values)
-            is_much = any(one.relative > 0.1 for one in compared.found.values())
-            if not is_much and self._pairing.model.narrow is not None:
-                # Some backends compute in float32 what hardware would round.
-                values = self._simulated() or values
-                compared = right.beside(case, values)
             outputs = sum(name in expected[0] for name in case.model.outputs)
-            notes.append(said_of(compared.found, outputs) if outputs else "")
+            said = said_of(compared.found, outputs)
+            is_much = any(one.relative > 0.1 for one in compared.found.values())
+            narrow = self._pairing.model.narrow
+            if not is_much and narrow is not None and (rounded := self._simulated()) is not None:
+                # Some backends compute in float32 what hardware would round.
+                values, compared = rounded, right.beside(case, rounded)
+                said = f"{party.name}: {said} With every operator rounded to {narrow}: "
+                said += said_of(compared.found, outputs)
+            notes.append(said if outputs else "")
             notes += [f"Not compared: {said}." for said in right.left_out]
         if not compared:
             if len(case.parties) > 1:
@@ -126,9 +130,8 @@ class _Comparison:
         case.feed, case.expected = feed, goal
         if self._pairing.model.narrow is not None:
             return self._of_precision(feed, (own[worst], goal), compared)
-        if most <= _QUANTISED and is_quantised(self._pairing):
-            reason = f"What differs is what quantising does: {most:.2g} of the size of an output."
-            return DiagnosisResult(AGREE, reason=reason)
+        if (made := self._of_quantising(values, expected, compared)) is not None:
+            return made
         culprits = self._copied(self._of_structure(feed, goal, most), feed, goal)
         self._measure(feed)
         broken = None
@@ -137,7 +140,7 @@ class _Comparison:
         if broken is not None and self._is_cause(broken, culprits):
             culprits = [with_reasons(broken, culprits)]
         if culprits:
-            return DiagnosisResult(FAULT, culprits)
+            return self._blamed(culprits, most)
         if most <= LARGE:
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
         case.evidence.unexplained = (
@@ -407,6 +410,43 @@ class _Comparison:
             reason = f"What differs is what rounding to {narrow} does: {off}."
             return DiagnosisResult(AGREE, reason=reason)
         reason = f"The outputs differ by more than rounding to {narrow} explains."
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+
+    def _of_quantising(
+        self, values: Sequence[Values], expected: Sequence[Values], compared: Compared
+    ) -> DiagnosisResult | None:
+        """Return what quantising does to a model, where that explains how far it is off."""
+        if not is_quantised(self._pairing):
+            return None
+        if compared.most <= _QUANTISED:
+            said = f"{compared.most:.2g} of the size of an output"
+            return DiagnosisResult(AGREE, reason=f"What differs is what quantising does: {said}.")
+        quantised = Quantised(self._case, self._reference, self._party)
+        if not quantised.places:
+            return None
+        feeds = [*map(self._fed, self._feeds)]
+        try:
+            found = quantised.result(feeds, expected, values, compared.number)
+        except BackendError as error:
+            with self._case.attempt("quantised reference") as notes:
+                notes.append(f"Cannot be run: {error}")
+            return None
+        if found is not None or not quantised.is_whole:
+            return found
+        right = open_model(quantised.quantised())
+        return _Comparison(self._case, right, self._feeds, self._third, self._path).result()
+
+    def _blamed(self, culprits: Sequence[Culprit], most: float) -> DiagnosisResult:
+        """Return that nodes are at fault; what operators lose that compute in integers is no fault
+        of one of them by itself.
+        """
+        if any(one.cause != "structure" for one in culprits) or not is_quantised(self._pairing):
+            return DiagnosisResult(FAULT, culprits)
+        tensor = culprits[0].tensor or culprits[0].nodes[-1]
+        reason = (
+            f"Quantising puts outputs off by {most:.2g} of their size, and where that begins to"
+            f" show, at {tensor!r}, need not be what costs most."
+        )
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
     def _in_float32(self, feed: Feed) -> DiagnosisResult | None:

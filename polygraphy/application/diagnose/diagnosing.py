@@ -21,14 +21,6 @@ from polygraphy.application.diagnose.case import (
 from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.exporting import against_program
-from polygraphy.application.diagnose.half_verdict import (
-    HalfModel,
-    half_model,
-    is_wrong_in_float32,
-    lowering_party,
-    of_half_model,
-    of_lowering,
-)
 from polygraphy.application.diagnose.handing_over import hand_over, with_report
 from polygraphy.application.diagnose.locating import (
     SMALL,
@@ -37,6 +29,16 @@ from polygraphy.application.diagnose.locating import (
     first_wrong,
     wrong_nodes,
     wrong_regions,
+)
+from polygraphy.application.diagnose.lowered.half import Trial, casting, half_trial
+from polygraphy.application.diagnose.lowered.half_verdict import (
+    HalfModel,
+    half_model,
+    is_wrong_in_float32,
+    lowering_party,
+    of_casting,
+    of_half_model,
+    of_lowering,
 )
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import of_refusals
@@ -51,7 +53,9 @@ from polygraphy.domain.diagnosis.closeness import has_nan, is_broken, said_of_un
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
+    ILL_CONDITIONED,
     INCONCLUSIVE,
+    Attempt,
     Culprit,
     DiagnosisResult,
 )
@@ -68,7 +72,7 @@ from polygraphy.ports.diagnosing import (
     SourceProgram,
     SuspectedParty,
 )
-from polygraphy.ports.editing import open_model
+from polygraphy.ports.editing import cast_precision, open_model
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -140,7 +144,11 @@ def diagnose(
         if found is None:
             case.parties[case.parties.index(lowering)] = lowering.in_float32()
             case.unload()
-    if found is None:
+    if found is not None:
+        case.evidence.compared("float32")
+        found = case.evidence.allowed(found)
+    else:
+        case.evidence.left_out.clear()  # The data are chosen again.
         found = _Diagnosis(case, data_loader, reference, paths, elsewhere, program).result()
         if refused and found.verdict == AGREE:
             found = DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {refused}")
@@ -152,6 +160,80 @@ def diagnose(
         found = with_report(case, found)
     found = evolve(found, attempts=case.attempts, curves=case.curves)
     return concluded(with_origins(found, case.model.nodes))
+
+
+def diagnose_half(
+    model: Any,
+    dtype: str = "fp16",
+    *,
+    data_loader: Any = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    parties: Sequence[SuspectedParty] = (),
+) -> bool:
+    """Return whether a float32 model would work in half precision, and if not, what has to stay in
+    float32, which is tried on the whole model.
+
+    Args:
+        model: its path, an ``onnx.ModelProto``, or a loader that makes one.
+        dtype: ``fp16`` or ``bf16``.
+        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
+        rtol: how far outputs may be off; see `try_half_precision`.
+        atol: the same absolutely.
+        parties: backends in which it is tried as well, where it works with rounding at every
+            operator.
+
+    Returns:
+        Whether it would work.
+
+    Raises:
+        UsageError: nothing of the model can be cast, or there are no data.
+        ModelError: the model cannot be cast.
+        BackendError: the reference evaluator cannot run the model.
+        InconclusiveError: it does not work, and no node is to blame.
+    """
+    reports = resolve(DiagnosisReports)
+    opened = open_model(model)
+    case = Case(opened, model if isinstance(model, str) else "MODEL", parties, reports)
+
+    def report(attempt: Attempt) -> None:
+        case.attempts.append(attempt)
+        reports.attempted(attempt)
+
+    left_out = case.evidence.left_out
+    trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, left_out)
+    case.evidence.compared("float32")
+    found = of_casting(trial.result(), case.path, dtype)
+    if found.verdict == AGREE and parties:
+        found = _in_backends(case, trial, found, dtype)
+    found = evolve(case.evidence.allowed(found), attempts=case.attempts)
+    return concluded(with_origins(found, opened.nodes))
+
+
+def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -> DiagnosisResult:
+    """Return what was found of half precision where every operator rounds, if the parties of a case
+    compute as much in it; else what is wrong in them.
+    """
+    cast = case.of(open_model(cast_precision(case.model.proto, casting(dtype))))
+    cast.feed = trial.feeds[0]
+    for party in case.parties:
+        with case.attempt(f"{dtype}, {party.name}") as said:
+            try:
+                made = map(cast.loaded(party), trial.feeds)
+                off = trial.tolerance.worst(trial.exact, made)
+            except REFUSALS as error:
+                said.append(f"{party.name} refuses the model.")
+                return evolve(found, verdict=INCONCLUSIVE, reason=str(error))
+            said.append(f"{off}.")
+        if off.is_tolerable:
+            continue
+        cast.parties = [party]
+        apart = _Diagnosis(cast, trial.feeds, case.model.proto).result()
+        if apart.verdict in (FAULT, ILL_CONDITIONED):
+            return apart
+        reason = f"In {party.name} {off}, and not where every operator rounds to {dtype}."
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+    return found
 
 
 class _Diagnosis:

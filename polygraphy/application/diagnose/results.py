@@ -10,13 +10,13 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.half_verdict import half_model, of_saved_outputs
 from polygraphy.application.diagnose.locating import (
     first_non_finite,
     first_wrong,
     nodes_alone,
     off_from_inputs,
 )
+from polygraphy.application.diagnose.lowered.half_verdict import half_model, of_saved_outputs
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.outputs_alone import of_outputs
 from polygraphy.application.diagnose.saved import Fitted, SavedRun, fitting, in_types_of

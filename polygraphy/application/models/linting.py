@@ -59,6 +59,7 @@ def check_lint(
     providers: Sequence[Any] | None = None,
     graph_optimization_level: str | None = None,
     ignore: Sequence[str] | None = None,
+    provider_libraries: Mapping[str, str] | None = None,
 ) -> bool:
     """Report everything that is wrong with an ONNX model, or with several.
 
@@ -72,6 +73,8 @@ def check_lint(
             or as ``(name, options)`` (default: the CPU provider).
         graph_optimization_level: how much ONNX Runtime optimises (default: it decides).
         ignore: rules of which nothing is said, by id or pattern, such as ``graph/unused-*``.
+        provider_libraries: plugins of ONNX Runtime with further providers, by the names that
+            `providers` may call them: paths, or modules that tell them.
 
     Returns:
         Whether nothing is seriously wrong: warnings are allowed.
@@ -84,7 +87,9 @@ def check_lint(
     if output is not None and len(paths) > 1:
         raise UsageError("A report of this form is about one model.", hint="See --report.")
     reports = resolve(ModelReports)
-    trial = resolve(ModelTrial, "onnxrt").configured(providers, graph_optimization_level)
+    trial = resolve(ModelTrial, "onnxrt").configured(
+        providers, graph_optimization_level, provider_libraries
+    )
     passed = True
     for each in paths:
         reports.loading(each)
@@ -143,9 +148,14 @@ class _CarefulTrial:
         self._trial = trial
 
     def configured(
-        self, providers: Sequence[Any] | None, graph_optimization_level: str | None
+        self,
+        providers: Sequence[Any] | None,
+        graph_optimization_level: str | None,
+        provider_libraries: Mapping[str, str] | None = None,
     ) -> ModelTrial:
-        return _CarefulTrial(self._trial.configured(providers, graph_optimization_level))
+        return _CarefulTrial(
+            self._trial.configured(providers, graph_optimization_level, provider_libraries)
+        )
 
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Integer, Provider, Providers, Text, Texts
+from polygraphy.cli.declare.kinds import (
+    Assignments,
+    Integer,
+    Provider,
+    Providers,
+    Text,
+    Texts,
+)
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call
@@ -42,6 +49,19 @@ class OnnxrtOptions(Options):
         " with their options.",
         otherwise="cpu",
         feeds=("check_lint.providers", "SessionFromOnnx.providers", "OnnxrtParty.providers"),
+    )
+    provider_libraries: Mapping[str, str] | None = option(
+        "--provider-library",
+        kind=Assignments("NAME=LIBRARY", "openvino=onnxruntime_ep_openvino"),
+        needs="--providers",
+        help="Plugins of ONNX Runtime with further execution providers, which --providers calls"
+        " NAME: paths of libraries, or modules that tell them. Of several devices"
+        " --providers NAME:device=GPU takes one.",
+        feeds=(
+            "check_lint.provider_libraries",
+            "SessionFromOnnx.provider_libraries",
+            "OnnxrtParty.provider_libraries",
+        ),
     )
     graph_optimization_level: str | None = option(
         "--graph-optimization-level",

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Choice, Integer, Kind, Text, Texts
+from polygraphy.cli.declare.kinds import Assignments, Choice, Integer, Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
-
-
-class _Properties(Kind):
-    """Properties of OpenVINO: ``NAME=VALUE``, several times."""
-
-    nargs = "+"
-    metavar = "NAME=VALUE"
-
-    def parse(self, words: Sequence[str]) -> Mapping[str, str]:
-        """Return the values by name."""
-        made: dict[str, str] = {}
-        for word in words:
-            name, equals, value = word.partition("=")
-            if not name or not equals:
-                raise BadValue(f"{word!r} is no property, as in PERFORMANCE_HINT=LATENCY")
-            if name in made:
-                raise BadValue(f"there are two values for {name!r}")
-            made[name] = value
-        return made
-
-    def unparse(self, value: Mapping[str, str]) -> list[str]:
-        """Return one word per property."""
-        return [f"{name}={text}" for name, text in value.items()]
-
 
 _MAKERS = ("CompiledModelFromOnnx", "OpenvinoParty")
 
@@ -71,7 +46,7 @@ class OpenvinoOptions(Options):
     )
     openvino_properties: Mapping[str, str] | None = option(
         "--openvino-properties",
-        kind=_Properties(),
+        kind=Assignments("NAME=VALUE", "PERFORMANCE_HINT=LATENCY"),
         feeds=_of_both("properties"),
         help="Further properties by their names in OpenVINO.",
     )

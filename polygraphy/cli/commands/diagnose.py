@@ -55,6 +55,7 @@ class DiagnoseCommand(Command):
             raise CommandLineError("no model is given. Name its path.")
         half = half_of(values)
         if half is not None:
+            _warn_of_unused(values)
             return render_half(values, half)
         exported = program_of(values)
         parties = values[PartyOptions].parties or ((usual_party(),) if exported else ())

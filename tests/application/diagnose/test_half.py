@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
-from polygraphy.application.diagnose import half
-from polygraphy.application.diagnose.half import (
+from polygraphy.application.diagnose.lowered import half
+from polygraphy.application.diagnose.lowered.half import (
     HalfPrecision,
     convert_command,
     try_half_precision,

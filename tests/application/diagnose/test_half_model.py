@@ -15,8 +15,10 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.application.diagnose.test_half import BLAMED, network
@@ -240,3 +242,22 @@ def test_nodes_that_a_converter_appended_are_no_fault() -> None:
     model.graph.node.extend([*nodes[1:], nodes[0]])
     kept = found(model)
     assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+def test_a_backend_that_does_not_round_is_told_apart_from_rounding() -> None:
+    lines: list[str] = []
+
+    class Reports:
+        def attempted(self, attempt: Attempt) -> None:
+            lines.append(attempt.result)
+
+        def concluded(self, result: DiagnosisResult) -> None: ...
+
+    weights = {"up": np.float32(1e3), "down": np.float32(1e-3)}
+    steps = [("x", "up", "a"), ("a", "up", "b"), ("b", "down", "c"), ("c", "down", "y")]
+    nodes = [helper.make_node("Mul", reads, [made], made) for *reads, made in steps]
+    model = make("large", nodes, [value("x", [64])], [value("y", [64])], weights=weights)
+    with bind(DiagnosisReports, Reports()):
+        diagnose(half(model), [Coarse(is_wide=True)], reference=model)
+    assert lines[0].startswith("coarse: ")
+    assert "With every operator rounded to float16: 1 of 1 differ" in lines[0]

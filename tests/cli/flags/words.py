@@ -169,6 +169,7 @@ _ONNX_FLAGS = {
 _RUN_FLAGS = {
     "OnnxrtOptions": {
         "providers": "--providers cuda:device_id=1,use_tf32=0 cpu",
+        "provider_libraries": "--provider-library a=a.so b=module --providers a",
         "graph_optimization_level": "--graph-optimization-level enable_basic",
     },
     "OnnxrtModelOptions": {

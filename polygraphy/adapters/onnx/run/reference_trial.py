@@ -17,7 +17,10 @@ class ReferenceTrial:
     """Loads models and runs each once."""
 
     def configured(
-        self, providers: Sequence[Any] | None, graph_optimization_level: str | None
+        self,
+        providers: Sequence[Any] | None,
+        graph_optimization_level: str | None,
+        provider_libraries: Mapping[str, str] | None = None,
     ) -> ReferenceTrial:
         """Return this trial: there is one way only in which the evaluator runs models."""
         return self

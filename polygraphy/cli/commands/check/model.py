@@ -127,7 +127,10 @@ class CheckCompatibilityCommand(Command):
         is_tensorflow = kind in TF_TYPES
         backends = backends or _installed(is_tensorflow=is_tensorflow)
         if "onnxrt" not in backends and flags_given(values, _SESSIONS):
-            warn("--providers, --graph-optimization-level: only used by --onnxrt.")
+            warn(
+                "--providers, --provider-library, --graph-optimization-level: only used by"
+                " --onnxrt."
+            )
         unused = [] if is_tensorflow else flags_given(values, [TfLoadOptions])
         warn_idle(unused, ", because the model is none of TensorFlow")
         loader = _data(values, ModelOptions)

@@ -15,9 +15,18 @@ from polygraphy.cli.declare.kinds.per_name import PerName, Statistics
 from polygraphy.cli.declare.kinds.preprocessing import Preprocessing
 from polygraphy.cli.declare.kinds.providers import Provider, Providers
 from polygraphy.cli.declare.kinds.shapes import Shapes
-from polygraphy.cli.declare.kinds.texts import Choice, Choices, Folder, Script, Text, Texts
+from polygraphy.cli.declare.kinds.texts import (
+    Assignments,
+    Choice,
+    Choices,
+    Folder,
+    Script,
+    Text,
+    Texts,
+)
 
 __all__ = [
+    "Assignments",
     "Choice",
     "Choices",
     "Count",

@@ -73,14 +73,14 @@ class Repeated(Kind):
         self.metavar = single.metavar
         self.choices = single.choices
 
-    def parse(self, words: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the values; `words` holds one list of words for each time."""
+    def parse(self, words: Sequence[Any]) -> Any:
+        """Return a tuple of the values; `words` holds one list of words for each time."""
         return tuple(self.single.parse(each) for each in words)
 
-    def argument(self, value: Sequence[Any]) -> list[Any]:
+    def argument(self, value: Any) -> Any:
         return [self.single.argument(each) for each in value]
 
-    def unparse(self, value: Sequence[Any]) -> list[Any]:
+    def unparse(self, value: Any) -> list[Any]:
         """Return one list of words for each value."""
         return [self.single.unparse(each) for each in value]
 

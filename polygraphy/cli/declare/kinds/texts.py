@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds.base import Kind
+from polygraphy.cli.declare.kinds.base import Kind, Repeated
 
 
 class Text(Kind):
@@ -57,6 +57,35 @@ class Texts(Kind):
     def argument(self, value: Sequence[Any]) -> Any:
         """Return a list."""
         return list(value)
+
+
+class Assignments(Repeated):
+    """Values by name, ``NAME=VALUE``: several words, and as often as one likes."""
+
+    def __init__(self, metavar: str, example: str) -> None:
+        """Set what the help calls a word, and one that messages show."""
+        super().__init__(Texts(metavar))
+        self._example = example
+
+    def parse(self, words: Sequence[Any]) -> Mapping[str, str]:
+        """Return the values by name; `words` holds one list of words for each time."""
+        made: dict[str, str] = {}
+        for word in (word for each in words for word in each):
+            name, equals, value = word.partition("=")
+            if not name or not equals:
+                raise BadValue(f"{word!r} is not {self.metavar}, as in {self._example}")
+            if name in made:
+                raise BadValue(f"there are two values for {name!r}")
+            made[name] = value
+        return made
+
+    def unparse(self, value: Mapping[str, str]) -> list[Any]:
+        """Return a list with one word per name."""
+        return [[f"{name}={text}" for name, text in value.items()]]
+
+    def argument(self, value: Mapping[str, str]) -> Any:
+        """Return the mapping as it is."""
+        return value
 
 
 class Choice(Kind):

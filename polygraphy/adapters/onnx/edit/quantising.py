@@ -1,0 +1,185 @@
+"""Takes the quantising of tensors out of models in which QuantizeLinear and DequantizeLinear stand
+before what computes, for all nodes or for some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
+from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
+from polygraphy.adapters.onnx_common.quantization import dequantize, quantize
+from polygraphy.domain.diagnosis.quantising import QuantisedOperand
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import GraphProto, ModelProto, NodeProto
+
+    Array = np.ndarray[Any, Any]
+
+
+onnx = mod.lazy_import("onnx")
+numpy = mod.lazy_import("numpy")
+
+_QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+
+
+def quantised_operands(model: ModelProto) -> list[QuantisedOperand]:
+    """Return which operands of which nodes are quantised before they are read; see the port."""
+    sites = _Sites(model.graph)
+    return [
+        QuantisedOperand(identity_of(node), position, name, step)
+        for node in sites.readers()
+        for position, name in enumerate(node.input)
+        if name in sites.pairs and (step := sites.step(name)) is not None
+    ]
+
+
+def dequantised(model: ModelProto) -> ModelProto:
+    """Return a copy of a model in which nodes read what was quantised as it was before, and weights
+    in floating point; see the port.
+    """
+    copy: ModelProto = copy_of(model)
+    sites = _Sites(copy.graph)
+    names = dict(sites.before)
+    for name in sites.pairs.keys() - names.keys():
+        array = sites.weight(name)
+        if array is not None:
+            names[name] = f"{name}//float"
+            add_weight(copy, onnx.numpy_helper.from_array(array), names[name])
+    for node in list(sites.readers()):
+        node.input[:] = [names.get(name, name) for name in _read(node)]
+        if node.op_type == _DEQUANTISE:
+            node.op_type, node.domain = "Identity", ""
+            del node.attribute[:]
+    clean_model(copy)
+    del copy.graph.value_info[:]
+    return copy
+
+
+def requantised(
+    reference: ModelProto, model: ModelProto, places: Iterable[tuple[str, int, str]]
+) -> ModelProto:
+    """Return a copy of a model with operands quantised as they are in another; see the port."""
+    copy: ModelProto = copy_of(reference)
+    sites = _Sites(model.graph)
+    nodes = {identity_of(node): node for node in copy.graph.node}
+    made: dict[tuple[str, str], str] = {}
+    before: list[NodeProto] = []
+    for twin, position, name in places:
+        node = nodes[twin]
+        key = name, node.input[position]
+        if key not in made:
+            made[key] = f"{name}//{len(made)}"
+            before += _quantising(copy, sites, name, node.input[position], made[key])
+        node.input[position] = made[key]
+    copy.graph.node.extend(before)
+    del copy.graph.value_info[:]
+    sort(copy.graph)
+    return copy
+
+
+def _quantising(
+    copy: ModelProto, sites: _Sites, name: str, source: str, made: str
+) -> Iterator[NodeProto]:
+    """Yield the nodes that make of a tensor what it is quantised; add a weight as it is."""
+    if name not in sites.before:
+        add_weight(copy, onnx.numpy_helper.from_array(sites.weight(name)), made)
+        return
+    pair = sites.maker(name), sites.pairs[name]
+    for number, (node, reads, makes) in enumerate(
+        zip(pair, (source, f"{made}/stored"), (f"{made}/stored", made))
+    ):
+        one = onnx.NodeProto()
+        one.CopyFrom(node)
+        one.name, one.output[:] = f"{makes}/node", [makes]
+        one.input[:] = [reads, *(f"{made}/{number}{at}" for at in range(1, len(node.input)))]
+        for at, held in enumerate(node.input[1:], 1):
+            array = sites.constant(held)
+            add_weight(copy, onnx.numpy_helper.from_array(array), f"{made}/{number}{at}")
+        yield one
+
+
+def _read(node: NodeProto) -> list[str]:
+    """Return what a node reads, or where it makes a quantised output, that."""
+    return list(node.output if node.op_type == _DEQUANTISE else node.input)
+
+
+class _Sites:
+    """What is quantised in a graph.
+
+    Attributes:
+        pairs: by what a DequantizeLinear makes, that node, if it reads what is quantised here or a
+            weight.
+        before: by the same, what it was before; not for weights.
+    """
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._graph = graph
+        self._makers = {name: node for node in graph.node for name in node.output if name}
+        self._weights = {weight.name: weight for weight in graph.initializer}
+        self._outputs = {value.name for value in graph.output}
+        self.pairs: dict[str, NodeProto] = {}
+        self.before: dict[str, str] = {}
+        for node in graph.node:
+            if node.op_type != _DEQUANTISE:
+                continue
+            maker = self._makers.get(node.input[0])
+            if maker is not None and maker.op_type == _QUANTISE:
+                self.before[node.output[0]] = self.before.get(maker.input[0], maker.input[0])
+            elif self.constant(node.input[0]) is None:
+                continue
+            self.pairs[node.output[0]] = node
+
+    def readers(self) -> Iterator[NodeProto]:
+        """Yield the nodes that compute, and those that make quantised outputs of the model, which
+        read what they make themselves.
+        """
+        for node in self._graph.node:
+            if node.op_type == _DEQUANTISE and node.output[0] in self._outputs:
+                if node.output[0] in self.before:
+                    yield node
+            elif node.op_type not in (_QUANTISE, _DEQUANTISE):
+                yield node
+
+    def weight(self, name: str) -> Array | None:
+        """Return a weight as it is read; None where that is not known."""
+        node = self.pairs[name]
+        stored, known = self.constant(node.input[0]), self._parameters(node)
+        if stored is None or known is None:
+            return None
+        made: Array = dequantize(stored, *known, **self._options(node))
+        return made
+
+    def step(self, name: str) -> Callable[[Any], Any] | None:
+        """Return what does to an array what quantising does to a tensor; None where that is not
+        known before the model runs, or its integers are no whole bytes or come in blocks.
+        """
+        node = self.pairs[name]
+        known, options = self._parameters(node), self._options(node)
+        if known is None:
+            return None
+        return lambda array: dequantize(quantize(array, *known, **options), *known, **options)
+
+    def _parameters(self, node: NodeProto) -> list[Array] | None:
+        known = [array for one in node.input[1:] if (array := self.constant(one)) is not None]
+        is_plain = all(array.dtype.kind in "iu" for array in known[1:])
+        is_whole = len(known) == len(node.input) - 1 and not self._options(node).get("block_size")
+        return known if is_whole and is_plain else None
+
+    def _options(self, node: NodeProto) -> dict[str, Any]:
+        return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+
+    def maker(self, name: str) -> NodeProto:
+        """Return what quantises the tensor of which an operand is made."""
+        made: NodeProto = self._makers[self.pairs[name].input[0]]
+        return made
+
+    def constant(self, name: str) -> Array | None:
+        tensor = self._weights.get(name)
+        if tensor is None and name in self._makers:
+            maker = self._makers[name]
+            tensor = constant_tensor(maker) if maker.op_type == "Constant" else None
+        return None if tensor is None else onnx.numpy_helper.to_array(tensor)

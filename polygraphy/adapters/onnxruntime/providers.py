@@ -1,0 +1,266 @@
+"""Execution providers of ONNX Runtime: those built into it, and those of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+from attrs import frozen
+
+from polygraphy import mod
+from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.os.forks import OneProcess
+from polygraphy.domain.errors import (
+    BackendError,
+    MissingFileError,
+    UnknownNameError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from onnxruntime import OrtEpDevice, SessionOptions
+
+onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
+
+Provider = Union[str, "tuple[str, dict[str, Any]]"]
+
+_HELPER = "get_library_path"
+_DEVICE = "device"
+"""The option that chooses one of several devices of a provider of a plugin."""
+
+
+@frozen
+class _Library:
+    """A plugin that ONNX Runtime has loaded; it keeps that until the process ends.
+
+    Attributes:
+        path: the library.
+        providers: the names of its providers that have a device here, in its order.
+    """
+
+    path: str
+    providers: Sequence[str]
+
+
+_libraries: MutableMapping[str, _Library] = {}
+_process = OneProcess("A plugin of ONNX Runtime")
+
+
+def matched_providers(
+    providers: Sequence[Provider], libraries: Mapping[str, str] | None = None
+) -> list[Provider]:
+    """Return execution providers by their full names.
+
+    Args:
+        providers: names or unique parts of them, or those of plugins, perhaps with options.
+        libraries: the paths or modules of plugins by the names of these; they are registered.
+
+    Raises:
+        UnknownNameError: this installation does not have one.
+        UsageError: a part of a name is one of several.
+        BackendError: a plugin cannot be loaded, or there is no device for it here.
+    """
+    for name, source in (libraries or {}).items():
+        _register(name, source)
+    available = list(dict.fromkeys([*onnxrt.get_available_providers(), *_of_plugins()]))
+    return [_matched(provider, available) for provider in providers]
+
+
+def chosen_providers(options: SessionOptions, providers: Sequence[Provider]) -> dict[str, Any]:
+    """Return the arguments that have a session use providers, by their full names; those of
+    plugins are known to its options alone.
+    """
+    plugged = set(_of_plugins())
+    named = [(each, {}) if isinstance(each, str) else each for each in providers]
+    if plugged.isdisjoint(name for name, _ in named):
+        return {"providers": list(providers)}
+    _process.enter()
+    for name, given in named:
+        how = {key: str(value) for key, value in given.items()}
+        with translated_errors("use", f"execution provider {name!r}"):
+            if name in plugged:
+                device = _device(name, how.pop(_DEVICE, ""))
+                options.add_provider_for_devices([device], how)
+            else:
+                options.add_provider(name, how)
+    return {}
+
+
+def plugin_packages() -> list[tuple[str, str]]:
+    """Return the installed packages that bring plugins, with their versions, and their modules."""
+    found = {
+        each.metadata["Name"]: each.version
+        for each in metadata.distributions()
+        if str(each.metadata["Name"]).startswith("onnxruntime-ep-")
+    }
+    named = [(f"{name} {version}", name.replace("-", "_")) for name, version in found.items()]
+    return sorted(pair for pair in named if find_spec(pair[1]) is not None)
+
+
+def devices_of(name: str, source: str) -> list[str]:
+    """Register a plugin; return its providers, each with the kinds of its devices."""
+    _register(name, source)
+    return [
+        f"{provider} on {', '.join(dict.fromkeys(each.device.type.name for each in found))}"
+        for provider in _libraries[name].providers
+        if (found := [each for each in onnxrt.get_ep_devices() if each.ep_name == provider])
+    ]
+
+
+def library_of(source: str) -> str:
+    """Return the path of a plugin, which may be given as that or as a module that tells it.
+
+    Raises:
+        MissingFileError: there is neither.
+        BackendError: the module does not tell it.
+    """
+    path = Path(source)
+    if path.is_file():
+        return str(path.absolute())
+    if not all(part.isidentifier() for part in source.split(".")) or path.exists():
+        raise MissingFileError(f"The provider library {source} is no file.", path=source)
+    try:
+        module = import_module(source)
+    except ModuleNotFoundError as error:
+        raise MissingFileError(
+            f"The provider library {source} is neither a file nor a module.",
+            path=source,
+            hint=f"Give its path, or install what brings the module: pip install"
+            f" {source.replace('_', '-')}",
+        ) from error
+    helper = getattr(module, _HELPER, None)
+    if helper is None:
+        raise BackendError(
+            f"The module {source} has no function {_HELPER}, so that it does not tell where its"
+            " library is.",
+            backend="onnxruntime",
+            hint="Give the path of the library.",
+        )
+    try:
+        return str(Path(helper()).absolute())
+    except Exception as error:  # Whatever code of other people raises.
+        raise BackendError(
+            f"The module {source} does not tell where its library is: {error}".rstrip(": "),
+            backend="onnxruntime",
+        ) from error
+
+
+def _register(name: str, source: str) -> None:
+    path = library_of(source)
+    held = {library.path: known for known, library in _libraries.items()}
+    if held.get(path) == name:
+        return
+    if not hasattr(onnxrt, "register_execution_provider_library"):
+        raise BackendError(
+            f"ONNX Runtime {onnxrt.__version__} takes no provider libraries; 1.23 or later does.",
+            backend="onnxruntime",
+            hint="pip install -U onnxruntime",
+        )
+    if path in held:
+        raise BackendError(
+            f"The provider library {path} is registered already, as {held[path]!r}.",
+            backend="onnxruntime",
+        )
+    taken = {each.lower() for each in (*_libraries, *onnxrt.get_available_providers())}
+    if name.lower() in taken:
+        raise _refused(name, path, "already registered")
+    onnxrt.set_default_logger_severity(4)  # What plugins have to say arrives in exceptions, too.
+    before = len(onnxrt.get_ep_devices())
+    try:
+        onnxrt.register_execution_provider_library(name, path)
+    except Exception as error:  # A class of its own, for all that can happen.
+        raise _refused(name, path, str(error)) from error
+    found = [device.ep_name for device in onnxrt.get_ep_devices()[before:]]
+    _libraries[name] = _Library(path, tuple(dict.fromkeys(found)))
+
+
+def _refused(name: str, path: str, text: str) -> BackendError:
+    """Return the error of a library that ONNX Runtime does not take."""
+    reason = " ".join(text.split()).rpartition(" with error: ")[2].removeprefix(f"{path}: ")
+    if "CreateEpFactories" in reason:
+        reason = "it is a library of another kind, without the function CreateEpFactories"
+    if "already registered" in reason:
+        reason = f"the name {name!r} is that of another one, or of a provider"
+    return BackendError(
+        f"ONNX Runtime cannot take the provider library {path}: {reason.rstrip('.')}.",
+        backend="onnxruntime",
+    )
+
+
+def _of_plugins() -> Iterator[str]:
+    """Yield the names of the providers of plugins."""
+    for library in _libraries.values():
+        yield from library.providers
+
+
+def _device(provider: str, wanted: str) -> OrtEpDevice:
+    """Return the first device of a provider, or the first that is called so."""
+    found = [device for device in onnxrt.get_ep_devices() if device.ep_name == provider]
+    called = {wanted.lower()}
+    for device in found:
+        names = (device.device.type.name, *device.ep_metadata.values())
+        if not wanted or called & {name.lower() for name in names}:
+            return device
+    known = [device.device.type.name for device in found]
+    hint = "`polygraphy doctor` shows what there is."
+    raise UnknownNameError(f"Device of {provider}", wanted, known, hint=hint)
+
+
+def _plugin(name: str) -> str | None:
+    """Return the provider that the name of a plugin stands for, if it is one.
+
+    Raises:
+        BackendError: there is no device for it here.
+    """
+    library = _libraries.get(name)
+    if library is not None and not library.providers:
+        raise BackendError(
+            f"The provider library {name!r} ({library.path}) is registered, but there is no device"
+            " for it here.",
+            backend="onnxruntime",
+            hint="`polygraphy doctor` shows what there is.",
+        )
+    return None if library is None else library.providers[0]
+
+
+_PACKAGES = (
+    ("cuda", "onnxruntime-gpu"),
+    ("tensorrt", "onnxruntime-gpu"),
+    ("dml", "onnxruntime-directml"),
+    ("openvino", "onnxruntime-openvino"),
+    ("qnn", "onnxruntime-qnn"),
+)
+"""Which package brings an execution provider that others lack, by a part of its name."""
+
+
+def _matched(provider: Provider, available: Sequence[str]) -> Provider:
+    wanted, options = (provider, None) if isinstance(provider, str) else provider
+    name = _plugin(wanted) or _full_name(wanted, available)
+    return name if options is None else (name, options)
+
+
+def _full_name(wanted: str, available: Sequence[str]) -> str:
+    exact = [name for name in available if name.lower() == wanted.lower()]
+    matches = exact or [name for name in available if wanted.lower() in name.lower()]
+    first = min(matches, key=len, default="")
+    if all(name.startswith(f"{first}.") for name in matches if name != first):
+        matches = matches and [first]  # A plugin calls a choice of devices X.AUTO.
+    if len(matches) > 1:
+        raise UsageError(
+            f"Execution provider {wanted!r} could be any of {', '.join(matches)}.",
+            hint="Write more of its name.",
+        )
+    if not matches:
+        package = next((found for sign, found in _PACKAGES if sign in wanted.lower()), None)
+        hint = (
+            ""
+            if package is None
+            else (
+                f"The installed ONNX Runtime is built without it: python -m pip install {package}"
+            )
+        )
+        raise UnknownNameError("Execution provider", wanted, available, hint=hint)
+    return matches[0]

@@ -1,0 +1,1 @@
+"""What half precision and quantising do to a model."""

@@ -1,0 +1,199 @@
+"""Finds the nodes whose quantising makes a quantised model differ from the one that it was made of.
+
+The reference is quantised as the model is, node by node: if it then gives what the model gives,
+quantising is all in what they differ, and a rewrite that can be left out for some of the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from math import inf
+from typing import Any
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.tracing import trace
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.pairing import Pairing, paired
+from polygraphy.domain.diagnosis.quantising import QuantisedOperand, losses
+from polygraphy.domain.search.subsets import healing_passes
+from polygraphy.domain.tensors.naming import counted
+from polygraphy.ports.diagnosing import (
+    SuspectedParty,
+    dequantised,
+    graph_with_weights,
+    quantised_operands,
+    requantised,
+)
+from polygraphy.ports.editing import OpenModel
+from polygraphy.ports.machine import release_memory
+
+_LEFT = 0.25
+"""What is left of what quantising costs, where it is said to be that of some nodes."""
+_BESIDE = 0.5
+"""From this share of a difference on, what is left without quantising is why the models differ."""
+_FEW = 4
+"""So many nodes are to blame at most, and half of all; of more it is what adds up."""
+
+
+class Quantised:
+    """A quantised model, and the one that it was made of.
+
+    Args:
+        case: the quantised model.
+        reference: what it was made of.
+        party: who runs both.
+
+    Attributes:
+        places: by node of the model, its operands in the reference that are quantised.
+        is_whole: whether these are all that are quantised in the model.
+    """
+
+    def __init__(self, case: Case, reference: OpenModel, party: SuspectedParty) -> None:
+        self._case, self._reference, self._party = case, reference, party
+        self._model = case.model.proto
+        self._operands = quantised_operands(self._model)
+        self.places: dict[str, list[tuple[str, int, str]]] = {}
+        if self._operands:
+            wide = graph_with_weights(dequantised(self._model))
+            self._pairing = paired(wide, graph_with_weights(reference.proto))
+            for one, twin in _twins(self._pairing, self._operands):
+                self.places.setdefault(one.node, []).append((twin, one.position, one.name))
+        self.is_whole = sum(map(len, self.places.values())) == len(self._operands)
+
+    def result(
+        self, feeds: Sequence[Feed], goals: Sequence[Values], made: Sequence[Values], number: int
+    ) -> DiagnosisResult | None:
+        """Return the nodes whose quantising costs most of what outputs are off; None where the
+        models differ in more than that.
+
+        Args:
+            feeds: the data, by the names of the reference.
+            goals: the outputs that are right.
+            made: what the model makes of the data.
+            number: the set of data on which outputs differ most.
+
+        Raises:
+            BackendError: the party cannot run the reference, quantised.
+        """
+        case = self._case
+        order = sorted(range(len(feeds)), key=lambda one: one != number)
+        sets = [(feeds[one], goals[one]) for one in order]
+        most = self._apart(made[number], goals[number])
+        with case.attempt("quantised reference") as notes:
+            apart = self._off((), [(feeds[number], made[number])])
+            notes.append(f"It gives what the model gives, to {apart:.2g} of the size of an output.")
+        if apart > _BESIDE * most:
+            return None
+        ranked = self._ranked(feeds[number])
+        checks = 0
+
+        def heals(some: Sequence[str]) -> bool:
+            nonlocal checks
+            checks += 1
+            return self._off(some, sets, _LEFT * most) <= _LEFT * most
+
+        names = sorted(self.places, key=lambda name: -ranked[name])
+        with case.attempt("fewest nodes not quantised") as notes:
+            kept = healing_passes(names, heals, is_ranked=True)
+            if kept is None:
+                notes.append("None.")
+                return None
+            notes.append(f"{len(kept)} of {len(names)}, {checks} sets tried.")
+        costs = f"Quantising puts outputs off by {most:.2g} of their size"
+        if len(kept) > _FEW or 1 < len(names) < 2 * len(kept):
+            named = ", ".join(f"{name!r} {ranked[name]:.2g}" for name in names[:_FEW])
+            reason = (
+                f"{costs}, which adds up over the model: three quarters of it are that of"
+                f" {len(kept)} of {counted(len(names), 'node')}. Of what they read these lose most:"
+                f" {named}."
+            )
+            return DiagnosisResult(INCONCLUSIVE, reason=reason)
+        after = self._off(kept, sets)
+        which = "this one" if len(kept) == 1 else f"these {len(kept)}"
+        evidence = [f"{costs}, {after:.2g} where {which} of {len(names)} nodes are not quantised."]
+        evidence += [f"What {name!r} reads loses {ranked[name]:.2g} of its size." for name in kept]
+        note = f"Quantise it again without {', '.join(map(repr, kept))} (nodes_to_exclude)."
+        op = next((node.op for node in case.model.nodes if node.name == kept[0]), "")
+        remedy = Remedy(None, True, note)
+        culprit = Culprit(kept, None, MODEL, "quantisation", None, evidence, remedy, op)
+        return DiagnosisResult(FAULT, [culprit])
+
+    def _ranked(self, feed: Feed) -> dict[str, float]:
+        """Return by node what quantising loses of what it reads."""
+        held = trace(self._case.of(self._reference), self._party, feed).held
+        theirs = {
+            one.name: self._pairing.reference.nodes[index].inputs[one.position]
+            for one, index in _indices(self._pairing, self._operands)
+        }
+        weights = self._pairing.reference.weights
+        found = losses(
+            self._operands,
+            lambda name: weights[name].values if name in weights else held.get(name),
+            theirs,
+        )
+        release_memory()
+        return found
+
+    def quantised(self, without: Collection[str] = ()) -> Any:
+        """Return the reference, quantised as the model is but for some nodes."""
+        places = [
+            place for node, held in self.places.items() if node not in without for place in held
+        ]
+        return requantised(self._reference.proto, self._model, places)
+
+    def _off(
+        self, without: Collection[str], sets: Sequence[tuple[Feed, Values]], limit: float = inf
+    ) -> float:
+        """Return how far the reference, quantised as the model but for some nodes, is off, relative
+        to the size of outputs: at most, or on the first data on which it is by more than a limit.
+        """
+        compute = self._party.load(self.quantised(without))
+        off = 0.0
+        for feed, goal in sets:
+            off = max(off, self._apart(compute(feed), goal))
+            if off > limit:
+                break
+        del compute
+        release_memory()
+        return off
+
+    def _apart(self, values: Values, others: Values) -> float:
+        """Return how far outputs are apart, relative to their size."""
+        names = dict(zip(self._reference.outputs, self._case.model.outputs))
+        named = {names.get(name, name): value for name, value in values.items()}
+        return max(
+            (one.relative for one in self._case.differing(named, others).values()), default=0.0
+        )
+
+
+def _indices(
+    pairing: Pairing, operands: Iterable[QuantisedOperand]
+) -> Iterator[tuple[QuantisedOperand, int]]:
+    """Yield operands of a model, and the positions of the nodes of the reference that read them:
+    nodes of the same name where nothing else is known.
+    """
+    mine, theirs = pairing.model, pairing.reference
+    ops = {mine.identity(index): node.op for index, node in enumerate(mine.nodes)}
+    places = {theirs.identity(index): index for index in range(len(theirs.nodes))}
+    places |= {mine.identity(index): other for index, other in pairing.nodes.items()}
+    for one in operands:
+        if one.node in places:
+            twin = theirs.nodes[places[one.node]]
+            has = one.position < len(twin.inputs) and twin.inputs[one.position]
+            if has and twin.op == ops.get(one.node):
+                yield one, places[one.node]
+
+
+def _twins(
+    pairing: Pairing, operands: Iterable[QuantisedOperand]
+) -> Iterator[tuple[QuantisedOperand, str]]:
+    """Yield operands of a model, and the nodes of the reference that read them."""
+    for one, index in _indices(pairing, operands):
+        yield one, pairing.reference.identity(index)

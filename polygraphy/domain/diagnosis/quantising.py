@@ -1,0 +1,58 @@
+"""What quantising the operands of nodes loses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.arithmetic.summary import root_mean_square
+
+
+@frozen
+class QuantisedOperand:
+    """An operand that is quantised before a node reads it.
+
+    Attributes:
+        node: the node, by its name, or that of what it makes.
+        position: which operand of it.
+        name: the tensor that it reads.
+        step: does to an array what quantising does to this.
+    """
+
+    node: str
+    position: int
+    name: str
+    step: Callable[[Any], Any]
+
+
+def losses(
+    operands: Iterable[QuantisedOperand], read: Callable[[str], Any], names: Mapping[str, str]
+) -> dict[str, float]:
+    """Return by node the root mean square of what quantising does to that operand of it which loses
+    most, relative to that of the operand; infinite where it is not known.
+
+    Args:
+        operands: what is quantised.
+        read: returns what a tensor holds that is not quantised; None where it is not known.
+        names: by the names of operands, those of these tensors.
+    """
+    found: dict[str, float] = {}
+    known: dict[str, float] = {}
+    for one in operands:
+        if one.name not in known:
+            known[one.name] = _loss(one, read(names.get(one.name, "")))
+        found[one.node] = max(found.get(one.node, 0.0), known[one.name])
+    return found
+
+
+def _loss(one: QuantisedOperand, array: Any) -> float:
+    if array is None:
+        return inf
+    size = root_mean_square(array)
+    with np.errstate(all="ignore"):
+        off = root_mean_square(np.asarray(one.step(array), np.float64) - array)
+    return off / size if size else float(off > 0)

@@ -1,0 +1,138 @@
+"""What quantising costs is told from faults, and the nodes that lose most of it are named."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.binding import bind
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.models import make, value
+
+LAYERS, SIZE = 4, 32
+
+
+def weights() -> dict[str, Any]:
+    random = np.random.default_rng(7)
+    made = {f"w{n}": random.standard_normal((SIZE, SIZE)) / SIZE**0.5 for n in range(LAYERS)}
+    return {name: array.astype(np.float32) for name, array in made.items()}
+
+
+def plain() -> onnx.ModelProto:
+    """Products, each but the last with a Relu behind it."""
+    nodes, last = [], "x"
+    for n in range(LAYERS):
+        end = "y" if n == LAYERS - 1 else f"p{n}"
+        nodes.append(helper.make_node("MatMul", [last, f"w{n}"], [end], f"product{n}"))
+        if end != "y":
+            nodes.append(helper.make_node("Relu", [end], [f"r{n}"], f"relu{n}"))
+        last = f"r{n}"
+    ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
+    return make("plain", nodes, *ends, weights=weights())
+
+
+def quantised(
+    coarse: int | None = None, *, absorbs: bool = False, bits: int = 8
+) -> onnx.ModelProto:
+    """The same with operands of each product quantised.
+
+    Args:
+        coarse: the product whose first operand is quantised with a tenth of the scale that it needs.
+        absorbs: whether unsigned integers do what a Relu does, which is left out then.
+        bits: how many of the scale's eight are used.
+    """
+    nodes, held, last = [], dict(weights()), "x"
+
+    def both(name: str, scale: float, zero: Any) -> str:
+        held.update({f"{name}_s": np.float32(scale), f"{name}_z": zero})
+        nodes.append(
+            helper.make_node("QuantizeLinear", [name, f"{name}_s", f"{name}_z"], [f"{name}_q"])
+        )
+        nodes.append(
+            helper.make_node(
+                "DequantizeLinear", [f"{name}_q", f"{name}_s", f"{name}_z"], [f"{name}_d"]
+            )
+        )
+        return f"{name}_d"
+
+    steps = 2.0 ** (bits - 1) - 1
+    for n in range(LAYERS):
+        end = "y" if n == LAYERS - 1 else f"p{n}"
+        zero = np.uint8(0) if absorbs and n else np.int8(0)
+        scale = (6.0 if not n else 4.0) / (2 * steps if absorbs and n else steps)
+        reads = both(last, scale * (0.1 if n == coarse else 1), zero)
+        array = held[f"w{n}"]
+        weight = both(f"w{n}", float(np.abs(array).max() / steps), np.int8(0))
+        nodes.append(helper.make_node("MatMul", [reads, weight], [end], f"product{n}"))
+        last = end
+        if end != "y" and not absorbs:
+            nodes.append(helper.make_node("Relu", [end], [f"r{n}"], f"relu{n}"))
+            last = f"r{n}"
+    ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
+    return make("quantised", nodes, *ends, weights=held)
+
+
+def found(model: onnx.ModelProto) -> tuple[str, Any]:
+    kept = Kept()
+    feeds = [
+        {"x": np.random.default_rng(n).standard_normal((8, SIZE)).astype(np.float32)}
+        for n in range(3)
+    ]
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [OnnxrtParty()], reference=plain(), data_loader=feeds)
+    return kept.verdict, kept.culprits
+
+
+@pytest.mark.parametrize("absorbs", [False, True])
+def test_a_healthy_quantised_model_is_not_blamed(absorbs: bool) -> None:
+    assert found(quantised(absorbs=absorbs)) == ("agree", [])
+
+
+def test_what_adds_up_over_a_coarsely_quantised_model_is_no_fault_of_one_node() -> None:
+    assert found(quantised(bits=4)) == ("inconclusive", [])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, LAYERS - 1), st.booleans())
+def test_the_node_whose_scale_is_too_small_is_named(coarse: int, absorbs: bool) -> None:
+    verdict, [culprit] = found(quantised(coarse, absorbs=absorbs))
+    assert (verdict, culprit["cause"], culprit["nodes"]) == (
+        "fault",
+        "quantisation",
+        [f"product{coarse}"],
+    )
+    assert f"product{coarse}" in culprit["remedy"]["note"]
+
+
+def test_another_operator_in_a_quantised_model_is_named_and_not_quantising() -> None:
+    model = quantised()
+    next(node for node in model.graph.node if node.name == "relu2").op_type = "Abs"
+    verdict, culprits = found(model)
+    assert verdict == "fault" and [one["nodes"] for one in culprits] == [["relu2"]]
+
+
+def test_a_model_quantised_by_operators_is_not_blamed_for_one_of_them() -> None:
+    scale, zero = np.float32(0.3), np.int8(0)
+    held: dict[str, Any] = {"s": scale, "z": zero}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q0"])]
+    for n, array in enumerate(weights().values()):
+        step = np.float32(np.abs(array).max() / 7)
+        held |= {f"w{n}": np.clip(np.rint(array / step), -7, 7).astype(np.int8), f"s{n}": step}
+        reads = [f"q{n}", "s", "z", f"w{n}", f"s{n}", "z", "s", "z"]
+        nodes.append(helper.make_node("QLinearMatMul", reads, [f"m{n}"], f"product{n}"))
+        nodes.append(helper.make_node("Relu", [f"m{n}"], [f"q{n + 1}"], f"relu{n}"))
+    nodes[-1] = helper.make_node("DequantizeLinear", [f"m{LAYERS - 1}", "s", "z"], ["y"], "end")
+    ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
+    model = make("operators", nodes, *ends, weights=held)
+    assert found(model) == ("inconclusive", [])

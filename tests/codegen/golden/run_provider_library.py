@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Run identity.onnx in ONNX Runtime.
+
+polygraphy run identity.onnx --onnxrt --provider-library new=libnew.so --provider-library other=a_module --providers new:device=GPU cpu
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator
+
+MODEL = "identity.onnx"
+
+
+def main() -> None:
+    runners = [
+        OnnxrtRunner(
+            SessionFromOnnx(
+                MODEL,
+                providers=[("new", {"device": "GPU"}), "cpu"],
+                provider_libraries={"new": "libnew.so", "other": "a_module"},
+            )
+        )
+    ]
+    results = Comparator.run(runners, streaming=True)
+    for _ in results:
+        pass  # Each iteration is computed when it is asked for.
+
+
+if __name__ == "__main__":
+    program.run(main)
