@@ -287,12 +287,13 @@ def _runner(path: str, backend: str | Runner) -> Runner:
     if not isinstance(backend, str):
         return backend
     from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.declare.rest import flags_in
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import made_of
 
     words = [path, *_flags(backend)]
     try:
-        command = load("run").extended(words)
+        command = load("run").extended(flags_in(words))
         made = command.program(parse(command, words)).context
     except CommandLineError as error:
         raise UsageError(f"Backend {backend!r}: {error}") from error

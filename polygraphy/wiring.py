@@ -43,7 +43,7 @@ _ADAPTERS: dict[str, str] = {
     "open_layered": "polygraphy.adapters.onnx.run.opening:open_layered",
     "open_reducible": "polygraphy.adapters.onnx.run.opening:open_reducible",
     "samples_of": "polygraphy.adapters.onnx.run.opening:samples_of",
-    "write_onnx": "polygraphy.adapters.onnx.run.opening:write_onnx",
+    "save_to_file": "polygraphy.adapters.onnx.run.opening:save_to_file",
     "DeviceMemory": "polygraphy.adapters.cuda.device:CudaDevice",
     "sections_of/machine": "polygraphy.adapters.machine:machine_sections",
     "sections_of/openvino": "polygraphy.adapters.openvino.devices:device_sections",

@@ -105,20 +105,22 @@ def _run(name: str, rest: list[str], leading: list[str]) -> int:
     from polygraphy.cli import execute
     from polygraphy.cli.commands.listing import load
     from polygraphy.cli.declare.errors import forget_what_was_said
-    from polygraphy.cli.declare.rest import with_options
+    from polygraphy.cli.declare.rest import flags_in, with_options
     from polygraphy.cli.parser import HelpRequested, parse
     from polygraphy.cli.shared.paths import check_read
     from polygraphy.cli.unused import warn_about_unused
+    from polygraphy.codegen.docstring import quoted_command
 
     forget_what_was_said()
     try:
         command = load(name)
-        rest = with_options(rest, leading, command.options)
-        command = command.extended(rest)
+        if leading:
+            rest = with_options(rest, leading, command.options)
+        command = command.extended(flags_in(rest))
         values = parse(command, rest)
-        words = ["polygraphy", *name.split(), *_without_script(rest)]
-        source = command.render(values, words)
-        warn_about_unused(values, source, lambda others: command.render(others, words))
+        line = quoted_command(["polygraphy", *name.split(), *_without_script(rest)])
+        source = command.render(values, line)
+        warn_about_unused(values, source, lambda others: command.render(others, line))
         path = command.destination(values)
     except HelpRequested:
         return _show_help(name, is_short="--help" not in rest)

@@ -8,6 +8,7 @@ import shlex
 from contextlib import redirect_stderr
 from pathlib import Path
 
+from polygraphy.codegen.docstring import quoted_command
 from polygraphy.domain.errors import UsageError
 
 
@@ -41,6 +42,7 @@ def refuse_to_overwrite_edits(path: str, text: str) -> None:
 def _generated_anew(program: str) -> str | None:
     """Return what the command line in a program's docstring generates; None where it has none."""
     from polygraphy.cli.commands.listing import COMMANDS, find, load
+    from polygraphy.cli.declare.rest import flags_in
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import formatted
 
@@ -50,8 +52,8 @@ def _generated_anew(program: str) -> str | None:
         name, rest = find(words[1:])
         if words[0] != "polygraphy" or name not in COMMANDS:
             return None
-        command = load(name).extended(rest)
+        command = load(name).extended(flags_in(rest))
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
-            return formatted(command.render(parse(command, rest), words))
+            return formatted(command.render(parse(command, rest), quoted_command(words)))
     except Exception:  # Whatever a person wrote there, it is nothing that we can make again.
         return None

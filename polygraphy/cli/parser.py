@@ -154,7 +154,8 @@ class CommandParser:
         """
         declared = self._declared
         everything = [each for options in declared.values() for each in options]
-        known, rest = split_rest(words, everything)
+        has_rest = any(isinstance(each.kind, Rest) for each in everything)
+        known, rest = split_rest(words, everything) if has_rest else (words, {})
         # Before argparse, which may take one for the beginning of an option that there is.
         refused = [flag for word in known if (flag := word.partition("=")[0]) in self._refused]
         if refused:

@@ -45,9 +45,9 @@ def _escaped(character: str) -> str:
     return f"\\U{code:08x}"
 
 
-def docstring(summary: str, words: Sequence[str]) -> Source:
-    """Return the source of a docstring that holds `summary` (printable text) and the command line
-    `words`.
+def docstring(summary: str, command: str) -> Source:
+    """Return the source of a docstring that holds `summary` and the command line, as
+    `quoted_command` writes it: printable texts.
     """
-    lines = f"{summary}\n\n{quoted_command(words)}\n"
+    lines = f"{summary}\n\n{command}\n"
     return Source('"""' + lines.replace("\\", "\\\\").replace('"""', '\\"\\"\\"') + '"""')

@@ -27,7 +27,7 @@ def failure_program(failure: Failure) -> str:
     source = render(
         "failure.py.j2",
         _summary(failure, backend),
-        ["python", "reproduce.py"],
+        "python reproduce.py",
         backend=backend,
         settings=dict(failure.settings),
         without=list(failure.without) if backend == "onnxruntime" else [],

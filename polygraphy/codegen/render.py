@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha1
@@ -204,7 +204,7 @@ def shared_environment() -> Environment:
 def render(
     template: str,
     summary: str,
-    command: Sequence[str],
+    command: str,
     partials: Mapping[str, str] | None = None,
     **context: Any,
 ) -> str:
@@ -213,7 +213,7 @@ def render(
     Args:
         template: name of the template, such as ``run.py.j2``.
         summary: the first line of the program's docstring; printable text.
-        command: the words of the command line that the program stands for.
+        command: the command line that the program stands for, as `quoted_command` writes it.
         partials: templates of other packages that it may import: their texts by name.
         context: values for the template.
 

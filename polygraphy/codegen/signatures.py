@@ -246,7 +246,7 @@ SIGNATURES = {
         "data_loader": None, "reference": None, "golden": None, "save_culprit": None, "issue": None,
         "environments": None, "memory_budget": None}),
     "diagnose_half": Signature("polygraphy.diagnose", {"model": ..., "dtype": "fp16",
-        "data_loader": None, "rtol": None, "atol": None}),
+        "data_loader": None, "rtol": None, "atol": None, "parties": ()}),
     "doctor": Signature("polygraphy.doctor", {}),
     "draw_model": Signature("polygraphy.inspect", {"path": ..., "output": None, "port": 8000,
         "weights": False, "model_type": None, "display_as": None, "external_data_dir": None,

@@ -1,8 +1,7 @@
 """Running models in several backends, and comparing what comes out."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from polygraphy import mod
 from polygraphy.domain.catalog.metrics import METRICS
 from polygraphy.mod.deferred import deferred_names
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
         IndicesCompareFunc,
         IndicesResult,
         OutputCompareResult,
-        PerceptualMetricsCompareFunc,
         SimpleCompareFunc,
         metrics,
     )
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.limits import Tolerance as SimpleThreshold
     from polygraphy.domain.results.postprocess import BasePostprocessFunc, TopKPostprocessFunc
     from polygraphy.domain.results.results import IterationResult, RunResults
+    from polygraphy.legacy.compare_functions import CompareFunc, PostprocessFunc
 
 __all__ = [
     "AccuracyResult",
@@ -62,8 +61,10 @@ _ELSEWHERE = {
     "AccuracyResults": "polygraphy.domain.accuracy.accuracy",
     "BasePostprocessFunc": "polygraphy.domain.results.postprocess",
     "Comparator": "polygraphy.application.compare.comparator",
+    "CompareFunc": "polygraphy.legacy.compare_functions",
     "DataLoader": "polygraphy.domain.data.synthesis",
     "IterationResult": "polygraphy.domain.results.results",
+    "PostprocessFunc": "polygraphy.legacy.compare_functions",
     "RunResults": "polygraphy.domain.results.results",
     "StreamingDataLoader": "polygraphy.domain.data.loading",
     "SimpleThreshold": "polygraphy.domain.limits:Tolerance",
@@ -78,51 +79,3 @@ __getattr__ = deferred_names(
     {name: _ELSEWHERE.get(name, "polygraphy.domain.compare") for name in __all__},
     submodules=("comparator", "compare", "data_loader", "postprocess", "struct", "util"),
 )
-
-
-class CompareFunc:
-    """The comparison functions under their old names, which warn."""
-
-    @staticmethod
-    @mod.deprecate("2.0", "SimpleCompareFunc", name="CompareFunc.simple")
-    def simple(*args: Any, **kwargs: Any) -> "SimpleCompareFunc":
-        """Return a `SimpleCompareFunc`, whose parameters these are."""
-        from polygraphy.domain.compare import SimpleCompareFunc
-
-        return SimpleCompareFunc(*args, **kwargs)
-
-    @staticmethod
-    @mod.deprecate("2.0", "SimpleCompareFunc", name="CompareFunc.basic_compare_func")
-    def basic_compare_func(*args: Any, **kwargs: Any) -> "SimpleCompareFunc":
-        """Return a `SimpleCompareFunc`, whose parameters these are."""
-        from polygraphy.domain.compare import SimpleCompareFunc
-
-        return SimpleCompareFunc(*args, **kwargs)
-
-    @staticmethod
-    @mod.deprecate("2.0", "IndicesCompareFunc", name="CompareFunc.indices")
-    def indices(*args: Any, **kwargs: Any) -> "IndicesCompareFunc":
-        """Return an `IndicesCompareFunc`, whose parameters these are."""
-        from polygraphy.domain.compare import IndicesCompareFunc
-
-        return IndicesCompareFunc(*args, **kwargs)
-
-    @staticmethod
-    @mod.deprecate("2.0", "PerceptualMetricsCompareFunc", name="CompareFunc.perceptual_metrics")
-    def perceptual_metrics(*args: Any, **kwargs: Any) -> "PerceptualMetricsCompareFunc":
-        """Return a `PerceptualMetricsCompareFunc`, whose parameters these are."""
-        from polygraphy.domain.compare import PerceptualMetricsCompareFunc
-
-        return PerceptualMetricsCompareFunc(*args, **kwargs)
-
-
-class PostprocessFunc:
-    """The post-processing functions under their old names, which warn."""
-
-    @staticmethod
-    @mod.deprecate("2.0", "TopKPostprocessFunc", name="PostprocessFunc.top_k")
-    def top_k(*args: Any, **kwargs: Any) -> "TopKPostprocessFunc":
-        """Return a `TopKPostprocessFunc`, whose parameters these are."""
-        from polygraphy.domain.results.postprocess import TopKPostprocessFunc
-
-        return TopKPostprocessFunc(*args, **kwargs)

@@ -17,6 +17,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.domain.tensors.precision import (
@@ -136,11 +137,10 @@ def _scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:
 
 
 def seen_between(made: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None) -> float:
-    """Return how many times what is explained lies between two values of an output of which every
-    tensor of the model was moved, each in its own way. What computes in a narrow type is not looked
-    at so: the evaluator rounds there anyway.
+    """Return how many times what is explained lies between two values of an output that were
+    computed as rounding along the model may move them, or one of them without it.
     """
-    if rounding is None or rounding.dtype not in WIDE:
+    if rounding is None or rounding.dtype not in (*WIDE, *HALF):
         return 0.0
     values = [outputs[name] for outputs in made if name in outputs]
     return deviation(values[0], values[1], rounding=rounding).excess if len(values) > 1 else 0.0
@@ -191,6 +191,11 @@ def rounding_between(
         return None
     magnitude = root_mean_square(reference, threads=threads)
     origin = _origin(precision, arrays, computed_in)
+    if None not in computed_in:  # What only one side makes zero, it loses.
+        sides = [
+            coarsest((array.dtype.name, known or "")) for array, known in zip(arrays, computed_in)
+        ]
+        precision = evolve(precision, smallest=min(one.smallest for one in sides if one))
     return Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
 
 
@@ -355,6 +360,18 @@ def _errors(
     return np.where(broken, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf)), error, broken
 
 
+def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding | None:
+    """Return what is explained of whole numbers, of which so few are others that a coarse type may
+    have decided otherwise; None where it does not explain that.
+    """
+    found = _exact(value, reference, rounding.flips)
+    if found or not found.count:
+        return None
+    others = f"{found.count} of {reference.size}"
+    why = f"which decides otherwise between nearly equal numbers: {others} are others"
+    return Rounding(rounding.dtype, 0.0, 0.0, why)
+
+
 def _blocks(size: int) -> Iterator[slice]:
     """Yield parts of a flat array, so small that what is made of them takes little memory."""
     for start in range(0, size, _BLOCK):
@@ -441,6 +458,16 @@ def _of_collections(value: Any, reference: Any, kind: Mapping[str, Any]) -> Devi
         return deviation(one, other, **kind)
     found = [deviation(one, other, **kind) for one, other in pairs]
     return max(found, key=lambda each: each.excess, default=Deviation())
+
+
+def in_a_row(value: Any) -> Array:
+    """Return the elements of a tensor, or of a sequence or map of tensors one after the other."""
+    if isinstance(value, dict):
+        return in_a_row(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        parts = [np.ravel(in_a_row(each)) for each in value]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    return np.asarray(value)
 
 
 @frozen

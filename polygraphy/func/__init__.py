@@ -149,23 +149,29 @@ def constantmethod(func: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if not config.INTERNAL_CORRECTNESS_CHECKS:
             return func(*args, **kwargs)
-        instance = args[0]
-        before = _attributes(instance)
-        result = func(*args, **kwargs)
-        after = _attributes(instance)
-        changed = [
-            name
-            for name in sorted(before.keys() | after.keys())
-            if not _is_same(before.get(name, _ABSENT), after.get(name, _ABSENT))
-        ]
-        if changed:
-            G_LOGGER.internal_error(
-                f"{type(instance).__name__}.{_name(func)} is a constant method, "
-                f"but it changed {', '.join(changed)} of {instance!r}"
-            )
-        return result
+        return unchanged(args[0], _name(func), lambda: func(*args, **kwargs))
 
     return checked
+
+
+def unchanged(instance: object, method: str, call: Callable[[], R]) -> R:
+    """Return what a call of a method of an object returns, and make sure that it changes no
+    attribute of that: see `constantmethod`.
+    """
+    before = _attributes(instance)
+    result = call()
+    after = _attributes(instance)
+    changed = [
+        name
+        for name in sorted(before.keys() | after.keys())
+        if not _is_same(before.get(name, _ABSENT), after.get(name, _ABSENT))
+    ]
+    if changed:
+        G_LOGGER.internal_error(
+            f"{type(instance).__name__}.{method} is a constant method, "
+            f"but it changed {', '.join(changed)} of {instance!r}"
+        )
+    return result
 
 
 _ABSENT = object()

@@ -103,12 +103,18 @@ class NarrowModels(Protocol):
             BackendError: the reference evaluator cannot run it.
         """
 
-    def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+    def roughly(
+        self, model: Any, dtype: str = "float32"
+    ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
         """Return what computes a model twice, with all that its nodes make moved: each element up
-        or down by as much as rounding explains of one operator.
+        or down by as much as rounding explains of one operator. In float16 or bfloat16, whether
+        the model is narrow itself or not: once with the digits of the type, without end of its
+        range, and once in float32; nothing where a node makes more of rounding than others, so
+        that it is at fault where that shows.
 
         Args:
             model: an ``onnx.ModelProto``, its bytes or its path.
+            dtype: the coarsest type in which it is computed.
 
         Raises:
             BackendError: the reference evaluator cannot run it.

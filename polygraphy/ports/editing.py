@@ -302,7 +302,7 @@ def samples_of(model: Any, data_loader: Any = None) -> Iterator[dict[str, Any]]:
 
 
 @port
-def write_onnx(
+def save_to_file(
     model: Any,
     path: str,
     *,

@@ -65,7 +65,7 @@ def test_a_model_is_drawn(polygraphy: Any, models: Path) -> None:
     done = polygraphy("polygraphy inspect model toy.onnx --save-visual toy.onnx")
     assert done.code == 2
     done = polygraphy("polygraphy inspect model toy.onnx --visual-port 80")
-    assert "--visual-port: has no effect" in done.err
+    assert "--visual-port: without effect without --visual" in done.err
     (models / "broken.onnx").write_bytes(b"\xff\xff\xff")
     assert polygraphy("polygraphy inspect model broken.onnx --save-visual page.html").code == 3
     assert (models / "page.html").read_text(encoding="utf-8") == page

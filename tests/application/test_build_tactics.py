@@ -14,7 +14,7 @@ from polygraphy.binding import bind
 from polygraphy.domain.checks.capability import Problem, SupportReport
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.tactics import Algorithm, TacticReplay
-from polygraphy.ports.editing import open_model, write_onnx
+from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.models import support_problems, supported_groups
 from polygraphy.ports.reporting import Reports
 from polygraphy.ports.storage import write_text
@@ -171,7 +171,7 @@ def chain(reports: Recorded) -> Iterator[tuple[Chain, dict[str, str]]]:
         bind(support_problems, made.problems, key="trt"),
         bind(supported_groups, made.groups),
         bind(open_model, opened),
-        bind(write_onnx, made.save),
+        bind(save_to_file, made.save),
         bind(write_text, files.__setitem__),
     ):
         yield made, files

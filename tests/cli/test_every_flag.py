@@ -24,6 +24,7 @@ from polygraphy.cli.declare.option import Option, Options
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import CommandParser
+from polygraphy.codegen.docstring import quoted_command
 from tests.cli.flags.words import (
     BASES,
     CHANGED_ON_THE_WAY,
@@ -80,7 +81,7 @@ def parsed(command: str, words: tuple[str, ...]) -> Values:
 
 @functools.cache
 def facts(command: str, words: tuple[str, ...]) -> frozenset[str]:
-    line = ["polygraphy", *command.split(), *_without_script(list(words))]
+    line = quoted_command(["polygraphy", *command.split(), *_without_script(list(words))])
     return frozenset(facts_of(load(command).render(parsed(command, words), line)))
 
 

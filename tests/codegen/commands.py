@@ -7,6 +7,7 @@ import shlex
 from polygraphy.cli.commands.listing import find, load
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import parse
+from polygraphy.codegen.docstring import quoted_command
 
 __all__ = ["COMMANDS", "RENDERED", "rendered"]
 
@@ -515,4 +516,6 @@ def rendered(command: str) -> str:
     name, words = find(shlex.split(command))
     chosen = load(name)
     parsed = parse(chosen, words)
-    return chosen.render(parsed, ["polygraphy", *name.split(), *_without_script(words)])
+    return chosen.render(
+        parsed, quoted_command(["polygraphy", *name.split(), *_without_script(words)])
+    )

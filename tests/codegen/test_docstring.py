@@ -16,7 +16,7 @@ words = st.lists(st.text(min_size=0, max_size=12), max_size=5)
 @given(words)
 @example(["\\", '"""', "a b", "'", "\n", "\udc80", "{{ x }}", "\u2028", "$'x'"])
 def test_the_docstring_is_one_constant_that_holds_the_command(command: list[str]) -> None:
-    source = str(docstring("Compare a model.", command))
+    source = str(docstring("Compare a model.", quoted_command(command)))
     module = ast.parse(source)
     assert len(module.body) == 1
     text = ast.literal_eval(source)

@@ -106,6 +106,7 @@ from polygraphy.cli.shared.onnx import (
 from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.cli.shared.saved import JoinOptions, RejudgeOptions
+from polygraphy.codegen.docstring import quoted_command
 from polygraphy.codegen.render import formatted
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
@@ -198,18 +199,18 @@ def program_with(texts: list[str]) -> str:
         ReportOptions: ReportOptions(),
         LogOptions: LogOptions(log_file=log_file, verbosity={name: "VERBOSE"}),
     }
-    words = ["polygraphy", "run", *texts]
-    generated = RunCommand().render(Values(groups), words)
+    line = quoted_command(["polygraphy", "run", *texts])
+    generated = RunCommand().render(Values(groups), line)
     groups[DataOptions] = DataOptions(load_inputs=(load_inputs,))
     groups[ModelOptions] = ModelOptions(model_file=model, model_type="onnx")
-    loaded = RunCommand().render(Values(groups), words)
+    loaded = RunCommand().render(Values(groups), line)
     groups[DataOptions] = DataOptions(data_loader_script=(load_inputs, "load_data"))
-    generated += loaded + RunCommand().render(Values(groups), words)
-    return generated + program_that_compares(groups, words, model, load_inputs, save_inputs)
+    generated += loaded + RunCommand().render(Values(groups), line)
+    return generated + program_that_compares(groups, line, model, load_inputs, save_inputs)
 
 
 def program_that_compares(
-    groups: dict[Any, Any], words: list[str], name: str, script: str, saved: str
+    groups: dict[Any, Any], line: str, name: str, script: str, saved: str
 ) -> str:
     """Render programs in which every option of comparison functions has one of these texts."""
     groups[RunOptions] = RunOptions()
@@ -222,11 +223,11 @@ def program_that_compares(
     )
     groups[FunctionOptions] = FunctionOptions(indices={name: 1}, l2={name: 1e-3, "": 1e-2})
     groups[TopKOptions] = TopKOptions(k={name: 2}, margin={saved: 0.5})
-    generated = RunCommand().render(Values(groups), words)
+    generated = RunCommand().render(Values(groups), line)
     groups[FunctionOptions] = FunctionOptions()
     groups[JudgeOptions] = JudgeOptions(compare_func_script=(script, "compare"))
     groups[CompareOptions] = CompareOptions(postprocess_func_script=(saved, "process"))
-    return generated + RunCommand().render(Values(groups), words)
+    return generated + RunCommand().render(Values(groups), line)
 
 
 def skeleton(source: str) -> str:
@@ -311,7 +312,10 @@ def programs_about_saved_data(texts: list[str]) -> list[str]:
         ),
     ]
     return [
-        command.render(Values({**groups, **shared}), ["polygraphy", *command.name.split(), *texts])
+        command.render(
+            Values({**groups, **shared}),
+            quoted_command(["polygraphy", *command.name.split(), *texts]),
+        )
         for command, groups in commands
     ]
 
@@ -351,7 +355,7 @@ def tensorflow_program(texts: list[str]) -> str:
     }
     for group in RunCommand.groups:
         groups.setdefault(group, group())
-    return RunCommand().render(Values(groups), ["polygraphy", "run", *texts])
+    return RunCommand().render(Values(groups), quoted_command(["polygraphy", "run", *texts]))
 
 
 @settings(max_examples=scaled(50), deadline=None)
@@ -445,7 +449,10 @@ def programs_about_models(texts: list[str]) -> list[str]:
         ),
     ]
     return [
-        command.render(Values({**shared, **groups}), ["polygraphy", *command.name.split(), *texts])
+        command.render(
+            Values({**shared, **groups}),
+            quoted_command(["polygraphy", *command.name.split(), *texts]),
+        )
         for command, groups in commands
     ]
 
@@ -511,7 +518,11 @@ def programs_that_edit(texts: list[str]) -> list[str]:
     made = []
     for command, groups in commands:
         every = {group: group() for group in command.groups} | shared | groups
-        made.append(command.render(Values(every), ["polygraphy", *command.name.split(), *texts]))
+        made.append(
+            command.render(
+                Values(every), quoted_command(["polygraphy", *command.name.split(), *texts])
+            )
+        )
     return made
 
 

@@ -42,6 +42,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions
 from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
+from polygraphy.codegen.docstring import quoted_command
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
 
@@ -152,7 +153,9 @@ def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
     for command, groups, held in commands:
         values = {group: group() for group in command.groups}
         whole = Values({**values, **log, **groups})
-        made.append((command.render(whole, ["polygraphy", command.name, *texts]), held))
+        made.append(
+            (command.render(whole, quoted_command(["polygraphy", command.name, *texts])), held)
+        )
     return made
 
 

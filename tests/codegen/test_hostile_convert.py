@@ -14,6 +14,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions
 from polygraphy.cli.shared.report import ReportOptions
+from polygraphy.codegen.docstring import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
@@ -45,7 +46,9 @@ def program_with(texts: list[str], target: str) -> str:
     }
     for group in ConvertCommand.groups:
         groups.setdefault(group, group())
-    return ConvertCommand().render(Values(groups), ["polygraphy", "convert", *texts])
+    return ConvertCommand().render(
+        Values(groups), quoted_command(["polygraphy", "convert", *texts])
+    )
 
 
 @settings(max_examples=scaled(50), deadline=None)

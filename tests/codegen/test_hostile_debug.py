@@ -31,6 +31,7 @@ from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.report import ReportOptions
+from polygraphy.codegen.docstring import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
@@ -70,7 +71,7 @@ def program_with(texts: list[str], kind: type[Command]) -> str:
         groups[CheckOptions] = CheckOptions()
         groups[GoldenOptions] = GoldenOptions(golden_outputs=second, save_layer_outputs=fourth)
     chosen = {group: groups.get(group) or group() for group in command.groups}
-    return command.render(Values(chosen), ["polygraphy", "debug", *texts])
+    return command.render(Values(chosen), quoted_command(["polygraphy", "debug", *texts]))
 
 
 @settings(max_examples=scaled(25), deadline=None)

@@ -17,6 +17,7 @@ from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OutputOptions
 from polygraphy.cli.shared.runners import RunOptions
+from polygraphy.codegen.docstring import quoted_command
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
 
@@ -39,7 +40,7 @@ def program_with(texts: list[str]) -> str:
     }
     for group in RunCommand.groups:
         groups.setdefault(group, group())
-    return RunCommand().render(Values(groups), ["polygraphy", "run", *texts])
+    return RunCommand().render(Values(groups), quoted_command(["polygraphy", "run", *texts]))
 
 
 @settings(max_examples=scaled(50), deadline=None)

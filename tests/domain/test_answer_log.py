@@ -76,7 +76,7 @@ class MemorySpool:
 
 def logged(iterations: list[Any], spool: MemorySpool | None = None) -> AccuracyResult:
     result = AccuracyResult()
-    log = result.start(AB, spool or MemorySpool())
+    log = result.start(AB, lambda: spool or MemorySpool())
     for answers in iterations:
         log.add(answers)
     return result
@@ -128,7 +128,7 @@ def test_whoever_looks_sees_a_list_of_all(look: Any) -> None:
 def test_memory_holds_few_until_somebody_looks() -> None:
     spool = MemorySpool()
     result = AccuracyResult()
-    log = result.start(AB, spool)
+    log = result.start(AB, lambda: spool)
     for _ in range(100):
         log.add({"y": True})
         assert list.__len__(log) <= 4
@@ -143,7 +143,7 @@ def test_memory_holds_few_until_somebody_looks() -> None:
 
 
 def test_a_part_of_an_iteration_is_added_to_the_last() -> None:
-    log = AnswerLog(MemorySpool())
+    log = AnswerLog(MemorySpool)
     for index in range(10):
         log.add({"x": True})
         log.extend_last({"y": index % 2 == 0, "z": True})

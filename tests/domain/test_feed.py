@@ -308,3 +308,16 @@ def test_fitting_twice_is_fitting_once(array: Any, data: st.DataObject) -> None:
     twice, notes = fit_feed(once, wanted)
     assert twice["x"] is once["x"]
     assert notes == []
+
+
+def test_one_sample_does_not_become_several() -> None:
+    asked = TensorMetadata().add("x", DataType.FLOAT32, ("batch", 1, 8, 8))
+    with pytest.raises(InputError, match="one sample, and would become 3"):
+        fit_feed({"x": np.zeros((1, 3, 8, 8), np.float32)}, asked)
+    several, _ = fit_feed({"x": np.zeros((3, 8, 8, 1), np.float32)}, asked)
+    assert several["x"].shape == (3, 1, 8, 8)
+    first, _ = fit_feed(
+        {"x": np.zeros((5, 1, 7), np.float32)},
+        TensorMetadata().add("x", DataType.FLOAT32, ("n", 5, 7)),
+    )
+    assert first["x"].shape == (1, 5, 7)

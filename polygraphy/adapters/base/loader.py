@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, Union
 
-from polygraphy import func, mod
+from polygraphy import config, mod
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
 from polygraphy.domain.calling import check_signature
 from polygraphy.logger import G_LOGGER
@@ -25,11 +25,14 @@ class BaseLoader:
         """Do the work; implemented by each loader."""
         raise NotImplementedError(f"{type(self).__name__} does not implement call_impl")
 
-    @func.constantmethod
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Do the work and hand over the result; under internal checks, make sure that the loader
         stays as it is, so that it does the same the next time.
         """
+        if config.INTERNAL_CORRECTNESS_CHECKS:
+            from polygraphy.func import unchanged
+
+            return unchanged(self, "__call__", lambda: self.call_impl(*args, **kwargs))
         return self.call_impl(*args, **kwargs)
 
     def __repr__(self) -> str:

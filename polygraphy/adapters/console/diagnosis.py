@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
-from polygraphy.adapters.console.screen import only_in_file, say, show, shows_answers, wrapped
+from polygraphy.adapters.console.screen import log, say, show, shows_answers, wrapped
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     INCONCLUSIVE,
@@ -35,11 +35,9 @@ class LogDiagnosisReports:
     def attempted(self, attempt: Attempt) -> None:
         """Show a step with its result and its time, once there is an answer."""
         step = f"{attempt.title:<28} {_short(attempt.result)}  ({attempt.seconds:.1f} s)"
+        log(step)
         if not shows_answers():
-            G_LOGGER.info(step)
             return
-        with only_in_file():
-            G_LOGGER.info(step)
         self._steps.append(step)
         _draw(step)
 

@@ -1,29 +1,115 @@
-"""Progress: a bar on a terminal; elsewhere, a line of the log now and then."""
+"""Progress: a line at the bottom of a terminal; elsewhere, a line of the log now and then."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from threading import Event, Thread, Timer
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from threading import Event, RLock, Thread, Timer
+from typing import Any
 
 from polygraphy.adapters.console.screen import keeps_lines
 from polygraphy.logger import G_LOGGER
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-
 _DELAY = 0.5
-"""Seconds that a job takes before there is a bar: what is done by then needs none."""
+"""Seconds that a job takes before there is a line: what is done by then needs none."""
 
 _REPORTS = (30.0, 60.0)
 """Seconds until the log says that a job still runs, and until it does so again."""
 
-_drawn: list[Progress] = []  # Two of them would draw over each other.
+_PAUSE = 0.1
+"""Seconds between two drawings of a line."""
+_BAR = 40
+"""Characters of a bar."""
+_CLEAR = "\r\x1b[K"
+
+_drawn: list[_Line] = []  # Two of them would draw over each other.
+
+
+class _Line:
+    """A line at the bottom of a terminal, on standard error, drawn again and again; what is written
+    meanwhile to a terminal appears above it.
+    """
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        """Set what returns the text of the moment."""
+        self._text = text
+        self._stream = sys.stderr
+        self._lock = RLock()
+        self._ended = Event()
+        self._process = os.getpid()
+        self._redirected: dict[str, Any] = {}
+        self._is_within_line = False  # Of what is written above: it is drawn when that ends.
+
+    def start(self) -> None:
+        """Draw it from now on."""
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is not None and stream.isatty():
+                self._redirected[name] = _Above(stream, self)
+                setattr(sys, name, self._redirected[name])
+        self._draw()
+        Thread(target=self._redraw, daemon=True).start()
+
+    def stop(self) -> None:
+        """Clear it, if it was drawn."""
+        self._ended.set()
+        for name, stream in self._redirected.items():
+            if getattr(sys, name) is stream:
+                setattr(sys, name, stream.stream)
+        if self._redirected:
+            with self._lock:
+                self._put(_CLEAR)
+
+    def write(self, stream: Any, text: str) -> int:
+        """Write a text above the line."""
+        if self._ended.is_set() or os.getpid() != self._process:  # In a fork nobody draws.
+            written: int = stream.write(text)
+            return written
+        with self._lock:
+            if not self._is_within_line:
+                self._put(_CLEAR)
+            written = stream.write(text)
+            stream.flush()
+            self._is_within_line = not text.endswith("\n")
+            self._draw()
+        return written
+
+    def _redraw(self) -> None:
+        while not self._ended.wait(_PAUSE):
+            self._draw()
+
+    def _draw(self) -> None:
+        with self._lock:
+            if not self._is_within_line and not self._ended.is_set():
+                self._put(_CLEAR + self._text()[: shutil.get_terminal_size().columns - 1])
+
+    def _put(self, text: str) -> None:
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        try:
+            self._stream.write(text.encode(encoding, "replace").decode(encoding))
+            self._stream.flush()
+        except (OSError, ValueError):  # The terminal has gone.
+            self._ended.set()
+
+
+class _Above:
+    """A stream of a terminal whose texts appear above a line."""
+
+    def __init__(self, stream: Any, line: _Line) -> None:
+        self.stream = stream
+        self._line = line
+
+    def write(self, text: str) -> int:
+        """Write a text; return how many characters."""
+        return self._line.write(self.stream, text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 class TerminalProgress:
@@ -48,48 +134,54 @@ class TerminalProgress:
 
     @contextmanager
     def _bar(self, what: str, total: int | None) -> Iterator[Callable[[], None]]:
-        start, steps, drawn = self._now(), 0, None
+        start, steps, is_drawn = self._now(), 0, False
+        began = time.monotonic()
+        line = _Line(lambda: _bar_text(what, steps, total, time.monotonic() - began))
         with ExitStack() as stack:
 
             def step() -> None:
-                nonlocal steps, drawn
+                nonlocal steps, is_drawn
                 steps += 1
-                if drawn is None and self._now() - start >= _DELAY:
-                    drawn = stack.enter_context(_shown(_progress()))
-                    drawn.add_task(what, total=total)
-                if drawn is not None:
-                    drawn.update(drawn.task_ids[0], completed=steps)
+                if not is_drawn and self._now() - start >= _DELAY:
+                    is_drawn = True
+                    stack.enter_context(_shown(line))
 
             yield step
 
 
 @contextmanager
-def _shown(progress: Progress) -> Iterator[Progress]:
-    """Draw a bar inside the block."""
-    _drawn.append(progress)
+def _shown(line: _Line) -> Iterator[None]:
+    """Draw a line inside the block."""
+    _drawn.append(line)
+    line.start()
     try:
-        with progress:
-            yield progress
+        yield
     finally:
-        _drawn.remove(progress)
+        line.stop()
+        _drawn.remove(line)
 
 
 @contextmanager
 def _line(what: str) -> Iterator[Callable[[str], None]]:
     """Draw a line once the job takes long, even if nothing is reported."""
-    progress = _elapsed()
-    task = progress.add_task(what)
-    timer = Timer(_DELAY, progress.start)
+    began, current = time.monotonic(), what
+
+    def tell(part: str) -> None:
+        nonlocal current
+        current = f"{what}: {part}"
+
+    line = _Line(lambda: f"{current}  {_elapsed(time.monotonic() - began)}")
+    timer = Timer(_DELAY, line.start)
     timer.daemon = True
-    _drawn.append(progress)
+    _drawn.append(line)
     timer.start()
     try:
-        yield lambda part: progress.update(task, description=f"{what}: {part}")
+        yield tell
     finally:
         timer.cancel()
         timer.join()
-        progress.stop()
-        _drawn.remove(progress)
+        line.stop()
+        _drawn.remove(line)
 
 
 @contextmanager
@@ -120,43 +212,18 @@ def _reported(what: str) -> Iterator[Callable[[str], None]]:
         reporter.join()
 
 
-def _elapsed() -> Progress:
-    """Return a line without a bar, which goes when the job ends."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
-    )
+def _bar_text(what: str, steps: int, total: int | None, seconds: float) -> str:
+    """Return how far a job is, how long it has taken, and how long it may still take."""
+    elapsed = _elapsed(seconds)
+    if not total:
+        return f"{what}  {steps}/?  {elapsed}"
+    full = _BAR * min(steps, total) // total
+    left = _elapsed(seconds * (total - steps) / steps) if 0 < steps <= total else "-:--:--"
+    return f"{what} [{'#' * full}{'-' * (_BAR - full)}] {steps}/{total}  {elapsed}, {left} left"
 
 
-def _progress() -> Progress:
-    """Return the bar, which goes when the job ends; lines of the log appear above it."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
-    )
+def _elapsed(seconds: float) -> str:
+    return str(timedelta(seconds=int(seconds)))
 
 
 def _is_watched() -> bool:

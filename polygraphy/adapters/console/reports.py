@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +17,9 @@ from polygraphy.adapters.console.numbers import (
 from polygraphy.adapters.console.screen import (
     columns,
     is_abridged,
+    log,
     only_in_file,
     say,
-    shows_answers,
 )
 from polygraphy.adapters.console.tables import Column, drawn
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
@@ -62,8 +61,7 @@ class LogReports:
 
     def accuracy(self, results: AccuracyResults) -> None:
         """Write about verdicts that were saved, which the console otherwise shows as a table."""
-        with only_in_file() if shows_answers() else nullcontext():
-            G_LOGGER.info("\n".join(_accuracy_lines(results)))
+        log("\n".join(_accuracy_lines(results)))
 
     def environment(self, environment: Environment) -> None:
         """Write about what is installed on this machine."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from polygraphy.logger import G_LOGGER
@@ -112,12 +112,14 @@ def say(text: str, severity: int = G_LOGGER.INFO, indent: int | None = None) -> 
     Sentences fit the terminal: `indent` says where their further lines start. Commands do not have
     it, so that they can be copied.
     """
-    if not shows_answers():
-        G_LOGGER.log(text, severity)
-        return
-    with only_in_file():
-        G_LOGGER.log(text, severity)
+    log(text, severity)
     show(text.split("\n") if indent is None else wrapped(text, indent), severity)
+
+
+def log(text: str, severity: int = G_LOGGER.INFO) -> None:
+    """Log a message, which a console that shows answers has in another form."""
+    with only_in_file() if shows_answers() else nullcontext():
+        G_LOGGER.log(text, severity)
 
 
 def show(lines: Iterable[str], severity: int = G_LOGGER.INFO) -> None:

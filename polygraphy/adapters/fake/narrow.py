@@ -98,7 +98,9 @@ class FakeNarrowModels:
             return None
         return FakeNarrowModel(self._nodes, self._losing, self._dtype).load()
 
-    def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+    def roughly(
+        self, model: Any, dtype: str = "float32"
+    ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
         """Return what hands on the input twice, moved."""
         return lambda feed: [{"y": moved(np.float32(feed["x"]), seed, GROWTH)} for seed in (1, 2)]
 

@@ -17,7 +17,6 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from polygraphy.adapters.onnx_common.evaluated import NodeError
-from polygraphy.adapters.onnx_common.formulas import FORMULAS, TYPED
 from polygraphy.adapters.onnx_common.messages import used_by
 from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
 from polygraphy.domain.errors import PolygraphyException
@@ -80,6 +79,8 @@ def formula_evaluator(model: onnx.ModelProto) -> Evaluator:
     Raises:
         NotImplementedError: there is no formula for one of its nodes.
     """
+    from polygraphy.adapters.onnx_common.formulas import FORMULAS, TYPED
+
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     replaced: dict[str, type[OpRun]] = {}
     for node in model.graph.node:

@@ -23,7 +23,7 @@ from polygraphy.ports.machine import sections_of
 
 _NAME = "polygraphy"
 _NEEDED = (
-    "attrs", "black", "filelock", "jinja2", "ml_dtypes", "numpy", "onnx", "rich",
+    "attrs", "black", "filelock", "jinja2", "ml_dtypes", "numpy", "onnx",
 )  # fmt: skip
 """What this package requires, for a clone without metadata."""
 _INSTALLING = 3600.0

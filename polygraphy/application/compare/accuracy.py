@@ -436,7 +436,7 @@ class _Comparison:
         # Answers that hold on to their arrays would come back without them.
         for verdict in self.verdicts:
             self._logs.append(
-                [verdict.start(pair, None if self._keep_arrays else open_spool()) for pair in pairs]
+                [verdict.start(pair, None if self._keep_arrays else open_spool) for pair in pairs]
             )
 
     def _compare(

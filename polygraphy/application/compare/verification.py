@@ -23,7 +23,7 @@ from polygraphy.domain.compare import CompareResult, PairwiseCompareFunc, Simple
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.rounding import deviation, in_order
+from polygraphy.domain.rounding import deviation, in_a_row, in_order
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import is_ordered
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -130,10 +130,10 @@ class _Pair:
             made[name] = np.asarray(given, meta.dtype.numpy()) if is_cast and meta.dtype else given
         return made
 
-    def _rough(self, feed_dict: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    def _rough(self, feed_dict: Mapping[str, Any], dtype: str) -> Sequence[Mapping[str, Any]]:
         """Return the outputs of the original model twice as rounding may move them."""
         try:
-            return resolve(NarrowModels).roughly(self.original)(feed_dict)
+            return resolve(NarrowModels).roughly(self.original, dtype)(feed_dict)
         except PolygraphyException as error:
             G_LOGGER.verbose(f"What adds up along the model is not known: {error}")
             return []
@@ -236,7 +236,7 @@ class _OfHalf(PairwiseCompareFunc):
     def _alike(self, name: str, value: Any, right: Any) -> tuple[Any, Any]:
         """Return an output and its reference as arrays whose elements belong together."""
         if isinstance(right, (list, tuple)):
-            one, other = _flat(value), _flat(right)
+            one, other = in_a_row(value), in_a_row(right)
             return (one, other) if one.shape == other.shape else (value, right)
         if not isinstance(right, np.ndarray) or not isinstance(value, np.ndarray):
             return value, right
@@ -253,16 +253,6 @@ class _OfHalf(PairwiseCompareFunc):
             )
             return right, right
         return value, right
-
-
-def _flat(value: Any) -> Any:
-    """Return the elements of a sequence of tensors or maps one after the other."""
-    if isinstance(value, dict):
-        return _flat(list(value.values()))
-    if isinstance(value, (list, tuple)):
-        parts = [np.ravel(_flat(each)) for each in value]
-        return np.concatenate(parts) if parts else np.zeros(0)
-    return np.asarray(value)
 
 
 def _run_as_users_do(model: Any, feed: Mapping[str, Any]) -> None:

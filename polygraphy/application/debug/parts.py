@@ -22,7 +22,7 @@ from polygraphy.domain.search import (
 )
 from polygraphy.domain.search.graph import members, reaches
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import ReducibleModel, write_onnx
+from polygraphy.ports.editing import ReducibleModel, save_to_file
 
 Found = TypeVar("Found")
 
@@ -131,7 +131,7 @@ class Parts:
         return min(good, key=lambda part: len(part.nodes), default=None)
 
     def _write(self, model: Any, path: str) -> None:
-        write_onnx(model, path)
+        save_to_file(model, path)
         if self.save_inputs is not None:
             self.save_feed(self.opened.feed(model))
 

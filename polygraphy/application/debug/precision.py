@@ -25,7 +25,7 @@ from polygraphy.domain.search import (
 )
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import cast_precision, open_model, write_onnx
+from polygraphy.ports.editing import cast_precision, open_model, save_to_file
 from polygraphy.ports.reporting import Findings
 
 _MODES = ("bisect", "linear", "minimal")
@@ -171,7 +171,7 @@ def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -
     def make(path: str, kept: Sequence[str]) -> None:
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # What it says is the same each time.
             cast = cast_precision(loaded, entry, keep_nodes=kept)
-        write_onnx(cast, path)
+        save_to_file(cast, path)
 
     return find_layers_to_raise(order, make, iterations, mode="minimal", is_ranked=True)
 

@@ -34,7 +34,7 @@ from polygraphy.domain.search import (
 from polygraphy.domain.search.graph import members, reaches
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import open_reducible, samples_of, write_onnx
+from polygraphy.ports.editing import open_reducible, samples_of, save_to_file
 from polygraphy.ports.models import load_onnx
 from polygraphy.ports.reporting import Findings
 
@@ -177,7 +177,7 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
 
     def make(artifact: str) -> None:
         with G_LOGGER.verbosity(G_LOGGER.WARNING):
-            write_onnx(load_onnx(path), artifact)
+            save_to_file(load_onnx(path), artifact)
             if reduction.feed is not None:
                 resolve(ResultStore).save([dict(reduction.feed)], reduction.save_inputs or "")
 

@@ -19,13 +19,14 @@ from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic, typed_shape
 from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
 from polygraphy.ports.editing import OpenModel
+from polygraphy.ports.machine import free_memory
 
 _SECONDS = 20.0
 """How long other lengths are tried."""
-_MOST = 4
-"""Sets of data on which half precision is tried, of those given."""
 _SHARE = 8
 """One part in so many of the memory is taken by the data on which backends are compared."""
+_PARTS = 4
+"""One part in so many of the free memory is taken where half precision is tried."""
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 
 
@@ -33,7 +34,7 @@ def feeds_of(
     model: OpenModel | NarrowModel,
     data_loader: Any,
     inputs: TensorMetadata | None = None,
-    fits: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda feeds: len(feeds) <= _MOST,
+    fits: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda feeds: True,
 ) -> list[dict[str, Any]]:
     """Return the data that a model is run on.
 
@@ -41,8 +42,8 @@ def feeds_of(
         model: the model.
         data_loader: where they come from (default: they are made up).
         inputs: what made-up data are like instead of the inputs of the model.
-        fits: whether so many of those that were given may be used, the last of which is left
-            out otherwise.
+        fits: whether so many of those that were given may be used (default: all), the last of
+            which is left out otherwise.
 
     Raises:
         UsageError: there are none.
@@ -108,16 +109,6 @@ def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     such as a mask that leaves nothing. All sets that were given are used, as far as memory goes.
     """
 
-    def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:
-        size = sum(getattr(array, "nbytes", 0) for feed in feeds for array in feed.values())
-        if size <= case.room // _SHARE:
-            return True
-        case.evidence.left_out.append(
-            f"of the sets of data only the first {len(feeds) - 1} were used, for lack of memory"
-            " (--memory-budget)"
-        )
-        return False
-
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
         try:
             made = compute(feed)
@@ -143,11 +134,41 @@ def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     case.are_shapes_open = data_loader is None or (
         isinstance(data_loader, DataLoader) and not data_loader.has_shapes
     )
+    fits = _fitting(case.room, case.evidence.left_out, " (--memory-budget)")
     return feeds_that_run(case.model, data_loader, runs, fits=fits)
 
 
-def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
-    """Return the data on which half precision is tried; see `feeds_that_run`."""
+def _fitting(
+    room: int, left_out: list[str], remedy: str = ""
+) -> Callable[[Sequence[Mapping[str, Any]]], bool]:
+    """Return what says whether so many sets of data may be used; that some may not, and what helps,
+    is put into a list.
+
+    Args:
+        room: the bytes of memory that there are.
+        left_out: what was asked for and is not used, in words.
+        remedy: what gives more room.
+    """
+
+    def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:
+        size = sum(getattr(array, "nbytes", 0) for feed in feeds for array in feed.values())
+        if size <= room // _SHARE:
+            return True
+        left_out.append(
+            f"of the sets of data only the first {len(feeds) - 1} were used, for lack of memory"
+            f"{remedy}"
+        )
+        return False
+
+    return fits
+
+
+def feeds_of_half(
+    model: NarrowModel, data_loader: Any, left_out: list[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return the data on which half precision is tried; see `feeds_that_run`. All sets that were
+    given are used, as far as memory goes; that some are not is put into `left_out`.
+    """
 
     def runs(feed: dict[str, Any]) -> bool:
         try:
@@ -155,7 +176,8 @@ def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
         except PolygraphyException:
             return False
 
-    return feeds_that_run(model, data_loader, runs)
+    fits = _fitting(free_memory() // _PARTS, [] if left_out is None else left_out)
+    return feeds_that_run(model, data_loader, runs, fits=fits)
 
 
 def _is_of_nothing(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:

@@ -29,11 +29,13 @@ from polygraphy.application.diagnose.locating import (
     wrong_nodes,
     wrong_regions,
 )
+from polygraphy.application.diagnose.lowered.half import Trial, casting, half_trial
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,
     half_model,
     is_wrong_in_float32,
     lowering_party,
+    of_casting,
     of_half_model,
     of_lowering,
 )
@@ -50,7 +52,9 @@ from polygraphy.domain.diagnosis.closeness import has_nan, is_broken, said_of_un
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
+    ILL_CONDITIONED,
     INCONCLUSIVE,
+    Attempt,
     Culprit,
     DiagnosisResult,
 )
@@ -62,7 +66,7 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import REFERENCE, DiagnosisReports, LoweringParty, SuspectedParty
-from polygraphy.ports.editing import open_model
+from polygraphy.ports.editing import cast_precision, open_model
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -144,10 +148,11 @@ def _lowered_first(
     refused = ""
     try:
         if (found := of_lowering(case, lowering, data_loader)) is not None:
-            return found
+            return _allowed(case, found)
     except BackendError as error:
         refused = str(error)
     _exchange(case, lowering, lowering.in_float32())
+    case.evidence.left_out.clear()  # The data are chosen again.
     found = whole().result()
     if refused and found.verdict == AGREE:
         return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {refused}")
@@ -167,7 +172,8 @@ def _lowered_last(
         return found
     _exchange(case, wide, lowering)
     try:
-        lowered = of_lowering(case, lowering, data_loader)
+        made = of_lowering(case, lowering, data_loader)
+        lowered = None if made is None else _allowed(case, made)
     except BackendError as error:
         lowered = DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {error}")
     if lowered is None:
@@ -176,9 +182,89 @@ def _lowered_last(
     return found if found.verdict != AGREE and lowered.verdict != FAULT else lowered
 
 
+def _allowed(case: Case, lowered: DiagnosisResult) -> DiagnosisResult:
+    """Return what may be said of a backend that was compared with float32."""
+    case.evidence.compared("float32")
+    return case.evidence.allowed(lowered)
+
+
 def _exchange(case: Case, party: SuspectedParty, other: SuspectedParty) -> None:
     case.parties[case.parties.index(party)] = other
     case.unload()
+
+
+def diagnose_half(
+    model: Any,
+    dtype: str = "fp16",
+    *,
+    data_loader: Any = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    parties: Sequence[SuspectedParty] = (),
+) -> bool:
+    """Return whether a float32 model would work in half precision, and if not, what has to stay in
+    float32, which is tried on the whole model.
+
+    Args:
+        model: its path, an ``onnx.ModelProto``, or a loader that makes one.
+        dtype: ``fp16`` or ``bf16``.
+        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
+        rtol: how far outputs may be off; see `try_half_precision`.
+        atol: the same absolutely.
+        parties: backends in which it is tried as well, where it works with rounding at every
+            operator.
+
+    Returns:
+        Whether it would work.
+
+    Raises:
+        UsageError: nothing of the model can be cast, or there are no data.
+        ModelError: the model cannot be cast.
+        BackendError: the reference evaluator cannot run the model.
+        InconclusiveError: it does not work, and no node is to blame.
+    """
+    reports = resolve(DiagnosisReports)
+    opened = open_model(model)
+    case = Case(opened, model if isinstance(model, str) else "MODEL", parties, reports)
+
+    def report(attempt: Attempt) -> None:
+        case.attempts.append(attempt)
+        reports.attempted(attempt)
+
+    left_out = case.evidence.left_out
+    trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, left_out)
+    case.evidence.compared("float32")
+    found = of_casting(trial.result(), case.path, dtype)
+    if found.verdict == AGREE and parties:
+        found = _in_backends(case, trial, found, dtype)
+    found = evolve(case.evidence.allowed(found), attempts=case.attempts)
+    return concluded(with_origins(found, opened.nodes))
+
+
+def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -> DiagnosisResult:
+    """Return what was found of half precision where every operator rounds, if the parties of a case
+    compute as much in it; else what is wrong in them.
+    """
+    cast = case.of(open_model(cast_precision(case.model.proto, casting(dtype))))
+    cast.feed = trial.feeds[0]
+    for party in case.parties:
+        with case.attempt(f"{dtype}, {party.name}") as said:
+            try:
+                made = map(cast.loaded(party), trial.feeds)
+                off = trial.tolerance.worst(trial.exact, made)
+            except REFUSALS as error:
+                said.append(f"{party.name} refuses the model.")
+                return evolve(found, verdict=INCONCLUSIVE, reason=str(error))
+            said.append(f"{off}.")
+        if off.is_tolerable:
+            continue
+        cast.parties = [party]
+        apart = _Diagnosis(cast, trial.feeds, case.model.proto).result()
+        if apart.verdict in (FAULT, ILL_CONDITIONED):
+            return apart
+        reason = f"In {party.name} {off}, and not where every operator rounds to {dtype}."
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+    return found
 
 
 class _Diagnosis:

@@ -18,6 +18,7 @@ from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy, TensorEr
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import (
     BOUNDED,
+    MOVES,
     GraphNode,
     computing_op,
     producers,
@@ -32,9 +33,9 @@ from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights
 from polygraphy.ports.editing import OpenModel, open_model
 
 _ONE_STEP = 0.03
-"""The same of integers that are one off, where a chain of many products and sums is computed in
-integers."""
-_SUMS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""The same of integers that are one off, where what comes before is computed in integers, too."""
+_STEPPING = MOVES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
+"""Operators that compute nothing but steps."""
 _EVERYWHERE = 0.05
 """The share from which on it is not as right."""
 SMALL = 1e-4
@@ -243,8 +244,8 @@ def _is_flip(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     """Return whether a few elements landed on the other side of a step."""
     if not any(node.jumps for node in nodes):
         return False
-    is_chain = nodes[-1].op == "QuantizeLinear" and any(node.op in _SUMS for node in nodes)
-    if is_chain and made.largest <= 1 and made.share <= _ONE_STEP:
+    is_chain = nodes[-1].op == "QuantizeLinear" and any(n.op not in _STEPPING for n in nodes)
+    if is_chain and made.largest <= 1 and (made.share <= _ONE_STEP or made.count <= 1):
         return True
     return made.share <= FLIPS or made.count <= 1 < _FEW <= 1 / max(made.share, 1e-9)
 

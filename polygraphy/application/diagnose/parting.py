@@ -8,7 +8,7 @@ outputs are right.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,9 +30,10 @@ from polygraphy.domain.diagnosis.borrowed import (
 )
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side
-from polygraphy.domain.diagnosis.regions import region_before
+from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.variants import Variant, explains, variants
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.naming import counted
@@ -252,10 +253,40 @@ class _Search:
             for name in node.makes:
                 if name in made and name not in same:
                     twin = self._known_as.of(name, made[name], taken, node.op in MOVING)
-                    if twin is not None:
+                    twin = twin or self._made_alike(node, name, made[name], same)
+                    if twin is not None and twin not in taken:
                         same[name] = twin
                         taken.add(twin)
         return same
+
+    def _made_alike(
+        self, node: GraphNode, name: str, value: Any, same: Mapping[str, str]
+    ) -> str | None:
+        """Return the tensor that the same operator makes of the same in the reference, if it holds
+        the same: of a number or a flag, the value alone says nothing.
+        """
+        read = _computed_reads(node, self._case.model.constants)
+        twins = tuple(same.get(each, "") for each in read)
+        if not read or not all(twins):
+            return None
+        for other in self._by_reads.get((node.op, node.settings, twins), ()):
+            twin = dict(zip(node.makes, other.makes)).get(name, "")
+            if twin in self._theirs and not deviation(value, self._theirs[twin]):
+                return twin
+        return None
+
+    @cached_property
+    def _by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+        """The nodes of the reference, by operator and by what they read that is computed."""
+        found: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = {}
+        for node in self._reference.nodes:
+            read = _computed_reads(node, self._reference.constants)
+            found.setdefault((node.op, node.settings, read), []).append(node)
+        return found
+
+
+def _computed_reads(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in node.reads if name and name not in constants)
 
 
 _CANDIDATES = 64
@@ -341,7 +372,12 @@ class Change:
     def _first(self, *kinds: Callable[[int, int], Iterator[Variant]]) -> Explanation | None:
         """Return what explains it first, of nodes before that make nothing that is right."""
         first = [i for i in self._nodes if any(i in one.unproven for one in self._places)]
-        rest = [index for index in self._nodes if index not in first]
+        nodes, same = self._case.model.nodes, self._found.same
+        rest = [
+            index
+            for index in self._nodes
+            if index not in first and not all(name in same for name in nodes[index].makes)
+        ]
         for indices in (first, rest):
             for tried in kinds:
                 for index in indices:
@@ -572,8 +608,9 @@ def _unexplained(case: Case, group: Sequence[Parting]) -> Culprit:
     nodes = [case.model.nodes[i] for i in sorted({i for one in group for i in one.unproven})]
     names = [node.name for node in nodes if node.op != "Constant"]
     tensors = ", ".join(repr(one.border.tensor) for one in group)
+    what = "they make" if len(names) > 1 else "it makes"
     evidence = [
-        f"Of what is the same before, they make another {tensors} than the reference.",
+        f"Of what is the same before, {what} another {tensors} than the reference.",
         f"With only {tensors} taken from the reference, all outputs match.",
     ]
     last = group[-1].border.tensor

@@ -16,6 +16,7 @@ from polygraphy.application.diagnose.voting import vote
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
+    MODEL,
     Culprit,
     DiagnosisResult,
     Remedy,
@@ -67,6 +68,7 @@ def of_refusals(
             careful = CarefulParty(case.parties[index])
             found = refused(case, careful, known, str(error))
             if found is not None:
+                found = _of_names(found)
                 culprits.append(found)
                 result.append(f"{len(found.nodes) or 'All'} of {len(case.model.nodes)} nodes.")
     if lacking := _lacking(culprits, refusals.values()):
@@ -77,6 +79,19 @@ def of_refusals(
             reason=f"No part of the model is refused alone: {' '.join(messages)}",
         )
     return DiagnosisResult(FAULT, culprits)
+
+
+def _of_names(found: Culprit) -> Culprit:
+    """Return who is to blame of nodes that are refused together only: where they have one name, the
+    model.
+    """
+    if len(found.nodes) < 2 or len(set(found.nodes)) > 1:
+        return found
+    note = "Give each node a name of its own, or none."
+    evidence = [*found.evidence, f"{len(found.nodes)} nodes have one name, {found.nodes[0]!r}."]
+    return evolve(
+        found, party=MODEL, cause="names", evidence=evidence, remedy=Remedy(note=note), rewrite=None
+    )
 
 
 def _lacking(culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]) -> str:

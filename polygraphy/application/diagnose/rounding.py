@@ -25,7 +25,6 @@ from polygraphy.domain.diagnosis.regions import BOUNDED, GraphNode, computing_op
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import (
     BESIDE,
-    LARGE,
     WIDE,
     Deviation,
     Rounding,
@@ -34,14 +33,13 @@ from polygraphy.domain.rounding import (
     seen_between,
 )
 from polygraphy.domain.tensors.facts import compute_dtype
+from polygraphy.domain.tensors.precision import precision_of
 from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
 
 _GAIN = 30.0
 """By how much a node makes errors larger that is ill-conditioned itself."""
 _RUNS = 5
 """How often all tensors are computed where outputs differ from one run to the next."""
-_STEPS = 0.1
-"""As `LARGE`, for a network that rounds to few steps."""
 
 
 def adds_up(case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Values]]) -> bool:
@@ -96,10 +94,9 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
     """Return what outputs that differ come to where no party computes anything wrong, and more than
     what is seen to add up to it differs.
     """
-    limit = _STEPS if any(node.jumps for node in case.model.nodes) else LARGE
     worst = max(relative(case, name, each) for name, each in found.items())
-    if worst <= limit:
-        reason = "What differs is how nodes approximate: none of them by more than is usual."
+    if all(_is_usual(case, name, each) for name, each in found.items()):
+        reason = "What differs is rounding to the type in which outputs are computed."
         return DiagnosisResult(AGREE, reason=reason)
     made = _moved(case, known.feed)
     for name, each in found.items():
@@ -115,6 +112,17 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
             )
     culprit = _amplifier(case, known)
     return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
+
+
+def _is_usual(case: Case, name: str, found: Deviation) -> bool:
+    """Return whether rounding to the type in which an output is computed explains a deviation that
+    is more than rounding to its own type does.
+    """
+    inside = precision_of(compute_dtype(case.facts, name) or "")
+    own = precision_of(np.asarray(found.expected).dtype.name)
+    if inside is None or own is None:
+        return False
+    return found.excess * own.epsilon <= inside.epsilon
 
 
 def relative(case: Case, output: str, found: Deviation) -> float:

@@ -33,7 +33,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.model import ModelSource
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.editing import open_model, write_onnx
+from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.models import (
     ModelReports,
     ModelTrial,
@@ -90,7 +90,7 @@ def inspect_capability(
 
     def save(part: ModelPart) -> None:
         name = part.file_name
-        write_onnx(
+        save_to_file(
             _part(loaded, part.nodes),
             join(folder, name),
             external_data_path=_external(name, external_data_suffix),

@@ -43,8 +43,8 @@ class _RunnerState:
     runtimes: array[float] = Factory(lambda: array("d"))
     device_times: list[DeviceTimes] = Factory(list)
     is_streaming: bool = False
-    _roughly: Callable[[Feed], Sequence[Mapping[str, Any]]] | None = None
-    _moved: tuple[Feed, Sequence[Mapping[str, Any]]] | None = None
+    _roughly: tuple[str, Callable[[Feed], Sequence[Mapping[str, Any]]]] | None = None
+    _moved: tuple[Feed, str, Sequence[Mapping[str, Any]]] | None = None
 
     def infer(self, feed: Feed) -> IterationResult:
         outputs = self.runner.infer(self.fit(feed), check_inputs=False)
@@ -62,19 +62,21 @@ class _RunnerState:
             made.unmarked = self._kept(unmarked)
         return made
 
-    def _rough(self, feed: Feed) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs twice as rounding may move them; nothing where that is not known."""
+    def _rough(self, feed: Feed, dtype: str) -> Sequence[Mapping[str, Any]]:
+        """Return the outputs twice as rounding to a data type may move them; nothing where that is
+        not known.
+        """
         source = getattr(self.facts, "source", None)
-        if self._moved is None or self._moved[0] is not feed:
-            self._moved = feed, []
+        if self._moved is None or self._moved[0] is not feed or self._moved[1] != dtype:
+            self._moved = feed, dtype, []
             try:
-                if self._roughly is None and source is not None:
-                    self._roughly = resolve(NarrowModels).roughly(source)
+                if source is not None and (self._roughly is None or self._roughly[0] != dtype):
+                    self._roughly = dtype, resolve(NarrowModels).roughly(source, dtype)
                 if self._roughly is not None:
-                    self._moved = feed, self._roughly(self.fit(feed))
+                    self._moved = feed, dtype, self._roughly[1](self.fit(feed))
             except PolygraphyException as error:
                 G_LOGGER.verbose(f"What adds up along the model is not known: {error}")
-        return self._moved[1]
+        return self._moved[2]
 
     def _kept(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.keep is _as_is:

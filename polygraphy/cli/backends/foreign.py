@@ -7,7 +7,7 @@ loaded is named in a warning, and nothing else suffers; only a command that asks
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from inspect import isclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,23 +87,22 @@ def warn_of_others() -> None:
         )
 
 
-def backends_in(words: Iterable[str], taken: Collection[str]) -> list[PluggedBackend]:
+def backends_in(flags: Collection[str], taken: Collection[str]) -> list[PluggedBackend]:
     """Return the backends whose flags are on a command line; no other one is imported.
 
     Args:
-        words: the command line.
+        flags: those of the command line.
         taken: flags that there are already.
 
     Raises:
         BrokenPlugin: one of them cannot be loaded.
     """
-    asked = {word for word in words if word.startswith("--")}
-    if not asked - set(taken):
+    if set(flags) <= set(taken):
         return []
     return [
         _loaded(plugin, taken)
         for plugin in installed(BACKENDS)
-        if flag_of(plugin.name) in asked and flag_of(plugin.name) not in taken
+        if flag_of(plugin.name) in flags and flag_of(plugin.name) not in taken
     ]
 
 

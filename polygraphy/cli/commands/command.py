@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from polygraphy.cli.declare.call import call_of
@@ -50,12 +50,12 @@ class Command:
         """What the command does, for its help."""
         return " ".join((self.__doc__ or "").split())
 
-    def extended(self, words: Sequence[str] | None = None) -> Command:
+    def extended(self, flags: Collection[str] | None = None) -> Command:
         """Return the command with what installed packages add to it.
 
         Args:
-            words: the command line that is about to be parsed, which needs what it names; without
-                it, everything is added, for help.
+            flags: those of the command line that is about to be parsed, which needs what they name;
+                without them, everything is added, for help.
 
         Raises:
             CommandLineError: what the command line names cannot be used.
@@ -85,8 +85,8 @@ class Command:
         """
         raise NotImplementedError
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the source of the program for these options; `words` is the whole command line,
+    def render(self, values: Values, line: str) -> str:
+        """Return the source of the program for these options; `line` is the whole command line,
         for its docstring.
 
         Raises:
@@ -95,13 +95,13 @@ class Command:
         before = said_so_far()
         made = self.program(values)
         warn_of_needs(values, before)
-        return self.written(made, words, log_of(values))
+        return self.written(made, line, log_of(values))
 
-    def written(self, made: Program, words: Sequence[str], log: Log) -> str:
+    def written(self, made: Program, line: str, log: Log) -> str:
         """Return the source of a program."""
         from polygraphy.codegen.render import render
 
-        return render(made.template, made.summary, words, log=log, **made.context)
+        return render(made.template, made.summary, line, log=log, **made.context)
 
     def destination(self, values: Values) -> str | None:
         """Return where the program is saved; None to run it instead."""
@@ -112,7 +112,8 @@ class OneCall(Command):
     """A command that is one sentence and one call, which takes the arguments without a flag first.
 
     Attributes:
-        says: what the program does; ``{}`` stands for each argument without a flag.
+        says: what the program does; ``{}`` stands for each argument without a flag, and
+            ``{s}`` for the ending of a verb, where that is one.
         call: the function.
         together: whether it takes several files as one list.
         template: of the program.
@@ -123,11 +124,14 @@ class OneCall(Command):
     together: ClassVar[bool] = False
     template: ClassVar[str] = "show.py.j2"
 
-    def check(self, values: Values) -> None:
-        """Raise a CommandLineError if the options cannot be meant together."""
+    def besides(self, values: Values) -> Mapping[str, Any]:
+        """Return arguments that no row feeds; CommandLineError if the options cannot be meant
+        together.
+        """
+        return {}
 
     def program(self, values: Values) -> Program:
-        self.check(values)
+        besides = self.besides(values)
         named: list[tuple[str, ...]] = []
         given: list[Any] = []
         for group in values:
@@ -141,6 +145,6 @@ class OneCall(Command):
                     given += [list(paths)] if self.together else paths
         return Program(
             self.template,
-            self.says.format(*map(listed_paths, named)),
-            call=call_of(self.call, values, *given),
+            self.says.format(*map(listed_paths, named), s="" if len(given) > 1 else "s"),
+            call=call_of(self.call, values, *given, **besides),
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from polygraphy.cli.commands.command import OneCall
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.values import Values
@@ -14,9 +17,10 @@ class _JoinCommand(OneCall):
     groups = (JoinOptions,)
     together = True
 
-    def check(self, values: Values) -> None:
+    def besides(self, values: Values) -> Mapping[str, Any]:
         if values[JoinOptions].output is None:
             raise CommandLineError("it is not said where to write. Name a path with -o.")
+        return {}
 
 
 class DataConcatCommand(_JoinCommand):

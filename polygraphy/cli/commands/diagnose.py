@@ -49,9 +49,10 @@ class DiagnoseCommand(Command):
         if not path:
             raise CommandLineError("no model is given. Name its path.")
         half = half_of(values)
-        if half is not None:
-            return render_half(values, half)
         parties = values[PartyOptions].parties
+        if half is not None:
+            _warn_of_unused(values)
+            return render_half(values, half)
         if not parties:
             flags = ", ".join(each.flag for each in PARTIES.values())
             raise CommandLineError(

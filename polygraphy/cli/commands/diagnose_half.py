@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.diagnose_options import (
-    PARTIES,
     HandoverOptions,
     MemoryOptions,
     PartyOptions,
-    groups_of,
+    party_of,
 )
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import warn_idle
@@ -21,7 +20,9 @@ from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
+from polygraphy.codegen.call import Step
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.source import Source
 
 _ASKED = ("--fp-to-fp16", "--to-bf16")
 
@@ -34,7 +35,8 @@ class HalfOptions(Options):
         "--fp-to-fp16",
         excludes="--to-bf16",
         help="Compute the model in fp16, rounding at every operator, compare with fp32, and find"
-        " the fewest nodes that have to stay in fp32. No backend is needed.",
+        " the fewest nodes that have to stay in fp32. No backend is needed; in those that are"
+        " given, it is tried as well.",
     )
     to_bf16: bool = option("--to-bf16", help="The same in bf16.")
     rtol: float | None = option(
@@ -67,13 +69,8 @@ def half_of(values: Values) -> str | None:
 
 def render_half(values: Values, dtype: str) -> Program:
     """Return the program that tries half precision."""
-    parties = [group for each in PARTIES.values() for group in groups_of(each)]
+    parties = values[PartyOptions].parties
     reasons: list[tuple[Sequence[type[Options]], str]] = [
-        (
-            [PartyOptions, *parties],
-            "half precision is compared with fp32 in the reference evaluator, which rounds at every"
-            " operator",
-        ),
         ([HandoverOptions], "what half precision loses is no fault of a backend to be reported"),
         ([MemoryOptions], "one node is computed at a time, and what no other reads is let go"),
     ]
@@ -85,11 +82,13 @@ def render_half(values: Values, dtype: str) -> Program:
         "check.py.j2",
         f"Find out whether {quoted(diagnosed.path)} would work in {dtype}.",
         model=diagnosed.path,
+        before=[Step("parties", [party_of(name, values) for name in parties])] if parties else [],
         call=call_of(
             "diagnose_half",
             values,
             RunnerModel.path,
             dtype=None if dtype == "fp16" else dtype,
+            parties=Source("parties") if parties else None,
             data_loader=usual_or(data),
         ),
     )

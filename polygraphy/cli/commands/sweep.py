@@ -243,9 +243,10 @@ def _check_flags(path: str, plan: Plan) -> None:
 
 def _check_words(what: str, words: Sequence[str]) -> None:
     from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.declare.rest import flags_in
     from polygraphy.cli.parser import parse
 
     try:
-        parse(load("run").extended(words), ["MODEL", *words])
+        parse(load("run").extended(flags_in(words)), ["MODEL", *words])
     except CommandLineError as error:
         raise CommandLineError(f"{what}: {error}", "polygraphy run") from None

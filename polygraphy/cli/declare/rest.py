@@ -27,6 +27,11 @@ class Rest(Kind):
         return list(value)
 
 
+def flags_in(words: Sequence[str]) -> set[str]:
+    """Return the words of a command line that may be flags."""
+    return {word for word in words if word.startswith("--")}
+
+
 def split_rest(
     words: Sequence[str], options: Sequence[Option]
 ) -> tuple[list[str], dict[str, list[str]]]:

@@ -76,6 +76,7 @@ class LogOptions(Options):
     )
     log_file_verbosity: str | None = option(
         "--log-file-verbosity",
+        needs="--log-file",
         kind=_Level("LEVEL"),
         otherwise="INFO, or that of the console where it shows more",
         help="Log level of the file.",

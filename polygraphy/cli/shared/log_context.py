@@ -66,8 +66,6 @@ def log_of(values: Values) -> Log:
     file, console = of_file_and_console(options, chosen)
     if options.log_file is None:
         file = console = ""
-        if options.log_file_verbosity is not None:
-            warn("--log-file-verbosity does nothing without --log-file.")
     else:
         chosen = logged(chosen, file, console)
     everything = chosen.get("", "INFO")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, Union
@@ -206,12 +206,12 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         if aggregation != self.aggregation:
             self.aggregation = check_aggregation(aggregation)
 
-    def start(self, pair: RunnerPair, spool: Spool | None = None) -> AnswerLog:
+    def start(self, pair: RunnerPair, open_spool: Callable[[], Spool] | None = None) -> AnswerLog:
         """Add a pair of runners, and return the log that takes what is found of it. Of many
-        iterations the earlier ones are kept in the spool, if there is one, until a caller looks at
-        them.
+        iterations the earlier ones are kept in what `open_spool` opens, if that is given, until a
+        caller looks at them.
         """
-        log = AnswerLog(spool)
+        log = AnswerLog(open_spool)
         self.append((pair, log))
         return log
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from polygraphy.domain.compare.differences import OutputCompareResult
@@ -36,11 +36,14 @@ class AnswerLog(list[Answers]):
     that come back as they were are packed: results of our comparison functions, and truth values.
     """
 
-    def __init__(self, spool: Spool | None) -> None:
-        """Start empty; what is packed goes to `spool`, nothing is where there is none."""
+    def __init__(self, open_spool: Callable[[], Spool] | None) -> None:
+        """Start empty; what is packed goes to what `open_spool` opens, once there is something;
+        nothing is packed without it.
+        """
         super().__init__()
-        self._spool = spool
-        self._packs = spool is not None
+        self._open_spool = open_spool
+        self._spool: Spool | None = None
+        self._packs = open_spool is not None
         self._tickets: list[int] = []
         self._packed = self._packed_matched = 0
         self._held = 0
@@ -75,8 +78,9 @@ class AnswerLog(list[Answers]):
 
     def _pack(self) -> None:
         """Pack all but the last iteration, to which something may still be added."""
-        assert self._spool is not None
+        assert self._open_spool is not None
         past = self[:-1]
+        self._spool = self._spool or self._open_spool()
         try:
             self._packs = _are_packable(past)
             OutputCompareResult.prepare_metrics(_differences(past))

@@ -14,8 +14,8 @@ from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.pickling import pickled_as
 
-_Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
-Explain = Callable[[_Arrays], Rounding | None]
+Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+Explain = Callable[[Arrays], Rounding | None]
 """Finds out what rounding explains of the difference of two arrays."""
 
 _STATISTICS = ("max", "mean", "median", "quantile")
@@ -66,7 +66,7 @@ class OutputCompareResult(CompareResult):
         self._mismatches: Mismatches | None = None
         self.quantile: float | None = None
         self.difference: Difference | None = None
-        self.arrays: _Arrays | None = None
+        self.arrays: Arrays | None = None
         self._explain: Explain | None = None
         self._rounding: Rounding | None = None
         self._is_rounding: bool | None = None
@@ -75,7 +75,7 @@ class OutputCompareResult(CompareResult):
     def of(
         cls,
         tensors: tuple[ComparedTensor, ComparedTensor],
-        arrays: _Arrays,
+        arrays: Arrays,
         difference: Difference,
         tolerance: Tolerance,
         quantile: float,

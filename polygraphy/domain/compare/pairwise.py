@@ -12,6 +12,7 @@ from polygraphy.domain.compare.result import ComparedTensor, CompareResult, Unco
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.results.results import IterationResult, Lineage
 from polygraphy.domain.results.runner_names import label_of_runner
+from polygraphy.domain.rounding import in_a_row
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, compute_dtype
 from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
@@ -51,10 +52,12 @@ class Side:
         """What the outputs were computed from; None where that is not known."""
         return self.outputs.lineage if isinstance(self.outputs, IterationResult) else None
 
-    def rough(self) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs twice, as rounding may move them; nothing where that is not known."""
+    def rough(self, dtype: str) -> Sequence[Mapping[str, Any]]:
+        """Return the outputs twice, as rounding to a data type may move them; nothing where that
+        is not known.
+        """
         made = self.outputs.rough if isinstance(self.outputs, IterationResult) else None
-        return () if made is None else made()
+        return () if made is None else made(dtype)
 
     @property
     def name(self) -> str:
@@ -120,12 +123,12 @@ def _compared(
             f" {', '.join(map(repr, lacks)) or 'no outputs'}.",
             is_missing=True,
         )
-    value, reference = _array(result0[pair.name0]), _array(result1[pair.name1])
+    value, reference = _arrays(result0[pair.name0], result1[pair.name1])
     if value is None or reference is None:
         name, run = (pair.name0, result0) if value is None else (pair.name1, result1)
         return UncomparedResult(
             f"Output {name!r} of {label_of_runner(run.runner_name)} is a sequence of"
-            " tensors of different shapes, not a tensor: sequences are not compared."
+            " tensors of different shapes, and those of the other run have others."
         )
     tensors = ComparedTensor.of(pair.name0, value), ComparedTensor.of(pair.name1, reference)
     fitted = aligned(value, reference, check_shapes=function.check_shapes)
@@ -158,6 +161,18 @@ def _sources(outputs: Mapping[str, Any]) -> Mapping[str, str]:
 def is_program(outputs: Any) -> bool:
     """Return whether outputs are all tensors of a program; see `Facts.is_program`."""
     return getattr(getattr(outputs, "facts", None), "is_program", False)
+
+
+def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
+    """Return two outputs as arrays: sequences of the same shapes as the elements of all of them."""
+    made = _array(value), _array(reference)
+    if (
+        made[0] is None
+        and made[1] is None
+        and [*map(np.shape, value)] == [*map(np.shape, reference)]
+    ):
+        return in_a_row(value), in_a_row(reference)
+    return made
 
 
 def _array(output: Any) -> Array | None:

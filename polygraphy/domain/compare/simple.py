@@ -55,7 +55,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             check_shapes: whether outputs of different shapes fail (the default), or are transposed
                 or reshaped.
             rtol: the largest tolerable relative difference (default: 1e-5). ``"auto"`` is what
-                rounding explains, given the data type in which the output was computed.
+                rounding explains, given the data type in which the output was computed; `atol`
+                is, too, where it is not given.
             atol: the largest tolerable absolute difference, as `rtol`; ``"auto"`` also depends on
                 how large the second run's values are.
             fail_fast: whether to stop at the first output that fails.
@@ -103,7 +104,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         Raises:
             UsageError: a tolerance is ``"auto"``, and it is not known what rounding explains.
         """
-        given = value_for(self.atol, name, None), value_for(self.rtol, name, None)
+        given = self._given(name)
         if rounding is None and AUTO in given:
             raise UsageError(
                 f"What output {name!r} is held to follows from its values, which are not known"
@@ -120,7 +121,16 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
     def is_auto(self, name: str) -> bool:
         """Return whether a tolerance of the output `name` is ``"auto"``."""
-        return AUTO in (value_for(self.atol, name, None), value_for(self.rtol, name, None))
+        return AUTO in self._given(name)
+
+    def _given(self, name: str) -> tuple[float | str | None, float | str | None]:
+        """Return the absolute and the relative tolerance that are given; one that is ``"auto"``
+        stands for both where the other is not.
+        """
+        atol, rtol = value_for(self.atol, name, None), value_for(self.rtol, name, None)
+        if AUTO in (atol, rtol):
+            return AUTO if atol is None else atol, AUTO if rtol is None else rtol
+        return atol, rtol
 
     def thresholds_for(self, output_name: str) -> Tolerance:
         """Return what the output is held to."""

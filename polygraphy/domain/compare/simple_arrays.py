@@ -12,17 +12,19 @@ held to what rounding explains of one layer: a layer that computes something els
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 
 from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
 from polygraphy.domain.asked import Plots
-from polygraphy.domain.compare.differences import Explain, OutputCompareResult
+from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.compare.differences import Arrays, Explain, OutputCompareResult
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.results.results import Recomputed
@@ -30,11 +32,13 @@ from polygraphy.domain.rounding import (
     GROWTH,
     Rounding,
     coarsest_between,
+    few_others,
+    in_order,
     rounding_between,
     seen_between,
 )
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
+from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import Precision, is_exact
 
 if TYPE_CHECKING:
@@ -172,37 +176,66 @@ def compare_arrays(
         return UncomparedResult(
             f"There is no telling what rounding explains of {value.tensor}: give its tolerance."
         )
-    difference = Difference(
-        *arrays, infinities_equal=function.infinities_compare_equal, threads=function.threads
-    )
 
-    def held_to(rounding: Rounding | None, explain: Explain = explain) -> OutputCompareResult:
+    def held_to(
+        rounding: Rounding | None, explain: Explain = explain, arrays: Arrays = arrays
+    ) -> OutputCompareResult:
         return OutputCompareResult.of(
             (value.tensor, reference.tensor),
             arrays,
-            difference,
+            Difference(
+                *arrays,
+                infinities_equal=function.infinities_compare_equal,
+                threads=function.threads,
+            ),
             function.tolerance_for(setting, rounding),
             function.quantile_for(setting),
             explain,
         )
 
     result = held_to(rounding)
-    if rounding is not None and value.lineage is not None and not result:
-        precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
-        sides = value, reference
+    if rounding is None or result:
+        return result
+    sides = value, reference
+    precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
+    if value.lineage is not None:
         inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
         return result if inherited is None else held_to(inherited)
-    if rounding is not None and not result:
-        explained = _adding_up((value, reference), rounding)
-        if explained != rounding:
-            return held_to(explained, lambda _: explained)
-    return result
+    explained = _adding_up(sides, rounding)
+    if explained != rounding:
+        result = held_to(explained, lambda _: explained)
+    return result or _decided_otherwise(sides, explained, precision, held_to) or result
+
+
+def _decided_otherwise(
+    sides: tuple[Side, Side],
+    rounding: Rounding,
+    precision: Precision | None,
+    held_to: Callable[..., OutputCompareResult],
+) -> OutputCompareResult | None:
+    """Return a verdict that holds where rounding decides between what is nearly equal: rows in the
+    order of a score may have changed places, and in a coarse type a few whole numbers are others.
+    None where it does not explain the difference.
+    """
+    value, reference = (side.array for side in sides)
+    is_half = precision is not None and precision.name in HALF
+    coarse = evolve(rounding, dtype=precision.name) if precision and is_half else rounding
+    if any(is_ordered(side.facts, side.name) for side in sides):
+        value = in_order(value, reference, coarse)
+        if made := held_to(rounding, arrays=(value, reference)):
+            return made
+    if is_exact(reference.dtype.name) and (few := few_others(value, reference, coarse)):
+        return held_to(few, lambda _: few, (reference, reference))
+    return None
 
 
 def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
     """Return what is explained by rounding that adds up along the model, where it is at hand."""
     for side in sides:
-        if seen := seen_between(side.rough(), side.name, rounding):
+        own = coarsest_between((side.array, side.array), (side.computed_in, side.computed_in))
+        if own is None or own.name != rounding.dtype:
+            continue  # Nothing adds up of what is finer.
+        if seen := seen_between(side.rough(rounding.dtype), side.name, rounding):
             return rounding.adding_up(seen)
     return rounding
 

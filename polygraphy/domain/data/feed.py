@@ -249,6 +249,14 @@ def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> 
     fitted = in_shape(array, shape)
     if fitted is None:
         raise _wrong_shape(name, array, shape)
+    is_open = bool(shape) and is_dynamic_dim(shape[0]) and array.ndim == len(shape)
+    if is_open and array.shape[0] == 1 < fitted.shape[0]:
+        raise InputError(
+            f"Input {name!r} must have shape {format_shape(shape)}, and the data have"
+            f" {format_shape(array.shape)}: that is one sample, and would become"
+            f" {fitted.shape[0]}.",
+            hint="Give data of that shape, or reshape them if several are meant.",
+        )
     if fitted is not array:
         notes.append(f"Input {name!r} was brought from shape {array.shape} to {fitted.shape}.")
     return fitted

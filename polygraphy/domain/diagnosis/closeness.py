@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.rounding import in_a_row
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.precision import is_float
@@ -89,7 +90,7 @@ def untested(saved: Sequence[Values], names: Collection[str]) -> list[str]:
     return [
         name
         for name in sorted(names)
-        if _is_constant([np.asarray(each[name]) for each in saved if name in each])
+        if _is_constant([in_a_row(each[name]) for each in saved if name in each])
     ]
 
 

@@ -201,14 +201,14 @@ class IterationResult(dict[str, Any]):
         unmarked: outputs of the model that are not among these, because other tensors were chosen;
             they are not saved, but have to match where both sides of a comparison have them.
         lineage: what they were computed from, as long as the run goes on; not kept elsewhere.
-        rough: makes all outputs twice, with all that nodes make moved by what rounding explains of
-            one operator; as long as the run goes on.
+        rough: makes all outputs twice, as rounding to a data type may move them, or once so and
+            once without; as long as the run goes on.
         origin: the file that they were read from; empty for none.
     """
 
     unmarked: Mapping[str, Any] = MappingProxyType({})
     lineage: Lineage | None = None
-    rough: Callable[[], Sequence[Mapping[str, Any]]] | None = None
+    rough: Callable[[str], Sequence[Mapping[str, Any]]] | None = None
     origin = ""
 
     def __init__(

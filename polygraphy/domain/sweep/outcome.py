@@ -268,7 +268,7 @@ def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
     """Return the group of cells that say the same, but for names of models, and numbers."""
     if row.state == FAILED:
         if diagnosis is None:
-            return Group("Outputs differ; they were not diagnosed", ())
+            return Group("Outputs differ; they were not diagnosed (--diagnose does)", ())
         said = str(diagnosis.get("essence", {}).get("summary") or diagnosis["said"])
         first = _NUMBER.sub("N", said.replace(row.model, "MODEL")).partition(". ")[0]
         return Group(f"Outputs differ, and the diagnosis blames nothing: {first}", ())

@@ -44,10 +44,11 @@ PRECISIONS = _table(
     ("float8e5m2", 2, -14),
     ("float8e5m2fnuz", 2, -15),
     ("float4", 1, 0),
-    # Quantised: steps of the same size, of which so many make up the range.
-    ("int8", 7, 0),
-    ("int4", 3, 0),
-    ("int2", 1, 0),
+    # Quantised: steps of the same size, of which so many make up the range; how large they are, a
+    # scale says that is float32.
+    ("int8", 7, -126),
+    ("int4", 3, -126),
+    ("int2", 1, -126),
 )
 """The data types that networks compute in, from fine to coarse within each kind."""
 

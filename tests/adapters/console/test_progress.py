@@ -6,8 +6,10 @@ import io
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +87,39 @@ def test_there_is_one_bar_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with TerminalProgress(now=iter([0.0, 1.0, 2.0]).__next__).follow("Running", 2) as step:
         step()
         assert "Building" not in watched(monkeypatch, 0.01)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
+def test_a_fork_writes_though_its_line_was_being_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    line = progress._Line(lambda: "Running")
+    line.start()
+    drawing, done = threading.Event(), threading.Event()
+
+    def draw() -> None:
+        with line._lock:
+            drawing.set()
+            done.wait()
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    drawing.wait()
+    child = os.fork()
+    if child == 0:
+        sys.stderr.write("from the fork\n")
+        os._exit(7)
+    ended = (0, 0)
+    for _ in range(100):
+        ended = os.waitpid(child, os.WNOHANG)
+        if ended[0]:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+    done.set()
+    thread.join()
+    line.stop()
+    assert os.waitstatus_to_exitcode(ended[1]) == 7
 
 
 def test_a_quick_job_gets_no_bar(shown: Shown) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from polygraphy.adapters.onnx.run.opening import open_model, write_onnx
+from polygraphy.adapters.onnx.run.opening import open_model, save_to_file
 from tests.support import models
 
 
@@ -80,6 +80,6 @@ def test_what_graphs_inside_nodes_read_is_an_input() -> None:
 def test_a_part_is_saved_with_its_weights_beside_it(tmp_path: Path) -> None:
     part = extract_nodes(models.mlp(), [0, 1])
     path = str(tmp_path / "part.onnx")
-    write_onnx(part, path, external_data_path="part_ext_data", size_threshold=0)
+    save_to_file(part, path, external_data_path="part_ext_data", size_threshold=0)
     assert (tmp_path / "part_ext_data").stat().st_size > 0
     assert onnx.load(path).graph.node[1].op_type == "Relu"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.application.diagnose.data import feeds_of, feeds_of_half, feeds_that_run
+from polygraphy.binding import bind
+from polygraphy.diagnose import diagnose_half
 from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.ports.machine import free_memory
 from tests.support.models import make, value
 
 
@@ -66,3 +71,32 @@ def test_a_mask_that_leaves_nothing_is_no_data_for_half_precision() -> None:
     model = OnnxNarrowModels().open(make("mean", nodes, [mask], [value("y", ())]), DataType.FLOAT16)
     for seed in range(5):
         assert feeds_of_half(model, DataLoader(seed=seed))[0]["mask"].any(), seed
+
+
+def overflowing(count: int) -> list[dict[str, np.ndarray]]:
+    """Sets of data of which the last makes more than fp16 holds."""
+    rng = np.random.RandomState(5)
+    feeds = [{"x": rng.randn(4, 8).astype(np.float32)} for _ in range(count)]
+    feeds[-1]["x"] = feeds[-1]["x"] * np.float32(1e5)
+    return feeds
+
+
+def squaring() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["s"], "square"),
+        helper.make_node("Sqrt", ["s"], ["y"], "root"),
+    ]
+    return make("square", nodes, [value("x", [4, 8])], [value("y", [4, 8])])
+
+
+def test_half_precision_is_tried_on_all_data_that_are_given() -> None:
+    assert not diagnose_half(squaring(), data_loader=overflowing(9))
+
+
+def test_data_that_memory_does_not_hold_are_counted_and_not_vouched_for() -> None:
+    room = 32 * sum(each["x"].nbytes for each in overflowing(3))
+    with (
+        bind(free_memory, lambda: room),
+        pytest.raises(InconclusiveError, match="only the first 3 were used"),
+    ):
+        diagnose_half(squaring(), data_loader=overflowing(9))

@@ -60,7 +60,6 @@ def optimised(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     made: onnx.ModelProto = onnx.load(folder / "optimised.onnx")
-    assert {node.op_type for node in made.graph.node} & {"FusedMatMul", "Gelu"}
     return made
 
 
@@ -68,8 +67,10 @@ def found(model: onnx.ModelProto, folder: Path) -> Kept:
     kept = Kept()
     random = np.random.RandomState(1)
     feed = {"x": random.randn(2, WIDTH, WIDTH).astype(np.float32)}
+    reference = optimised(attention(), folder)
+    assert {node.op_type for node in reference.graph.node} & {"FusedMatMul", "Gelu"}
     with bind(Findings, kept):
-        diagnose(model, [OnnxrtParty()], [feed], optimised(attention(), folder))
+        diagnose(model, [OnnxrtParty()], [feed], reference)
     return kept
 
 
@@ -94,3 +95,46 @@ def test_one_node_inside_what_was_fused_is_named(
     assert culprit["nodes"] == [node]
     assert culprit["cause"] in causes
     assert culprit["remedy"]["proven"]
+
+
+@pytest.mark.parametrize(("fault", "node"), [("inside", "then_op"), ("inverted", "choose")])
+def test_an_if_is_named_and_not_what_makes_its_condition(
+    fault: str, node: str, tmp_path: Path
+) -> None:
+    kept = Kept()
+    reference = optimised(choosing(), tmp_path)
+    with bind(Findings, kept):
+        assert not diagnose(choosing(fault), [OnnxrtParty()], reference=reference)
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == [node]
+    assert culprit["party"] == "model"
+
+
+def choosing(fault: str = "") -> onnx.ModelProto:
+    """Two ways through a network, of which a flag decides that is made of the data."""
+    random = np.random.RandomState(2)
+    weights = {name: random.randn(WIDTH, WIDTH).astype(np.float32) for name in ("w", "v")}
+    weights |= {"low": np.float32(-9.0), "flat": np.array([], np.int64)}
+
+    def branch(name: str, op: str) -> onnx.GraphProto:
+        nodes = [
+            helper.make_node("MatMul", ["h", "v"], [f"{name}_m"], f"{name}_product"),
+            helper.make_node(op, [f"{name}_m"], [f"{name}_y"], f"{name}_op"),
+        ]
+        return helper.make_graph(nodes, name, [], [value(f"{name}_y", [2, WIDTH])])
+
+    then = branch("then", "Tanh" if fault == "inside" else "Sigmoid")
+    other = branch("other", "Neg")
+    if fault == "inverted":
+        then, other = other, then
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
+        helper.make_node("ReduceMax", ["h"], ["top"], "top", keepdims=0),
+        helper.make_node("Reshape", ["top", "flat"], ["number"], "number"),
+        helper.make_node("Greater", ["number", "low"], ["flag"], "compare"),
+        helper.make_node("If", ["flag"], ["c"], "choose", then_branch=then, else_branch=other),
+        helper.make_node("Add", ["c", "h"], ["s"], "add"),
+        helper.make_node("MatMul", ["s", "w"], ["y"], "last"),
+    ]
+    shape = [2, WIDTH]
+    return make("choosing", nodes, [value("x", shape)], [value("y", shape)], weights=weights)

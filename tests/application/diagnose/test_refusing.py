@@ -13,12 +13,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.application.diagnose.test_diagnosing import network as layers
+from tests.support.models import make, value
 from tests.support.parties import WrongRewriter
 
 
@@ -146,3 +148,16 @@ def test_what_helps_is_proven_on_the_whole_model() -> None:
     assert culprit["remedy"]["command"] == "wrong MODEL ExpLogFusion Other"
     assert culprit["remedy"]["proven"]
     assert any("runs the whole model" in sentence for sentence in culprit["evidence"])
+
+
+def test_nodes_of_one_name_are_the_fault_of_the_model() -> None:
+    nodes = [
+        helper.make_node(op, [a], [b], "same")
+        for op, a, b in (("Neg", "x", "h"), ("Abs", "h", "y"))
+    ]
+    model = make("named", nodes, [value("x", [3])], [value("y", [3])])
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(model, [OnnxrtParty(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["party"], culprit["cause"]) == ("model", "names")

@@ -8,6 +8,7 @@ import pytest
 from polygraphy.domain.compare import SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.rounding import rounding_between
 from polygraphy.domain.tensors.facts import ModelFacts
 
 AUTO = {"rtol": "auto", "atol": "auto"}
@@ -98,3 +99,47 @@ def test_the_mean_may_be_explained_where_the_largest_difference_is_not() -> None
     assert not one
     assert one.is_rounding
     assert not compare(run(off, "float16"), run(VALUES), rtol=1e-5).is_rounding
+
+
+def test_steps_of_a_quantised_type_are_measured_in_the_output_and_not_in_ones() -> None:
+    small = np.full(8, 0.01, np.float32)
+    made = rounding_between((small, small), ("int8", "int8"))
+    assert made is not None
+    assert made.atol == pytest.approx(0.125 * 0.01)
+
+
+def test_what_only_one_side_makes_zero_is_lost() -> None:
+    tiny = np.full(8, 1e-9, np.float32)
+    narrow = rounding_between((tiny, tiny), ("float16", "float16"))
+    mixed = rounding_between((tiny, tiny), ("float16", "float32"))
+    unknown = rounding_between((tiny, tiny), ("float16", None))
+    assert narrow and mixed and unknown
+    assert mixed.atol < 1e-9 < narrow.atol == unknown.atol
+
+
+@pytest.mark.parametrize(("others", "passes"), [(1, True), (4, False)])
+def test_a_coarse_type_decides_otherwise_between_a_few_whole_numbers(
+    others: int, passes: bool
+) -> None:
+    right = np.arange(200)
+    off = right.copy()
+    off[:others] += 1
+    assert bool(compare(run(off, "float16"), run(right, "float32"))) is passes
+
+
+def test_rows_in_the_order_of_a_score_may_change_places() -> None:
+    right = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
+    off = right.copy()
+    off[[3, 4]] = right[[4, 3]]
+    for ordered in ((), ("y",)):
+        facts = ModelFacts({"y": "float32"}, ordered=ordered)
+        first, second = (IterationResult({"y": made}, facts=facts) for made in (off, right))
+        assert bool(compare(first, second)) is bool(ordered)
+
+
+def test_sequences_of_unequal_tensors_are_compared_member_by_member() -> None:
+    right = [np.ones(3, np.float32), np.ones((2, 2), np.float32)]
+    for off, passes in ((0.0, True), (1.0, False)):
+        value = [right[0], right[1] + np.float32(off)]
+        first, second = (IterationResult({"y": made}) for made in (value, right))
+        assert bool(compare(first, second)) is passes

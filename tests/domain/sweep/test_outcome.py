@@ -153,7 +153,7 @@ def test_failures_that_a_diagnosis_does_not_explain() -> None:
     groups = [(list(group.cells), group.cause) for group in groups_of(rows, diagnoses)]
     assert groups == [
         (["a", "b"], "Outputs differ, and the diagnosis blames nothing: All outputs match in fp16"),
-        (["c"], "Outputs differ; they were not diagnosed"),
+        (["c"], "Outputs differ; they were not diagnosed (--diagnose does)"),
     ]
 
 

@@ -11,7 +11,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.adapters.console.screen import is_abridged, only_in_file, say, show, shows_answers
+from polygraphy.adapters.console.screen import (
+    is_abridged,
+    log,
+    only_in_file,
+    say,
+    show,
+)
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
@@ -99,8 +105,7 @@ class LogModelReports:
         say("\n".join((f"{len(found)} difference(s):", *lines)), G_LOGGER.ERROR)
 
     def outline(self, title: str, outline: Outline) -> None:
-        with only_in_file() if shows_answers() else nullcontext():
-            G_LOGGER.info("\n".join(outline_lines(title, outline)))
+        log("\n".join(outline_lines(title, outline)))
 
     def edit(self, edit: Edit) -> None:
         """Write how many parts came and went; at a lower level of the log, which ones."""
@@ -113,11 +118,10 @@ class LogModelReports:
         from polygraphy.domain.checks.lint import EXCEPTION, INFO, WARNING
 
         severities = {EXCEPTION: G_LOGGER.ERROR, WARNING: G_LOGGER.WARNING, INFO: G_LOGGER.INFO}
-        with only_in_file() if shows_answers() else nullcontext():
-            for entry in report.entries:
-                G_LOGGER.log(f"LINT | {one_line(_finding(entry))}", severities[entry.level])
-            if not report.entries:
-                G_LOGGER.info("LINT | Nothing was found.")
+        for entry in report.entries:
+            log(f"LINT | {one_line(_finding(entry))}", severities[entry.level])
+        if not report.entries:
+            log("LINT | Nothing was found.")
         if report.is_one_of_several:
             show([one_line(report.path)])
         words = {EXCEPTION: "error", WARNING: "warning", INFO: "info"}

@@ -522,8 +522,9 @@ class OutputKinds:
 
     def _is_bounded(self, node: NodeProto) -> bool:
         if node.op_type == "If":
+            # Which branch is taken, only the data say: what may be a probability is one.
             made = [value.name for body in graphs_of(node) for value in body.output]
-            return self._bounded.issuperset(made)
+            return not self._bounded.isdisjoint(made)
         if node.op_type in _JOINS:
             return self._bounded.issuperset(filter(None, node.input))
         handed_on = node.op_type in _CHOOSES and node.input[0] in self._bounded
@@ -561,13 +562,13 @@ def _sources(graph: GraphProto) -> dict[str, str]:
 
 
 def find_facts(model: Any) -> Facts:
-    """Return what is known of a model, its bytes or its path; nothing of one that cannot be
-    read, or is too large to be read on the side. A file is read when its facts are asked for.
+    """Return what is known of a model, its bytes or its path, when it is asked for; nothing of one
+    that cannot be read, or is too large to be read on the side.
     """
     if isinstance(model, (str, Path)):
         path = Path(model)
         return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
-    return _found(model)
+    return DeferredFacts(partial(_found, model))
 
 
 def _found(model: Any) -> ModelFacts:

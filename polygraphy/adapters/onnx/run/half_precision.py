@@ -68,6 +68,8 @@ _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
 """What a reduction adds up on its way, from its result and how many elements went into each."""
 
 _SEEDS = (1, 2)
+_WEIGHT_STEP = 0.2
+"""Of so many steps is the root mean square of what rounding does to a number."""
 _CONVERTS = frozenset({"Cast", "CastLike"})
 _NARROW = tuple(DataType[name] for name in HALF)
 _FLOAT = 1
@@ -100,11 +102,17 @@ class OnnxNarrowModels:
         watched = partial(_rounding, narrow=found[0].numpy())
         return _Evaluated(inlined(model)).with_nodes(watched)
 
-    def roughly(self, model: Any) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+    def roughly(
+        self, model: Any, dtype: str = "float32"
+    ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
         if isinstance(model, (str, Path)):
             model = OnnxFromPath(str(model)).call_impl()
         elif isinstance(model, bytes):
             model = onnx.load_model_from_string(model)
+        if dtype in HALF:
+            found = narrow_nodes(model)
+            wide = model if found is None else widened(model)
+            return self.open(wide, *(found or (DataType[dtype],))).roughly
         opened = _Evaluated(inlined(model))
         computes = [opened.with_nodes(partial(_moving, seed=seed)) for seed in _SEEDS]
         return lambda feed: [compute(feed) for compute in computes]
@@ -214,11 +222,34 @@ class OnnxNarrowModel:
 
         return self._evaluated.with_nodes(watched)(feed), losses
 
-    def rounded(self, feed: Mapping[str, Any]) -> dict[str, Array]:
+    def roughly(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
+        """Compute the outputs with the digits of the narrow type, and without; nothing where a node
+        makes more of that than others.
+        """
+        wide = {name: _in_float32(value) for name, value in feed.items()}
+        exact, losses = self.measure(wide)
+        if any(loss.rounds(self._range) for loss in losses):
+            return []
+        return [self.rounded(wide, _WEIGHT_STEP), exact]
+
+    def rounded(self, feed: Mapping[str, Any], step: float = 0.0) -> dict[str, Array]:
         """Compute the outputs with the digits of the narrow type, and without end of its range; see
         the port.
+
+        Args:
+            feed: the data.
+            step: by how many steps of the type weights are moved that have its digits already.
         """
         spacing = self._range.spacing
+        held: dict[str, Array] = {}
+
+        def narrow(name: str, value: Any) -> Array:
+            if not step or name not in self._weights:
+                return with_digits(value, spacing)
+            if name not in held:
+                ratio = step * spacing / float(numpy.finfo(numpy.float32).eps)
+                held[name] = moved(numpy.asarray(value), crc32(name.encode()), ratio)
+            return held[name]
 
         def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
             if not self._is_cast(node):
@@ -229,7 +260,7 @@ class OnnxNarrowModel:
                 operands = list(inputs)
                 for position, is_narrow in enumerate(takes[: len(inputs)]):
                     if is_narrow and inputs[position] is not None:
-                        operands[position] = with_digits(inputs[position], spacing)
+                        operands[position] = narrow(node.input[position], inputs[position])
                 return tuple(
                     with_digits(value, spacing) if is_narrow else value
                     for value, is_narrow in zip(run(*operands, **options), gives)
@@ -282,6 +313,11 @@ class OnnxNarrowModel:
             return exact
 
         return call
+
+
+def _in_float32(value: Any) -> Any:
+    array = numpy.asarray(value)
+    return array.astype(numpy.float32) if array.dtype.name in HALF else array
 
 
 def _as_it_is(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:

@@ -95,7 +95,7 @@ def samples_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str,
     return feeds_of(model, data_loader)
 
 
-def write_onnx(
+def save_to_file(
     model: ModelProto,
     path: str,
     *,

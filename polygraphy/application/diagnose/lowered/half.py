@@ -118,16 +118,30 @@ def try_half_precision(
         BackendError: the reference evaluator cannot run it.
         UsageError: nothing of it can be cast, or there are no data.
     """
+    return half_trial(model, dtype, data_loader, (rtol, atol), report).result()
+
+
+def half_trial(
+    model: Any,
+    dtype: str,
+    data_loader: Any,
+    tolerances: tuple[float | None, float | None],
+    report: Report | None = None,
+    left_out: list[str] | None = None,
+) -> Trial:
+    """Return what tries a model in half precision; see `try_half_precision`, and, of data that are
+    left out, `feeds_of_half`.
+    """
     entry = casting(dtype)
     opened = resolve(NarrowModels).open(model, entry)
-    tolerance = Tolerance(entry, opened.facts(), rtol, atol)
+    tolerance = Tolerance(entry, opened.facts(), *tolerances)
     if not opened.passes:
         raise UsageError(
             f"No node of the model can be cast to {dtype}.",
             hint="Give a model that computes in float32.",
         )
-    feeds = feeds_of_half(opened, data_loader)
-    return Trial(opened, tolerance, feeds, report).result()
+    feeds = feeds_of_half(opened, data_loader, left_out)
+    return Trial(opened, tolerance, feeds, report)
 
 
 def casting(dtype: str) -> DataTypeEntry:
@@ -272,6 +286,10 @@ class Trial:
         feeds: the data.
         report: called with each step.
         lowered: what is tried (default: the model where every operator rounds).
+
+    Attributes:
+        feeds: the data.
+        exact: the outputs in float32, of each set of data.
     """
 
     def __init__(
@@ -286,7 +304,7 @@ class Trial:
         self._lowered = lowered or Lowered(model.passes, model.load)
         self._limits = Range.of(tolerance.dtype)
         self._tolerance = self._usual = tolerance
-        self._feeds = feeds
+        self.feeds = feeds
         self._report = report
         self._order = list(range(len(feeds)))
         self._checks = 0
@@ -295,14 +313,14 @@ class Trial:
         self._allowance = 1.0
         with self._step("in float32, node by node") as said:
             measured = [model.measure(feed) for feed in feeds]
-            self._exact = [outputs for outputs, _ in measured]
+            self.exact = [outputs for outputs, _ in measured]
             self._losses = worst_of(losses for _, losses in measured)
             said.append(f"{len(self._losses)} nodes on {len(feeds)} sets of data")
 
     def result(self) -> HalfPrecision:
         """Return what half precision does."""
-        facts: dict[str, Any] = {"losses": self._losses, "feeds": len(self._feeds)}
-        if any(_is_invalid(outputs) for outputs in self._exact):
+        facts: dict[str, Any] = {"losses": self._losses, "feeds": len(self.feeds)}
+        if any(_is_invalid(outputs) for outputs in self.exact):
             invalid = first_invalid(self._losses)
             if invalid is not None:
                 return HalfPrecision("fault", OutputError(), culprits=[invalid], **facts)
@@ -328,8 +346,8 @@ class Trial:
         kept = self._needed(kept)
         self._tolerance = self._usual.allowing(facts["allowance"])
         with self._step("counter-check") as said:
-            made = (self._lowered.run(feed, kept) for feed in self._feeds)
-            after = self._tolerance.worst(self._exact, made)
+            made = (self._lowered.run(feed, kept) for feed in self.feeds)
+            after = self._tolerance.worst(self.exact, made)
             said.append(f"with these {after}")
         in_order = [name for name in self._model.passes if name in set(kept)]
         found = culprits_among(in_order, self._losses, self._model.users, self._limits)
@@ -350,8 +368,8 @@ class Trial:
             compute: computes the narrow model, where that is made already.
         """
         with self._step(f"all nodes in {self._limits.name}") as said:
-            made = [(compute or self._lowered.run)(feed) for feed in self._feeds]
-            errors = [self._tolerance.error(*pair) for pair in zip(self._exact, made)]
+            made = [(compute or self._lowered.run)(feed) for feed in self.feeds]
+            errors = [self._tolerance.error(*pair) for pair in zip(self.exact, made)]
             before = max(errors, key=lambda error: error.excess)
             said.append(str(before))
         self._order.sort(key=lambda index: -errors[index].excess)
@@ -411,8 +429,8 @@ class Trial:
         return kept
 
     def _error(self, index: int, without: Collection[str]) -> OutputError:
-        made = self._lowered.run(self._feeds[index], without)
-        return self._tolerance.error(self._exact[index], made)
+        made = self._lowered.run(self.feeds[index], without)
+        return self._tolerance.error(self.exact[index], made)
 
     def _has_own_tolerance(self) -> bool:
         """Return whether a tolerance is given, or a node makes more of rounding than others."""
@@ -427,7 +445,7 @@ class Trial:
     def _by_rounding(self) -> OutputError:
         """Return what rounding alone makes of the outputs, on the data where they are worst."""
         index = self._order[0]
-        return self._tolerance.error(self._exact[index], self._model.rounded(self._feeds[index]))
+        return self._tolerance.error(self.exact[index], self._model.rounded(self.feeds[index]))
 
     def _allow(self, share: float) -> None:
         """Tolerate so many times as much, if that is more."""
@@ -438,10 +456,10 @@ class Trial:
     def _is_ill_conditioned(self) -> bool:
         """Return whether float32 itself does not keep the outputs when the inputs are rounded."""
         index, dtype = self._order[0], self._tolerance.dtype
-        rounded = {name: _rounded(value, dtype) for name, value in self._feeds[index].items()}
+        rounded = {name: _rounded(value, dtype) for name, value in self.feeds[index].items()}
         if all(np.isfinite(value).all() for value in rounded.values() if is_float(value)):
             made = self._lowered.run(rounded, self._lowered.passes)
-            return not self._tolerance.error(self._exact[index], made).is_tolerable
+            return not self._tolerance.error(self.exact[index], made).is_tolerable
         return False
 
 

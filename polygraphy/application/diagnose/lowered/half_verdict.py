@@ -25,8 +25,6 @@ from polygraphy.application.diagnose.case import (
     Case,
     Feed,
     Values,
-    concluded,
-    with_origins,
 )
 from polygraphy.application.diagnose.data import feeds_of, feeds_of_half, feeds_of_parties
 from polygraphy.application.diagnose.lowered.half import (
@@ -39,7 +37,6 @@ from polygraphy.application.diagnose.lowered.half import (
     casting_flag,
     convert_command,
     named,
-    try_half_precision,
 )
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
@@ -49,7 +46,6 @@ from polygraphy.domain.diagnosis.culprit import (
     ILL_CONDITIONED,
     INCONCLUSIVE,
     MODEL,
-    Attempt,
     Culprit,
     Curve,
     DiagnosisResult,
@@ -62,18 +58,17 @@ from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of, keeping
 from polygraphy.domain.errors import ModelError, PolygraphyException
-from polygraphy.domain.rounding import LARGE, OutputError
+from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import (
-    DiagnosisReports,
     LoweringParty,
     NarrowModel,
     NarrowModels,
     SuspectedParty,
     graph_with_weights,
 )
-from polygraphy.ports.editing import OpenModel, open_model
+from polygraphy.ports.editing import OpenModel
 
 _NAMED = 4
 """How many nodes are named that stay in float32 beside a culprit."""
@@ -87,50 +82,18 @@ _MOST_HOPS = 2
 """How far from a node those are that a backend may join with it."""
 
 
-def diagnose_half(
-    model: Any,
-    dtype: str = "fp16",
-    *,
-    data_loader: Any = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-) -> bool:
-    """Return whether a float32 model would work in half precision, and if not, what has to stay in
-    float32, which is tried on the whole model.
+def of_casting(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResult:
+    """Return what it comes to that a float32 model is tried in half precision.
 
     Args:
-        model: its path, an ``onnx.ModelProto``, or a loader that makes one.
+        found: what half precision does.
+        path: where the model is, for command lines.
         dtype: ``fp16`` or ``bf16``.
-        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
-        rtol: how far outputs may be off; see `try_half_precision`.
-        atol: the same absolutely.
-
-    Returns:
-        Whether it would work.
-
-    Raises:
-        UsageError: nothing of the model can be cast, or there are no data.
-        ModelError: the model cannot be cast.
-        BackendError: the reference evaluator cannot run the model.
-        InconclusiveError: it does not work, and no node is to blame.
     """
-    reports = resolve(DiagnosisReports)
-    attempts: list[Attempt] = []
-
-    def report(attempt: Attempt) -> None:
-        attempts.append(attempt)
-        reports.attempted(attempt)
-
-    opened = open_model(model)
-    proto = opened.proto
-    found = try_half_precision(
-        proto, dtype, data_loader=data_loader, rtol=rtol, atol=atol, report=report
-    )
-    path = model if isinstance(model, str) else "MODEL"
-    culprits = _cast(found, path, dtype)
     curves = [isolated_loss(found, dtype)] if found.losses else []
-    result = DiagnosisResult(found.verdict, culprits, attempts, _reason(found, dtype), curves)
-    return concluded(with_origins(result, opened.nodes))
+    return DiagnosisResult(
+        found.verdict, _cast(found, path, dtype), reason=_reason(found, dtype), curves=curves
+    )
 
 
 def culprits_of(
@@ -390,7 +353,7 @@ def _is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool
     apart = 0.0
     for made in zip(*outputs):
         arrays = [
-            np.asarray(values[loss.name], np.float64) for values in made if loss.name in values
+            in_a_row(values[loss.name]).astype(np.float64) for values in made if loss.name in values
         ]
         if not all(np.isfinite(array).all() for array in arrays):
             return True
@@ -408,12 +371,17 @@ def _of_agreement(
     found: HalfPrecision,
     name: str,
 ) -> DiagnosisResult | None:
-    """Half precision is good enough, so each backend has to be."""
+    """Half precision is good enough, so each backend has to be, and as near to the first of them,
+    which is what a comparison asks.
+    """
     allowed = tolerance.allowing(found.allowance)
-    for made in outputs:
-        for right, values in zip(exact, made):
-            wide = {output: in_float(array) for output, array in values.items()}
-            if not allowed.error(right, wide).is_tolerable:
+    wide = [
+        [{output: in_float(array) for output, array in values.items()} for values in made]
+        for made in outputs
+    ]
+    for made in wide:
+        for right in (exact, wide[0]):
+            if not allowed.worst(right, made).is_tolerable:
                 return None
     reason = f"What differs is what rounding to {name} does: {found.before}."
     return DiagnosisResult(AGREE, reason=reason)
@@ -486,7 +454,7 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
     if measured is None:
         feeds = feeds_of_parties(case, data_loader)
     else:
-        feeds = feeds_of_half(measured, data_loader)
+        feeds = feeds_of_half(measured, data_loader, case.evidence.left_out)
     others = [each for each in case.parties if each is not party]
     reference = others[0] if others else resolve(SuspectedParty, "onnxrt")
     built = None if measured is None else Lowered(measured.passes, partial(party.load, proto))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.declare.call import call_of
+from collections.abc import Mapping
+from typing import Any
+
+from polygraphy.cli.commands.command import OneCall
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import FunctionOptions
 from polygraphy.cli.shared.saved import RejudgeOptions
-from polygraphy.codegen.docstring import quoted
 
 
-class CheckAccuracyCommand(Command):
+class CheckAccuracyCommand(OneCall):
     """Judge saved accuracy results again, under other tolerances, without running the model again.
     Without tolerances, the saved ones count. Exits with 0 when everything passed and with 1 when
     something did not.
@@ -21,8 +22,11 @@ class CheckAccuracyCommand(Command):
     name = "check accuracy"
     groups = (RejudgeOptions, FunctionOptions)
 
-    def program(self, values: Values) -> Program:
-        path = values[RejudgeOptions].path
+    says = "Judge the accuracy results {}."
+    call = "check_accuracy"
+    template = "check.py.j2"
+
+    def besides(self, values: Values) -> Mapping[str, Any]:
         thresholds = {
             row.name: threshold
             for row in options_of(FunctionOptions)
@@ -33,8 +37,4 @@ class CheckAccuracyCommand(Command):
                 "argument --index-tolerance: lists of indices cannot be judged again: they are not"
                 " saved with the verdicts. Save the outputs, and compare them with --load-outputs."
             )
-        return Program(
-            "check.py.j2",
-            f"Judge the accuracy results {quoted(path)}.",
-            call=call_of("check_accuracy", values, path, thresholds=thresholds or None),
-        )
+        return {"thresholds": thresholds or None}

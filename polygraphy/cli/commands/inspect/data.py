@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.declare.call import call_of
+from collections.abc import Mapping
+from typing import Any
+
+from polygraphy.cli.commands.command import OneCall
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Integer, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
-from polygraphy.codegen.docstring import listed_paths
 
 
 @option_group
@@ -80,7 +81,7 @@ class ReferenceOptions(Options):
     )
 
 
-class InspectDataCommand(Command):
+class InspectDataCommand(OneCall):
     """Show what saved inputs, outputs or accuracy results hold: names, data types, shapes and
     statistics of the tensors, or the verdicts.
     """
@@ -88,15 +89,13 @@ class InspectDataCommand(Command):
     name = "inspect data"
     groups = (InspectedOptions, DetailOptions)
 
-    def program(self, values: Values) -> Program:
+    says = "Show what {} hold{s}."
+    call = "inspect_data"
+
+    def besides(self, values: Values) -> Mapping[str, Any]:
         if values[DetailOptions].num_items == 0:
             raise CommandLineError(
                 "argument -n/--num-items: 0 would show nothing. Leave out -s/--show-values"
                 " instead."
             )
-        paths = values[InspectedOptions].paths
-        return Program(
-            "show.py.j2",
-            f"Show what {listed_paths(paths)} {'holds' if len(paths) == 1 else 'hold'}.",
-            call=call_of("inspect_data", values, *paths),
-        )
+        return {}

@@ -16,7 +16,7 @@ from polygraphy.cli.commands.inspect.model_options import (
     shown,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.graph import TfLoadOptions
@@ -38,11 +38,7 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
     """
     page, paths = values[PageOptions], values[InspectedModelOptions].paths
     serves = page.visual and page.save_visual is None
-    if page.visual_port is not None and not serves:
-        warn("--visual-port: has no effect, because no page is served: see --visual.")
     if not serves and page.save_visual is None:
-        if page.visual_errors is not None:
-            warn("--visual-errors: has no effect, because no page is made: see --save-visual.")
         return None
     if len(paths) > 1:
         raise CommandLineError(

@@ -120,6 +120,7 @@ class PageOptions(Options):
     )
     visual_port: int | None = option(
         "--visual-port",
+        needs="--visual",
         kind=Integer(minimum=0),
         help="The port of that page; 0 is any that is free.",
         feeds="draw_model.port",
@@ -131,6 +132,7 @@ class PageOptions(Options):
     )
     visual_errors: str | None = option(
         "--visual-errors",
+        needs=("--visual", "--save-visual"),
         reads="Report",
         kind=Text("REPORT.json"),
         help="Colour the nodes of the page by the errors in what --report PATH.json saved.",

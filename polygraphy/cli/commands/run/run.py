@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from attrs import evolve, frozen
@@ -18,7 +18,7 @@ from polygraphy.cli.backends.registry import able_in_parts, built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.run.run_backends import Backends, backends_of
-from polygraphy.cli.commands.run.run_plugins import checked, titles_of, with_flags
+from polygraphy.cli.commands.run.run_plugins import checked, with_flags
 from polygraphy.cli.commands.run.whole import Run, as_a_whole, one_after_the_other
 from polygraphy.cli.declare.call import call_of, constants_of
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
@@ -346,14 +346,14 @@ class RunCommand(Command):
     plugins: Sequence[PluggedBackend] = ()
     """The backends of other packages that take part."""
 
-    def extended(self, words: Sequence[str] | None = None) -> RunCommand:
-        """Return the command with the backends of other packages: those that a command line names,
-        or all.
+    def extended(self, flags: Collection[str] | None = None) -> RunCommand:
+        """Return the command with the backends of other packages: those that the flags of a
+        command line name, or all.
         """
-        if words is not None:
+        if flags is not None:
             warn_of_others()
         taken = self._flags()
-        plugins = all_backends(taken) if words is None else backends_in(words, taken)
+        plugins = all_backends(taken) if flags is None else backends_in(flags, taken)
         command = RunCommand()
         command.plugins = plugins
         own = [plugin.declared.options for plugin in plugins if plugin.declared.options is not None]
@@ -400,9 +400,11 @@ class RunCommand(Command):
                 0, Step("MODEL", split_symbol(values[ModelOptions].model_file or "")[0])
             )
         saved = values[CompareOptions].save_accuracy_results
+        titles = {name: each.title for name, each in built_in().items()}
+        titles |= {plugin.name: plugin.declared.title for plugin in self.plugins}
         return Program(
             "run.py.j2",
-            summary_of(values, titles_of(self.plugins), compares=compares),
+            summary_of(values, titles, compares=compares),
             constants=constants,
             run=evolve(run, call=call),
             loaded=[
@@ -415,9 +417,12 @@ class RunCommand(Command):
             partials={each.template: each.partial for each in self.plugins},
         )
 
-    def written(self, made: Program, words: Sequence[str], log: Log) -> str:
+    def written(self, made: Program, line: str, log: Log) -> str:
         """Return the source; partials of other packages may have made it anything."""
-        return checked(partial(super().written, made, words, log), self.plugins)
+        render = super().written
+        if not self.plugins:
+            return render(made, line, log)
+        return checked(partial(render, made, line, log), self.plugins)
 
 
 def _is_looked_at(values: Values, compares: bool) -> bool:

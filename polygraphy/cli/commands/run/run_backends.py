@@ -70,7 +70,8 @@ def backends_of(values: Values, plugins: Sequence[PluggedBackend] = ()) -> Backe
     kind = kind_of_model(values, unknown="frozen" if is_graph else "onnx")
     if any(not each.text for each in chosen.values()):
         check_model_type(options.model_file or "", kind, names)
-    check_types(options.model_file or "", "onnx" if kind in TF_TYPES else kind, plugins)
+    if plugins:
+        check_types(options.model_file or "", "onnx" if kind in TF_TYPES else kind, plugins)
     accepting = {
         *(plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types),
         *(name for name, each in chosen.items() if "onnx" in each.model_types),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from polygraphy.cli.backends.foreign import BrokenPlugin, PluggedBackend
-from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Ordered
 from polygraphy.cli.declare.option import Option
@@ -25,12 +24,6 @@ def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
     )
     extended.name = option.name
     return extended
-
-
-def titles_of(plugins: Sequence[PluggedBackend]) -> dict[str, str]:
-    """Return what people call each backend, by name."""
-    own = {name: each.title for name, each in built_in().items()}
-    return {**own, **{plugin.name: plugin.declared.title for plugin in plugins}}
 
 
 def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend]) -> None:
@@ -57,8 +50,6 @@ def checked(render: Callable[[], str], plugins: Sequence[PluggedBackend]) -> str
     Raises:
         BrokenPlugin: it is not.
     """
-    if not plugins:
-        return render()
     try:
         source = render()
         compile(source, "<program>", "exec")

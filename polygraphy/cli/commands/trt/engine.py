@@ -377,8 +377,6 @@ def _check_golden(values: Values) -> None:
         raise CommandLineError(
             "--save-layer-outputs needs --golden-outputs, what outputs are compared with."
         )
-    if golden.golden_outputs is None:
-        warn_idle(flags_given(values, [GoldenOptions]), " without --golden-outputs")
 
 
 def _with_precision(values: Values) -> Values:

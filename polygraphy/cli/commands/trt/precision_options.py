@@ -55,12 +55,14 @@ class GoldenOptions(Options):
     rtol: Any = option(
         "--rtol",
         "--rel-tol",
+        needs="--golden-outputs",
         kind=PerName(NumberOrAuto(minimum=0)),
         help="The relative tolerance of that comparison, as of run.",
     )
     atol: Any = option(
         "--atol",
         "--abs-tol",
+        needs="--golden-outputs",
         kind=PerName(NumberOrAuto(minimum=0)),
         help="The absolute tolerance of that comparison.",
     )

@@ -1,0 +1,138 @@
+"""Where `run --rtol auto` of the same files fails, `diagnose` does not acquit, in half precision,
+either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.backend.onnx import ConvertToFp16, OnnxReferenceRunner
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.binding import bind
+from polygraphy.comparator import Comparator, RunResults, SimpleCompareFunc
+from polygraphy.diagnose import diagnose, diagnose_half
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.examples import scaled
+from tests.support.models import make, value
+
+AUTO = SimpleCompareFunc(rtol="auto")
+WIDTH = 24
+
+
+def network(seed: int, depth: int, last: str, scale: float) -> onnx.ModelProto:
+    """Products of matrices with normalisation between, and outputs of a kind."""
+    rng = np.random.default_rng(seed)
+    nodes, weights, read = [], {"scale": np.float32(scale)}, "x"
+    for number in range(depth):
+        weights[f"w{number}"] = (rng.normal(size=(WIDTH, WIDTH)) / 5).astype(np.float32)
+        nodes.append(helper.make_node("MatMul", [read, f"w{number}"], [f"m{number}"], f"m{number}"))
+        op = ("Tanh", "Relu", "LpNormalization")[int(rng.integers(3))]
+        nodes.append(helper.make_node(op, [f"m{number}"], [f"t{number}"], f"t{number}"))
+        read = f"t{number}"
+    nodes.append(helper.make_node("Mul", [read, "scale"], ["large"], "large"))
+    if last == "ArgMax":
+        nodes.append(helper.make_node("ArgMax", ["large"], ["y"], "last", axis=1, keepdims=0))
+        outputs = [value("y", [8], onnx.TensorProto.INT64)]
+    elif last == "TopK":
+        weights["k"] = np.array([6], np.int64)
+        nodes.append(helper.make_node("TopK", ["large", "k"], ["y", "i"], "last"))
+        outputs = [value("y", [8, 6]), value("i", [8, 6], onnx.TensorProto.INT64)]
+    else:
+        nodes.append(helper.make_node(last, ["large"], ["y"], "last"))
+        outputs = [value("y", [8, WIDTH])]
+    return make("drawn", nodes, [value("x", [8, WIDTH])], outputs, weights=weights)
+
+
+def fed(seed: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [{"x": rng.normal(size=(8, WIDTH)).astype(np.float32)} for _ in range(2)]
+
+
+def backend(model: Any, name: str) -> Any:
+    if name == "onnx":
+        return OnnxReferenceRunner(model, name="onnx")
+    return OnnxrtRunner(SessionFromOnnx(model.SerializeToString()), name="onnxrt")
+
+
+def passes(runners: list[Any], feeds: list[dict[str, Any]], tolerance: Any = AUTO) -> bool:
+    results = Comparator.run(runners, data_loader=feeds, streaming=True)
+    return bool(Comparator.compare_accuracy(results, compare_func=tolerance))
+
+
+def acquits(ask: Any) -> bool:
+    with bind(Findings, Kept()):
+        try:
+            return bool(ask())
+        except InconclusiveError:
+            return False
+
+
+DRAWN = {
+    "seed": st.integers(0, 999),
+    "depth": st.integers(1, 8),
+    "last": st.sampled_from(["Identity", "Softmax", "Exp", "ArgMax", "TopK"]),
+    "scale": st.sampled_from([1e-9, 1e-6, 1.0, 30.0]),
+}
+
+
+@settings(max_examples=scaled(60), deadline=None)
+@given(**DRAWN)
+def test_a_half_model_that_fails_in_a_run_is_not_acquitted(
+    seed: int, depth: int, last: str, scale: float
+) -> None:
+    feeds = fed(seed)
+    model = ConvertToFp16(network(seed, depth, last, scale))()
+    if not passes([backend(model, "onnxrt"), backend(model, "onnx")], feeds):
+        assert not acquits(lambda: diagnose(model, [OnnxrtParty(), OnnxParty()], feeds))
+
+
+@settings(max_examples=scaled(60), deadline=None)
+@given(**DRAWN)
+def test_a_conversion_that_fails_beside_float32_is_not_acquitted(
+    seed: int, depth: int, last: str, scale: float
+) -> None:
+    feeds = fed(seed)
+    model = network(seed, depth, last, scale)
+    half = ConvertToFp16(model)()
+    if not passes([backend(half, "onnxrt"), backend(model, "onnx")], feeds):
+        party = OnnxrtParty()
+        assert not acquits(lambda: diagnose_half(model, data_loader=feeds, parties=[party]))
+        assert not acquits(lambda: diagnose(half, [party], feeds, reference=model))
+
+
+@settings(max_examples=scaled(60), deadline=None)
+@given(**DRAWN, noise=st.sampled_from([0.0, 3e-6, 1e-4, 1e-2]))
+def test_a_float32_model_that_fails_in_a_run_is_not_acquitted(
+    seed: int, depth: int, last: str, scale: float, noise: float
+) -> None:
+    feeds = fed(seed)
+    model, other = network(seed, depth, last, scale), network(seed, depth, last, scale)
+    weight = next(each for each in other.graph.initializer if each.name == "w0")
+    moved = onnx.numpy_helper.to_array(weight) * np.float32(1 + noise)
+    weight.CopyFrom(onnx.numpy_helper.from_array(moved, "w0"))
+    if not passes([backend(model, "onnxrt"), backend(other, "onnxrt")], feeds):
+        assert not acquits(lambda: diagnose(model, [OnnxrtParty()], feeds, reference=other))
+
+
+@pytest.mark.parametrize("given", ["rtol", "atol"])
+def test_one_tolerance_that_is_auto_stands_for_both(given: str) -> None:
+    exact = np.random.default_rng(3).normal(size=(8, WIDTH)).astype(np.float32) * np.float32(1e3)
+    exact[0, 0] = 0.0
+    off = exact * np.float32(1 + 1e-6)  # Beyond the usual absolute tolerance.
+    off[0, 0] = 1e-4  # Beyond any relative one.
+    results = RunResults()
+    for name, made in (("a", off), ("b", exact)):
+        results.add([{"y": made}], runner_name=name)
+    function = SimpleCompareFunc(**{given: "auto"})  # type: ignore[arg-type]
+    assert Comparator.compare_accuracy(results, compare_func=function)
