@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from polygraphy.binding import port
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
     from polygraphy.domain.diagnosis.quantising import QuantisedOperand
+    from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph
@@ -201,6 +202,75 @@ class LoweringParty(SuspectedParty, Protocol):
 
     def in_float32(self) -> SuspectedParty:
         """Return the same backend, computing in float32."""
+
+
+class OpenedProgram(Protocol):
+    """A program of a framework from which models are exported, opened for data of one shape.
+
+    Attributes:
+        nodes: its operations in order, each called as the tensor that it makes; none where it does
+            not show what is inside.
+        weights: by name what operations read that no operation makes, and is no input.
+        unsteady: why no two runs of it are the same, or it computes as in training, a sentence;
+            empty where that is not so.
+        notes: what else is to be known of it, in sentences.
+        open_dimensions: by input, the dimensions that it takes in any size, with their names.
+    """
+
+    nodes: Sequence[GraphNode]
+    weights: Mapping[str, Any]
+    unsteady: str
+    notes: Sequence[str]
+    open_dimensions: Mapping[str, Mapping[int, str]]
+
+    def run(
+        self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
+    ) -> list[tuple[str, Any]]:
+        """Return the outputs in order, each with its name.
+
+        Args:
+            feed: arrays by the names of the model.
+            keep: takes every tensor that an operation makes, as it is made, with its name.
+
+        Raises:
+            BackendError: it cannot be run.
+        """
+
+    def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
+        """Return what the operation that makes a tensor makes of given values, in float64; None
+        where it cannot be computed so.
+
+        Args:
+            name: the tensor.
+            held: what `run` kept.
+            feed: the data, by the names of the model.
+        """
+
+    def exports(self) -> Iterator[tuple[str, str, Callable[[], Any]]]:
+        """Yield other ways to export the program: in words, as a command line (empty where it has
+        no file), and what makes an ``onnx.ModelProto`` so. What makes it may raise anything.
+        """
+
+
+class SourceProgram(Protocol):
+    """A program of a framework from which a model was exported.
+
+    Attributes:
+        name: its flag without the dashes.
+    """
+
+    name: str
+
+    def open(self, feed: Mapping[str, Any]) -> OpenedProgram:
+        """Open it for data.
+
+        Args:
+            feed: the data of a model that was exported from it, by name and in order.
+
+        Raises:
+            InputError: it takes other inputs.
+            ModelError: it cannot be loaded.
+        """
 
 
 class DiagnosisReports(Protocol):

@@ -394,6 +394,8 @@ RENDERED: dict[str, str] = {
         " --shard 1/2 --times old.json --only identity --timeout 60 --memory 2G --repeat-failed 2"
         " --baseline old.json --diagnose --folder results --report report.html"
     ),
+    "diagnose_program": "diagnose identity.onnx --torch net.pt2 --onnxrt",
+    "diagnose_script": "diagnose identity.onnx --torch net.py:load_model --onnx",
     "diagnose_half": "diagnose identity.onnx --fp-to-fp16",
     "diagnose_half_data": (
         "diagnose identity.onnx --to-bf16 --rtol 0.05 --atol 1e-3 --input-shapes x:[1,1,2,2]"

@@ -6,6 +6,7 @@ adapter may be lenient.
 
 from polygraphy.adapters.fake.console import FollowedJob, RecordingConsole, RecordingProgress
 from polygraphy.adapters.fake.narrow import FakeNarrowModel, FakeNarrowModels
+from polygraphy.adapters.fake.program import FakeProgram
 from polygraphy.adapters.fake.runner import (
     FakeLoader,
     FakeRunner,
@@ -23,6 +24,7 @@ __all__ = [
     "FakeLoader",
     "FakeNarrowModel",
     "FakeNarrowModels",
+    "FakeProgram",
     "FakeRunner",
     "FollowedJob",
     "FunctionCommands",

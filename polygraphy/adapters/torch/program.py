@@ -86,6 +86,7 @@ def check_compiler() -> None:
 
 
 torch = mod.lazy_import("torch>=2.2")
+Keep = Callable[[str, Any], None]
 
 
 class Exported:
@@ -96,7 +97,7 @@ class Exported:
     """
 
     def __init__(self, program: Any) -> None:
-        self._program = program
+        self.exported = self._program = program
         self._module: Any = None
         self._call: Any = None
 
@@ -116,6 +117,13 @@ class Exported:
     def output_names(self) -> Sequence[str] | None:
         """Return the names of the outputs, in the order in which the graph returns them."""
         return [str(name) for name in self._program.graph_signature.user_outputs]
+
+    def unread(self) -> set[str]:
+        """Return the inputs that no operation reads: exporters may leave them out."""
+        names = set(self._program.graph_signature.user_inputs)
+        return {
+            node.name for node in self._program.graph.nodes if node.name in names and not node.users
+        }
 
     def start(self, device: str | None, compiled: bool) -> Any:
         """Make a module of the program, on a device of its own where one is given."""
@@ -150,9 +158,10 @@ class Exported:
         arranged = pytree.tree_unflatten(leaves, self._program.call_spec.in_spec)
         return arranged[0], arranged[1]
 
-    def run_all(self, tensors: Sequence[Any]) -> Mapping[str, Any]:
+    def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
         """Run the program node by node, and return every tensor that one computes."""
         computed: dict[str, Any] = {}
+        kept = keep or computed.__setitem__
 
         class Recorder(torch.fx.Interpreter):  # type: ignore[misc, name-defined]
             """Keeps what each operation computes."""
@@ -160,7 +169,7 @@ class Exported:
             def run_node(self, node: Any) -> Any:
                 result = super().run_node(node)
                 if node.op == "call_function" and isinstance(result, torch.Tensor):
-                    computed[node.name] = result.clone()  # A later operation may overwrite it.
+                    kept(node.name, result.clone())  # A later operation may overwrite it.
                 return result
 
         args, kwargs = self._arranged(tensors)
@@ -180,6 +189,7 @@ class Module:
         self._model = model
         self._call: Any = None
         self._in_training: list[Any] = []
+        self._exported: dict[Any, Exported] = {}
 
     def inputs(self) -> TensorMetadata | None:
         """Describe the parameters of `forward` that have no default, as float32 of any shape; there
@@ -231,12 +241,35 @@ class Module:
         """Call the model."""
         return self._call(*tensors)
 
-    def run_all(self, tensors: Sequence[Any]) -> Mapping[str, Any]:
-        """Raise a UsageError: modules do not name what they compute on the way."""
-        raise UsageError(
-            "A torch.nn.Module does not name the tensors inside it, so they cannot be outputs.",
-            hint="Export it with torch.export.export.",
-        )
+    def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
+        """Run the program that `torch.export` makes of the module for data of these shapes."""
+        program = self.exported(tensors)
+        program.start(None, compiled=False)
+        return program.run_all(tensors, keep)
+
+    def exported(self, tensors: Sequence[Any]) -> Exported:
+        """Return the program that `torch.export` makes of the module, once for data of one shape.
+
+        Raises:
+            UsageError: it cannot, so that the tensors inside are not known.
+        """
+        key = tuple(tuple(tensor.shape) for tensor in tensors)
+        if key not in self._exported:
+            if isinstance(self._model, torch.jit.ScriptModule):
+                raise UsageError(
+                    "TorchScript does not name the tensors inside it, so they cannot be outputs.",
+                    hint="Export the module with torch.export.export.",
+                )
+            try:
+                made = torch.export.export(self._model, tuple(tensors), strict=False)
+            except Exception as error:  # Whatever the code of the module, or the exporter, raises.
+                said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+                raise UsageError(
+                    "torch.export cannot take the module, so the tensors inside it have no names:"
+                    f" {said[:200]}"
+                ) from error
+            self._exported[key] = Exported(made)
+        return self._exported[key]
 
     def stop(self) -> None:
         """Switch the parts of the model back to training that were in it."""
@@ -279,7 +312,7 @@ class TorchFromPath(BaseLoader):
 
     def __init__(self, path: str) -> None:
         """Name the file."""
-        self._path = path
+        self.path = self._path = path
 
     def call_impl(self) -> Any:
         """Return the `torch.export.ExportedProgram`, or the `torch.jit.ScriptModule`.

@@ -133,9 +133,9 @@ class PytRunner(BaseRunner):
     def _named(self, result: Any) -> dict[str, Any]:
         """Give names to what the model returned."""
         if isinstance(result, Mapping):
-            return {str(name): value for name, value in _tensors(result)}
+            return {str(name): value for name, value in tensors_in(result)}
         assert self._program is not None
-        values = [value for _, value in _tensors(result)]
+        values = [value for _, value in tensors_in(result)]
         names = self._names or self._program.output_names()
         if names is None:
             names = [f"output_{index}" for index in range(len(values))]
@@ -155,7 +155,7 @@ def _parts(loaded: Any) -> tuple[Any, TensorMetadata | None, Sequence[str] | Non
     return model, metadata, names
 
 
-def _tensors(result: Any, name: str = "") -> list[tuple[str, Any]]:
+def tensors_in(result: Any, name: str = "") -> list[tuple[str, Any]]:
     """Return the tensors in what a model returned, each with its way through dictionaries and
     sequences, such as ``hidden.0``.
     """
@@ -170,5 +170,5 @@ def _tensors(result: Any, name: str = "") -> list[tuple[str, Any]]:
     return [
         found
         for key, value in parts
-        for found in _tensors(value, f"{name}.{key}" if name else str(key))
+        for found in tensors_in(value, f"{name}.{key}" if name else str(key))
     ]

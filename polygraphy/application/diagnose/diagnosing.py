@@ -20,6 +20,7 @@ from polygraphy.application.diagnose.case import (
 )
 from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
+from polygraphy.application.diagnose.exporting import against_program
 from polygraphy.application.diagnose.handing_over import hand_over, with_report
 from polygraphy.application.diagnose.locating import (
     SMALL,
@@ -65,7 +66,13 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.ports.diagnosing import REFERENCE, DiagnosisReports, LoweringParty, SuspectedParty
+from polygraphy.ports.diagnosing import (
+    REFERENCE,
+    DiagnosisReports,
+    LoweringParty,
+    SourceProgram,
+    SuspectedParty,
+)
 from polygraphy.ports.editing import cast_precision, open_model
 
 _MOST_VOTES = 8
@@ -78,6 +85,7 @@ def diagnose(
     data_loader: Any = None,
     reference: Any = None,
     golden: str | Sequence[str] | None = None,
+    program: SourceProgram | None = None,
     save_culprit: str | None = None,
     issue: str | None = None,
     environments: str | Sequence[str] | None = None,
@@ -92,6 +100,9 @@ def diagnose(
         reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
         golden: files of results that are right, made with the data of `data_loader`; of outputs, or
             better of all tensors.
+        program: the program of a framework that the model was exported from, as
+            `polygraphy.backend.pyt.TorchProgram`: it is right, and the party at fault may be the
+            exporter.
         save_culprit: a folder for the first culprit as a model of its own, with inputs and right
             outputs as onnx's backend tests have them, and a program that shows the failure.
         issue: where the text of a bug report is written; ``-`` is standard output.
@@ -106,14 +117,17 @@ def diagnose(
         Whether nothing is wrong.
 
     Raises:
-        UsageError: there are no backends, or there are a reference and results.
+        UsageError: there are no backends, or several of a reference, results and a program.
         FileError: the reference or a file of results is missing or damaged.
         InconclusiveError: it could not be found out.
     """
     if not parties:
         raise UsageError("There is no backend to run the model.", hint="Give one, as --onnxrt.")
-    if reference is not None and golden is not None:
-        raise UsageError("There are a reference and saved results.", hint="Give one of them.")
+    if sum(each is not None for each in (reference, golden, program)) > 1:
+        raise UsageError(
+            "There are several of a reference, saved results and a program.",
+            hint="Give one of them.",
+        )
     reports = resolve(DiagnosisReports)
     dissected = open_model(model)
     path = model if isinstance(model, str) else "MODEL"
@@ -121,9 +135,9 @@ def diagnose(
     paths = [golden] if isinstance(golden, str) else golden
     others = [environments] if isinstance(environments, str) else environments
     elsewhere = Elsewhere(case, others) if others else None
-    whole = partial(_Diagnosis, case, data_loader, reference, paths, elsewhere)
+    whole = partial(_Diagnosis, case, data_loader, reference, paths, elsewhere, program)
     lowering = lowering_party(parties)
-    if lowering is None:
+    if lowering is None or program is not None:
         found = whole().result()
     elif reference is None and not paths:
         found = _lowered_first(case, lowering, whole, data_loader)
@@ -133,7 +147,7 @@ def diagnose(
         found = elsewhere.tried(found)
     if save_culprit is not None or issue is not None:
         hand_over(case, found, save_culprit, issue)
-    elif isinstance(model, str) and reference is None and not paths:
+    elif isinstance(model, str) and reference is None and not paths and program is None:
         found = with_report(case, found)
     found = evolve(found, attempts=case.attempts, curves=case.curves)
     return concluded(with_origins(found, case.model.nodes))
@@ -277,11 +291,13 @@ class _Diagnosis:
         reference: Any = None,
         golden: Sequence[str] | None = None,
         elsewhere: Elsewhere | None = None,
+        program: SourceProgram | None = None,
     ) -> None:
         self._case = case
         self._elsewhere = elsewhere
         self._reference = reference
         self._golden = golden
+        self._program = program
         self._data_loader = data_loader
         self._feeds = feeds_of_parties(case, data_loader)
         case.feed = self._feeds[0]
@@ -367,6 +383,9 @@ class _Diagnosis:
             self._case.model = with_branches(self._case, self._feeds)
             runs = saved_results(self._golden, len(self._feeds), self._case.budget)
             return against_results(self._case, runs, self._feeds, self._third)
+        if self._program is not None:
+            self._case.model = with_branches(self._case, self._feeds)
+            return against_program(self._case, self._program, self._feeds, self._third)
         if self._elsewhere is not None and len(self._case.parties) == 1:
             self._elsewhere.compare(self._feeds)
         return None

@@ -19,6 +19,7 @@ from polygraphy.application.diagnose.locating import (
 from polygraphy.application.diagnose.lowered.half_verdict import half_model, of_saved_outputs
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.outputs_alone import of_outputs
+from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.application.diagnose.saved import Fitted, SavedRun, fitting, in_types_of
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
@@ -33,7 +34,7 @@ from polygraphy.domain.diagnosis.culprit import (
     TensorError,
 )
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.regions import producers, region_before
+from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
 from polygraphy.domain.diagnosis.variants import (
     Variant,
     explains,
@@ -53,6 +54,8 @@ _CANDIDATES = 64
 _STRONGLY = 0.95
 _STEPS = 8
 """Epsilons that rounding does at most between two tensors that were saved."""
+_INSIDE = 12
+"""Of so many nodes at most each is tried as another, where what is between them is not known."""
 _EXPONENTS = tuple(step / 2 for step in range(-16, 5))
 """Powers of ten that are tried for a number that is not known."""
 
@@ -69,12 +72,13 @@ def against_results(
         UsageError: the results are of other tensors than the model has.
     """
     party = case.parties[0]
-    with case.attempt("saved results") as notes:
+    kind = runs[0].kind if runs else "saved results"
+    with case.attempt(kind) as notes:
         try:
             compute = case.loaded(party)
             values: list[Values] = [compute(feed) for feed in feeds]
         except BackendError:
-            case.evidence.unexplained = f"{party.name} could not be compared with saved results."
+            case.evidence.unexplained = f"{party.name} could not be compared with {kind}."
             return None
         made = [_Comparison(case, run, feeds, values, third) for run in runs]
         for one in made:
@@ -119,7 +123,7 @@ class _Comparison:
         self._computed: list[str] = []
         self.fitted = fitting(case.model, run.sets, values)
         self._saved = self.fitted.sets
-        right = Oracle(f"saved results, {run.name}", self._saved, [*self._left_out()])
+        right = Oracle(f"{run.kind}, {run.name}", self._saved, [*self._left_out()])
         of_outputs = right.beside(case, values)
         inner = [self._inner(number) for number in range(len(self._saved))]
         self.compared = Compared([{**one, **more} for one, more in zip(of_outputs.sets, inner)])
@@ -168,7 +172,7 @@ class _Comparison:
         case, number = self._case, self.compared.number
         feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
         case.feed = feed
-        if breaks(values, saved):
+        if breaks(values, saved) and not self._run.is_traced:
             broken = first_non_finite(case, trace(case, self._third, feed))
             if broken is not None:
                 return DiagnosisResult(FAULT, [broken])
@@ -240,16 +244,18 @@ class _Comparison:
                 name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
             }
             are = "tensor is" if len(differing) == 1 else "tensors are"
-            notes.append(f"{len(differing)} {are} not made of what was saved.")
+            notes.append(f"{len(differing)} {are} not made of {self._run.what}.")
         regions: dict[str, list[int]] = {}
         for name in differing:  # A node with several results is one culprit.
             region = region_before(model.nodes, name, known.values.keys() | feed.keys())
             if region not in regions.values():
                 regions[name] = region
         if not regions:
-            if self.compared.most > LARGE:
+            feeds = self._feeds[: len(self._saved)]
+            runs = {0: self._values, 1: self._saved}
+            if self.compared.most > LARGE or not adds_up(case, feeds, runs):
                 case.evidence.unexplained = (
-                    "Every node makes what was saved of what was saved, and yet"
+                    f"Every node makes {self._run.what} of {self._run.what}, and yet"
                     f" {self._party.name} does not make that of the data."
                 )
                 return None
@@ -264,7 +270,11 @@ class _Comparison:
             one for one, region in zip(culprits, regions.values())
             if any(set(model.nodes[index].reads) & feed.keys() for index in region)
         ]  # fmt: skip
-        is_entry = len(entering) == len(culprits) and not any(x.remedy.proven for x in culprits)
+        is_entry = (
+            not self._run.is_traced
+            and len(entering) == len(culprits)
+            and not any(x.remedy.proven for x in culprits)
+        )
         if is_entry and self._is_other_data(known, regions, differing, feed):
             return self._of_data(culprits)
         if len(self._changed) == len(culprits):
@@ -294,10 +304,14 @@ class _Comparison:
     ) -> Culprit:
         """Return what is known of nodes that make something else than was saved."""
         nodes = self._case.model.nodes
-        computing = [one for one in region if nodes[one].op != "Constant"] or region
+        fed = fed_nodes(nodes, known.feed)
+        computing = [one for one in region if one in fed] or [
+            one for one in region if nodes[one].op != "Constant"
+        ]
         by = " and in ".join(self._computed)
+        saved = self._run.what
         evidence = [
-            f"Of what was saved before it, it makes a {name!r} that {wrong[0].in_words()}, in {by}."
+            f"Of {saved} before it, it makes a {name!r} that {wrong[0].in_words()}, in {by}."
         ]
         cause, proven, note = "changed", False, ""
         if index is not None and len(computing) == 1:
@@ -309,10 +323,16 @@ class _Comparison:
                 self._changed.append(variant)
             else:
                 cause, what = guess(side, index, wrong[1], known.values[name])
-                note = "Give the model that is right as --reference: it says what differs there."
+                if not self._run.is_traced:
+                    note = (
+                        "Give the model that is right as --reference: it says what differs there."
+                    )
             evidence.append(f"{what[0].upper()}{what[1:]}.")
             if proven:
-                evidence.append("With only that changed, it makes what was saved.")
+                evidence.append(f"With only that changed, it makes {saved}.")
+        elif self._run.is_traced:
+            cause, said, proven = self._inside(name, computing, region, side, known)
+            evidence += said
         else:
             evidence.append(
                 "Which of these nodes it is cannot be seen, because nothing between them was saved:"
@@ -328,6 +348,26 @@ class _Comparison:
             op=nodes[computing[-1]].op if len(computing) == 1 else "",
         )
 
+    def _inside(
+        self, name: str, computing: Sequence[int], region: Sequence[int], side: Side, known: Trace
+    ) -> tuple[str, list[str], bool]:
+        """Return which of some nodes explains what they make, if it is another: the cause, what is
+        said of it, and whether that is proven.
+        """
+        positions = {self._first(side, index): index for index in range(len(side.nodes))}
+        for one in computing if len(computing) <= _INSIDE else ():
+            target = next(iter(self._case.model.nodes[one].makes))
+            index = positions.get(target)
+            variant = (
+                None if index is None else self._variant(name, region, side, index, known, target)
+            )
+            if variant is not None:
+                self._changed.append(variant)
+                said = f"{variant.what[0].upper()}{variant.what[1:]}."
+                proof = f"With only that changed, they make {self._run.what}."
+                return variant.cause, [said, proof], True
+        return "changed", [], False
+
     def _loaded(self, part: Any) -> Compute:
         """Return what computes a part of the model, by a party that has its operators."""
         try:
@@ -336,20 +376,36 @@ class _Comparison:
             return self._party.load(part)
 
     def _variant(
-        self, name: str, region: Sequence[int], side: Side, index: int, known: Trace
+        self,
+        name: str,
+        region: Sequence[int],
+        side: Side,
+        index: int,
+        known: Trace,
+        target: str = "",
     ) -> Variant | None:
-        """Return what a node may have been, if that makes what was saved."""
+        """Return what a node may have been, if that makes what was saved.
+
+        Args:
+            name: what the nodes make.
+            region: their positions.
+            side: the model.
+            index: the node, as it counts there.
+            known: what is right.
+            target: what that node makes, where it is not the last.
+        """
         held = known.held
         part = self._case.model.part(region, held, [name])
         given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
         goal = known.values[name]
 
         def compute(variant: Variant) -> Any:
-            made = altered(part, name, variant)
+            made = altered(part, target or name, variant)
             return self._loaded(made)(given)[name]
 
+        between = {made for one in region for made in self._case.model.nodes[one].makes}
         for variant in variants(side, index):
-            if not set(variant.node.inputs) <= {"", *given, *side.weights}:
+            if not set(variant.node.inputs) <= {"", *given, *side.weights, *between}:
                 continue
             try:
                 if explains(compute(variant), goal):
@@ -357,7 +413,7 @@ class _Comparison:
             except Exception:  # A variant that no backend takes is none.
                 continue
         node = side.nodes[index]
-        for unknown in unknowns(node):
+        for unknown in unknowns(node) if not target else ():
             solved = self._solved(partial(with_number, node, unknown), compute, goal)
             if solved is not None:
                 return solved

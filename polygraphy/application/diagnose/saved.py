@@ -28,11 +28,17 @@ class SavedRun:
         name: where they are from, in words.
         sets: one mapping from tensors to arrays for each set of data.
         more: how many sets there are besides, for which there are no data.
+        kind: what they are results of, in words.
+        what: what the arrays are.
+        is_traced: whether a program computed them just now, from the same data.
     """
 
     name: str
     sets: list[dict[str, Any]]
     more: int = 0
+    kind: str = "saved results"
+    what: str = "what was saved"
+    is_traced: bool = False
 
 
 @frozen

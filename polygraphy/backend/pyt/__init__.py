@@ -2,8 +2,9 @@
 
 from polygraphy.adapters.torch.program import TorchFromPath, torch_from_path
 from polygraphy.adapters.torch.runner import PytRunner
+from polygraphy.adapters.torch.source import TorchProgram
 from polygraphy.mod.deferred import deferred_names
 
-__all__ = ["PytRunner", "TorchFromPath", "torch_from_path"]
+__all__ = ["PytRunner", "TorchFromPath", "TorchProgram", "torch_from_path"]
 
 __getattr__ = deferred_names(globals(), submodules=("runner",))

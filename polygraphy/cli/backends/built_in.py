@@ -164,6 +164,8 @@ class BuiltIn(Backend):
             as it is tells more.
         call: returns the call that makes its runner, from the options and the model.
         party: returns the call that makes a party of a diagnosis; None where it cannot be one.
+        program: returns the call that makes a program from which models are exported, of what the
+            flag names; None where there is none.
         party_groups: the groups of options that the party takes; `groups` unless there are others.
         warn: logs which of its options have no effect, from the options, the names of the backends
             that are chosen, and the type of the model.
@@ -184,6 +186,7 @@ class BuiltIn(Backend):
     rewrites: bool = False
     call: Callable[[Values, RunnerModel], Call] = field(default=_no_call)
     party: Callable[[Values], Call] | None = None
+    program: Callable[[str], Call] | None = None
     party_groups: tuple[type[Options], ...] | None = None
     warn: Callable[[Values, Collection[str], str], None] = _no_warning
     conversion: Conversion | None = None

@@ -48,6 +48,10 @@ def _loader(text: str) -> Call:
     return Call("TorchFromPath", [text])
 
 
+def _program(text: str) -> Call:
+    return Call("TorchProgram", [_loader(text)])
+
+
 BACKENDS = (
     BuiltIn(
         name="torch",
@@ -62,5 +66,6 @@ BACKENDS = (
         idle="nothing runs in PyTorch",
         marks_outputs=True,
         call=_runner,
+        program=_program,
     ),
 )

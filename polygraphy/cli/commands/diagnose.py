@@ -7,12 +7,16 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.diagnose_half import HalfOptions, half_of, render_half
 from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
+    PROGRAMS,
     ComparedOptions,
     HandoverOptions,
     MemoryOptions,
     PartyOptions,
+    ProgramOptions,
     groups_of,
     party_of,
+    program_of,
+    usual_party,
 )
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
@@ -36,6 +40,7 @@ class DiagnoseCommand(Command):
     groups = (
         PartyOptions,
         ComparedOptions,
+        *((ProgramOptions,) if PROGRAMS else ()),
         CheckedModelOptions,
         HandoverOptions,
         MemoryOptions,
@@ -53,6 +58,8 @@ class DiagnoseCommand(Command):
         if half is not None:
             _warn_of_unused(values)
             return render_half(values, half)
+        exported = program_of(values)
+        parties = parties or ((usual_party(),) if exported else ())
         if not parties:
             flags = ", ".join(each.flag for each in PARTIES.values())
             raise CommandLineError(
@@ -67,7 +74,12 @@ class DiagnoseCommand(Command):
             model=path,
             before=[Step("parties", [party_of(name, values) for name in parties])],
             call=call_of(
-                "diagnose", values, RunnerModel.path, Source("parties"), data_loader=usual_or(data)
+                "diagnose",
+                values,
+                RunnerModel.path,
+                Source("parties"),
+                data_loader=usual_or(data),
+                program=exported,
             ),
         )
 

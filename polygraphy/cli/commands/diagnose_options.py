@@ -9,9 +9,27 @@ from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.layerwise import memory_budget_option
 from polygraphy.codegen.call import Call
+from polygraphy.mod import has_mod
 
 PARTIES = {name: each for name, each in built_in().items() if each.party is not None}
 """The backends that can be diagnosed, by name."""
+
+
+PROGRAMS = {each.flag: each for each in built_in().values() if each.program is not None}
+"""The backends of programs from which models are exported, by flag."""
+
+
+def program_of(values: Values) -> Call | None:
+    """Return the call that makes the program that the model was exported from; None without one."""
+    given = values[ProgramOptions].program if PROGRAMS else None
+    make = next((each.program for each in PROGRAMS.values()), None)
+    return None if given is None or make is None else make(given)
+
+
+def usual_party() -> str:
+    """Return the name of the first backend that is installed and runs any part of a model."""
+    able = (name for name, each in PARTIES.items() if each.runs_parts)
+    return next(name for name in able if all(map(has_mod, PARTIES[name].modules[:1])))
 
 
 def groups_of(backend: BuiltIn) -> tuple[type[Options], ...]:
@@ -60,6 +78,20 @@ class ComparedOptions(Options):
         help="Results that are right, of the data of --load-inputs: of outputs, or better of all"
         " tensors.",
         feeds="diagnose.golden",
+    )
+
+
+@option_group
+class ProgramOptions(Options):
+    """Program: what the model was exported from."""
+
+    program: str | None = option(
+        next(iter(PROGRAMS), "--program"),
+        kind=Text("PROGRAM"),
+        excludes=("--reference", "--golden"),
+        help="The program that the model was exported from, which is right: an exported program"
+        " (.pt2), or what a function in a script returns (script.py:load_model), which is executed."
+        " Without a backend, --onnxrt runs the model if it is installed, else --onnx.",
     )
 
 

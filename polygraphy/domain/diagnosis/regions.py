@@ -90,6 +90,17 @@ def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection
     return sorted(found)
 
 
+def fed_nodes(nodes: Sequence[GraphNode], inputs: Collection[str]) -> set[int]:
+    """Return the positions of the nodes that compute something of inputs, not of weights alone."""
+    fed = set(inputs)
+    found: set[int] = set()
+    for index, node in enumerate(nodes):
+        if not fed.isdisjoint(node.reads):
+            fed.update(node.makes)
+            found.add(index)
+    return found
+
+
 def read_by_region(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> set[str]:
     """Return the surviving tensors that a tensor is really made of."""
     region = region_before(nodes, tensor, surviving)

@@ -13,12 +13,13 @@ data, too, but never make more than their input has.)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
-from polygraphy.domain.tensors.naming import matching
+from polygraphy.domain.tensors.naming import matching, one_line
 from polygraphy.domain.tensors.shapes import Dim
 
 
@@ -80,6 +81,18 @@ class Attribute:
     value: Any
 
 
+_IN_TRACE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
+"""A frame of a Python traceback, of which the last one is the innermost."""
+_OF_TORCH = re.compile(r"[/\\]torch[/\\](?:nn|jit|onnx|export|fx|utils|autograd|_)")
+"""Frames in which PyTorch calls what the program consists of, or computes it."""
+_LONGEST = 200
+
+
+def frames_in(traceback: str) -> list[tuple[str, str]]:
+    """Return the files and lines of a Python traceback, the innermost first."""
+    return _IN_TRACE.findall(traceback)[::-1]
+
+
 @frozen
 class Origin:
     """Where in a program a node comes from, as far as its exporter recorded it.
@@ -94,6 +107,20 @@ class Origin:
     path: str
     line: int
     scope: str = ""
+
+    @classmethod
+    def of(cls, frames: Sequence[tuple[str, str]], scope: str) -> Origin | None:
+        """Return the place of the innermost frame that is no frame of PyTorch itself; None where
+        there are no frames.
+
+        Args:
+            frames: files and lines, the innermost first.
+            scope: the module.
+        """
+        if not frames:
+            return None
+        path, line = next((each for each in frames if not _OF_TORCH.search(each[0])), frames[0])
+        return cls(one_line(path), int(line[:9]), one_line(scope)[:_LONGEST])
 
     def __str__(self) -> str:
         name = self.path.replace("\\", "/").rpartition("/")[2]

@@ -37,8 +37,7 @@ from polygraphy.domain.model import (
     Tensor,
     Weight,
 )
-from polygraphy.domain.model.difference import Outline
-from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.model.description import frames_in
 from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
         TensorProto,
         TypeProto,
     )
+
+    from polygraphy.domain.model.difference import Outline
 
 
 _TYPES = OnnxDataTypes()
@@ -116,13 +117,8 @@ _DESCRIBED: dict[int, tuple[str, Callable[[AttributeProto, _Describing], Any]]] 
 
 _TRACE = "pkg.torch.onnx.stack_trace"
 _SCOPES = "pkg.torch.onnx.name_scopes"
-_IN_TRACE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
-"""A frame of a Python traceback, of which the last one is the innermost."""
 _IN_DOCUMENTATION = re.compile(r"^(.+?)\((\d+)\): ", re.MULTILINE)
 """A frame as the exporter writes it that traces TorchScript: the first one is the innermost."""
-_OF_TORCH = re.compile(r"[/\\]torch[/\\](?:nn|jit|onnx|export|fx|utils|autograd|_)")
-"""Frames in which PyTorch calls what the program consists of, or computes it."""
-_LONGEST = 200
 _MOST = 1 << 16
 """Characters of a record that are read."""
 
@@ -130,13 +126,9 @@ _MOST = 1 << 16
 def origin_of(node: NodeProto) -> Origin | None:
     """Return where a node comes from; None where its model does not say."""
     records = {text(entry.key): text(entry.value) for entry in node.metadata_props}
-    frames = _IN_TRACE.findall(records.get(_TRACE, "")[:_MOST])[::-1]
+    frames = frames_in(records.get(_TRACE, "")[:_MOST])
     frames = frames or _IN_DOCUMENTATION.findall(text(node.doc_string)[:_MOST])
-    if not frames:
-        return None
-    path, line = next((each for each in frames if not _OF_TORCH.search(each[0])), frames[0])
-    scope = _scope(records.get(_SCOPES, "")) or _scope_in(node.name)
-    return Origin(one_line(path), int(line[:9]), one_line(scope)[:_LONGEST])
+    return Origin.of(frames, _scope(records.get(_SCOPES, "")) or _scope_in(node.name))
 
 
 def _scope(record: str) -> str:
@@ -372,4 +364,6 @@ def outline_of(model: ModelProto) -> Outline:
         names = texts(node.name or next(iter(node.output), "") for node in graph.node)
         nodes.update(zip(ops, names))
         weights.update(texts(tensor.name for tensor in graph.initializer))
+    from polygraphy.domain.model.difference import Outline
+
     return Outline(described(model, "", Detail()), nodes, weights)

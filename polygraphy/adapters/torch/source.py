@@ -1,0 +1,369 @@
+"""A PyTorch program from which an ONNX model was exported: every tensor, every operator alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import shlex
+import warnings
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from types import MappingProxyType
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.torch.arrays import array_from, tensor_from
+from polygraphy.adapters.torch.program import (
+    Exported,
+    Module,
+    Program,
+    TorchFromPath,
+    is_model,
+    program_of,
+    translated_errors,
+)
+from polygraphy.adapters.torch.runner import tensors_in
+from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.model.description import Origin, frames_in
+from polygraphy.domain.tensors.metadata import TensorMetadata
+
+torch = mod.lazy_import("torch>=2.2")
+numpy = mod.lazy_import("numpy")
+onnx = mod.lazy_import("onnx")
+
+_SWITCHES = ("train", "training")
+_SHARES = ("p", "dropout_p", "dropout")
+_OPSETS = (18, 20, 21, 17)
+"""Versions of ONNX's operators that are tried where another export helps."""
+
+
+@mod.export()
+class TorchProgram:
+    """A PyTorch program from which a model was exported; implements the port `SourceProgram`."""
+
+    name = "torch"
+
+    def __init__(self, model: Deferred[Any]) -> None:
+        """Wrap a program.
+
+        Args:
+            model: a `torch.export.ExportedProgram`, of which every tensor is known; a
+                `torch.nn.Module`, which is exported in evaluation mode for the data at hand; or
+                TorchScript, of which only outputs are. Or a function that returns one, or a tuple
+                that begins with one.
+        """
+        self._given = model
+        self._model: Any = None
+        self._opened: dict[Any, OpenedTorch] = {}
+
+    def open(self, feed: Mapping[str, Any]) -> OpenedTorch:
+        """Open it for data, once for each of their shapes; see the port."""
+        if self._model is None:
+            if is_model(self._given):
+                self._model = self._given
+            else:
+                with translated_errors("get"):
+                    made = evaluate(self._given)
+                self._model = made[0] if isinstance(made, tuple) else made
+        key = tuple((name, numpy.shape(array)) for name, array in feed.items())
+        if key not in self._opened:
+            self._opened[key] = self._open(feed)
+        return self._opened[key]
+
+    def _open(self, feed: Mapping[str, Any]) -> OpenedTorch:
+        program = program_of(self._model)
+        path = self._given.path if isinstance(self._given, TorchFromPath) else ""
+        if isinstance(program, Exported):
+            return OpenedTorch(program, _names(program, feed), path)
+        assert isinstance(program, Module)
+        names = _names(program, feed)
+        notes = []
+        if any(part.training for part in self._model.modules()):
+            notes.append("The module is in training mode; it was compared in evaluation mode.")
+        place = program.start(None, compiled=False)
+        try:
+            args = [tensor_from(name, feed[given], place) for name, given in names.items() if given]
+            with torch.no_grad():
+                exported = program.exported(args)
+        except UsageError as error:
+            notes.append(f"Only outputs were compared. {error}")
+            return OpenedTorch(program, names, notes=notes)
+        finally:
+            program.stop()
+        ends = exported.inputs() or TensorMetadata()
+        return OpenedTorch(exported, dict(zip(ends, names.values())), notes=notes)
+
+
+class OpenedTorch:
+    """A program opened for data of one shape; implements the port `OpenedProgram`."""
+
+    def __init__(
+        self,
+        program: Program,
+        names: Mapping[str, str | None],
+        path: str = "",
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Wrap a program.
+
+        Args:
+            program: how it is run.
+            names: by input of the program, that of the model; None where the model has none.
+            path: its file.
+            notes: what is to be known of it.
+        """
+        self.notes = notes
+        self._program = program
+        self._names = names
+        self._path = path
+        self._exported = program.exported if isinstance(program, Exported) else None
+        self._graph = (
+            {node.name: node for node in self._exported.graph.nodes} if self._exported else {}
+        )
+        calls = [node for node in self._graph.values() if node.op == "call_function"]
+        self.nodes = [_described(node) for node in calls]
+        self.weights: Mapping[str, Any] = _Weights(self._held()) if self._exported else {}
+        drawing = next(filter(None, map(_drawing, calls)), "")
+        self.unsteady = drawing
+        self.open_dimensions = _open_dimensions(self._program, names)
+
+    def run(
+        self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
+    ) -> list[tuple[str, Any]]:
+        """Return the outputs; see the port."""
+        described = self._program.inputs() or TensorMetadata()
+        place = self._program.start(None, compiled=False)
+        try:
+            with translated_errors("run"), torch.no_grad():
+                tensors = [
+                    _fitted(name, feed, self._names[name], described, place) for name in self._names
+                ]
+                if keep is not None and isinstance(self._program, Exported):
+                    self._program.run_all(tensors, lambda name, each: keep(name, array_from(each)))
+                    return []
+                made = tensors_in(self._program.run(tensors))
+                names = self._program.output_names() or [name for name, _ in made]
+                if len(names) != len(made):
+                    names = [f"output_{index}" for index in range(len(made))]
+                return [(name, array_from(each)) for name, (_, each) in zip(names, made)]
+        finally:
+            self._program.stop()
+
+    def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
+        """Return what an operation makes of given values in float64; see the port."""
+        given = {own: feed[other] for own, other in self._names.items() if other is not None}
+        try:
+            with torch.no_grad():
+                made = self._computed(self._graph[name], ChainMap({}, held, given))  # type: ignore[arg-type]
+            return array_from(made) if isinstance(made, torch.Tensor) else None
+        except Exception:  # Not every operator computes in float64, nor alone.
+            return None
+
+    def _computed(self, node: Any, held: Mapping[str, Any]) -> Any:
+        """Compute an operation, and what it reads that is no tensor."""
+
+        def value(each: Any) -> Any:
+            if each.name in held or each.name in self.weights:
+                array = held[each.name] if each.name in held else self.weights[each.name]
+                tensor = tensor_from(each.name, array, "cpu")
+                return tensor.double() if tensor.is_floating_point() else tensor
+            return self._computed(each, held)  # What is no tensor: several results, a size.
+
+        if node.op != "call_function":
+            raise KeyError(node.name)
+        args = torch.fx.node.map_arg(node.args, value)
+        kwargs = torch.fx.node.map_arg(node.kwargs, value)
+        return node.target(*args, **{k: v for k, v in kwargs.items() if k != "device"})
+
+    def _held(self) -> dict[str, Any]:
+        """Return parameters, buffers and constants by the names of what stands for them."""
+        assert self._exported is not None
+        signature = self._exported.graph_signature
+        named = {
+            **signature.inputs_to_parameters,
+            **signature.inputs_to_buffers,
+            **getattr(signature, "inputs_to_lifted_tensor_constants", {}),
+        }
+        state = {**self._exported.constants, **self._exported.state_dict}
+        return {name: state[held] for name, held in named.items() if held in state}
+
+    def exports(self) -> Iterator[tuple[str, str, Callable[[], Any]]]:
+        """Yield other ways to export the program; see the port."""
+        if self._exported is None or not mod.has_mod("onnxscript"):
+            return
+        ways: list[dict[str, Any]] = [{}, {"optimize": False}]
+        ways += [{"opset_version": opset} for opset in _OPSETS]
+        for way in ways:
+            options = "".join(f", {name}={value}" for name, value in way.items())
+            call = f"torch.onnx.export(program, dynamo=True{options})"
+            code = (
+                f"import torch; torch.onnx.export(torch.export.load({json.dumps(self._path)}),"
+                f' f="exported.onnx", dynamo=True{options})'
+            )
+            command = shlex.join(["python", "-c", code]) if self._path else ""
+            yield call, command, lambda way=way: _exported(self._exported, way)  # type: ignore[misc]
+
+
+class _Weights(Mapping[str, Any]):
+    """Parameters as arrays, each made when it is asked for."""
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        self._tensors = tensors
+
+    def __getitem__(self, name: str) -> Any:
+        return array_from(self._tensors[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
+def _exported(program: Any, way: Mapping[str, Any]) -> Any:
+    """Export a program, without a word."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            made = torch.onnx.export(program, dynamo=True, verbose=False, **way).model_proto
+    finally:
+        log.setLevel(level)
+    return onnx.load_model_from_string(made.SerializeToString())
+
+
+def _described(node: Any) -> GraphNode:
+    """Return an operation as a node: what is no tensor, of its arguments, in words."""
+    schema = getattr(node.target, "_schema", None)
+    op = str(schema.name).replace("::", ".") if schema is not None else node.target.__name__
+    plain = [each for each in node.args if not isinstance(each, torch.fx.Node)]
+    modules = node.meta.get("nn_module_stack") or {}
+    scope = next((str(each[0]) for each in reversed(list(modules.values())) if each[0]), "")
+    origin = Origin.of(frames_in(node.meta.get("stack_trace") or ""), scope)
+    return GraphNode(
+        name=node.name,
+        op=op,
+        reads=[each.name for each in node.all_input_nodes],
+        makes=[node.name],
+        settings=", ".join(map(str, [*plain, *node.kwargs.items()])),
+        origin=None if origin is None else str(origin),
+    )
+
+
+def _drawing(node: Any) -> str:
+    """Return that an operation draws random numbers, or computes as in training, in a sentence;
+    empty where it does not.
+    """
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return ""
+    given = dict(zip((argument.name for argument in schema.arguments), node.args))
+    given = {
+        argument.name: given.get(
+            argument.name, node.kwargs.get(argument.name, argument.default_value)
+        )
+        for argument in schema.arguments
+    }
+    trains = next((given[name] for name in _SWITCHES if name in given), None)
+    share = next((given[name] for name in _SHARES if name in given), None)
+    origin = _described(node).origin
+    where = f" ({origin})" if origin else ""
+    name = str(schema.name).replace("::", ".")
+    if trains is True and "norm" in name:
+        return (
+            f"The program was exported in training mode: {name}{where} computes with the mean of"
+            " its data. Export it again after model.eval()."
+        )
+    tags = getattr(node.target, "tags", ())
+    if torch.Tag.nondeterministic_seeded not in tags or trains is False or share == 0:
+        return ""
+    eval_said = " Export it again after model.eval()." if share is not None else ""
+    return (
+        f"The program draws random numbers in {name}{where}: no two runs are the same.{eval_said}"
+    )
+
+
+def _names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return by input of a program that of a model which was exported from it: of the same name,
+    else in the same order.
+
+    Raises:
+        InputError: they do not go together.
+    """
+    wanted = program.inputs()
+    if wanted is None:
+        return {name: name for name in feed}
+    named: dict[str, str | None] = {name: name for name in wanted if name in feed}
+    left = [name for name in feed if name not in named]
+    missing = [name for name in wanted if name not in named]
+    needless = program.unread() if isinstance(program, Exported) else set()
+    for name in missing:
+        fitting = (one for one in left if _fits(feed[one], wanted[name]))
+        named[name] = None if len(left) < len(missing) and name in needless else next(fitting, None)
+        if named[name] in left:
+            left.remove(str(named[name]))
+    lost = [name for name in wanted if named[name] is None and name not in needless]
+    if lost or left:
+        theirs = ", ".join(
+            f"{name} {_said(meta.dtype, meta.shape)}" for name, meta in wanted.items()
+        )
+        mine = ", ".join(
+            f"{name} {_said(array.dtype, array.shape)}" for name, array in feed.items()
+        )
+        raise InputError(
+            f"The program takes {theirs or 'nothing'}, and the model {mine or 'nothing'}:"
+            f" {', '.join(map(repr, lost or left))} of the {'program' if lost else 'model'} has no"
+            " counterpart.",
+            hint="Give the program that the model was exported from.",
+        )
+    return {name: named[name] for name in wanted}
+
+
+def _fits(array: Any, wanted: Any) -> bool:
+    if wanted.shape is None:  # A parameter of a module, of which nothing is known.
+        return True
+    shape = numpy.shape(array)
+    same = len(shape) == len(wanted.shape) and all(
+        not isinstance(dim, int) or dim == size for dim, size in zip(wanted.shape, shape)
+    )
+    kinds = {"f": "f", "V": "f", "i": "i", "u": "i", "b": "b", "c": "c"}
+    own, asked = array.dtype.kind, wanted.dtype.numpy().kind
+    return same and kinds.get(own) == kinds.get(asked)
+
+
+def _said(dtype: Any, shape: Any) -> str:
+    dims = "any shape" if shape is None else f"({', '.join(map(str, shape))})"
+    return f"({dtype}, {dims})" if shape is None else f"[{dtype}, {dims}]"
+
+
+def _fitted(
+    name: str, feed: Mapping[str, Any], given: str | None, described: TensorMetadata, place: Any
+) -> Any:
+    """Return the data of an input in its type; what the program does not read is zeros."""
+    asked = described.get(name)
+    dtype = None if asked is None or asked.shape is None else asked.dtype
+    if given is None:
+        shape = [dim if isinstance(dim, int) else 1 for dim in (asked and asked.shape) or ()]
+        return torch.zeros(shape, dtype=dtype and dtype.torch(), device=place)
+    tensor = tensor_from(name, feed[given], place)
+    return tensor if dtype is None else tensor.to(dtype.torch())
+
+
+def _open_dimensions(
+    program: Program, names: Mapping[str, str | None]
+) -> Mapping[str, Mapping[int, str]]:
+    if not isinstance(program, Exported):
+        return MappingProxyType({})
+    return {
+        str(names[name]): {
+            axis: dim for axis, dim in enumerate(meta.shape or ()) if isinstance(dim, str)
+        }
+        for name, meta in (program.inputs() or TensorMetadata()).items()
+        if names.get(name)
+    }

@@ -1,0 +1,197 @@
+"""Which tensor of a program each tensor of a model is that was exported from it, and how what an
+exporter made of an operation differs from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.diagnosis.regions import GraphNode, producers
+from polygraphy.domain.tensors.precision import is_float
+
+EXPORTER = "exporter"
+"""The party at fault where a model is not what its program computes."""
+
+_SAMPLED = 512
+_CLOSE = 1e-3
+"""How far apart elements of the same tensor are at most, relative to the size of the tensor: what
+rounding that adds up does along a model."""
+_CLEARER = 10.0
+_RANK = 5
+"""Axes of the largest tensors of which other orders are tried."""
+
+
+@frozen(eq=False)
+class Print:
+    """What is kept of a tensor to find it again: its shape, and a sample of its elements."""
+
+    shape: tuple[int, ...]
+    kind: str
+    sample: np.ndarray[Any, Any]
+    size: float
+    tells: bool
+
+    def distance(self, other: Print) -> float:
+        """Return how far apart two tensors are, relative to their size; infinity for others."""
+        if self.shape != other.shape or self.kind != other.kind:
+            return np.inf
+        apart = np.abs(self.sample - other.sample)
+        same = (self.sample == other.sample) | (np.isnan(self.sample) & np.isnan(other.sample))
+        most = float(np.max(np.where(same, 0.0, apart), initial=0.0))
+        return np.inf if np.isnan(most) else most / max(self.size, other.size, 1e-30)
+
+
+def print_of(value: Any) -> Print | None:
+    """Return what is kept of a tensor; None of what is no array of numbers."""
+    if not isinstance(value, np.ndarray) or not (is_float(value) or value.dtype.kind in "iub"):
+        return None
+    flat = value.reshape(-1)
+    step = max(1, flat.size // _SAMPLED) | 1
+    sample = flat[::step].astype(np.float64)
+    finite = sample[np.isfinite(sample)]
+    size = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+    kind = "f" if is_float(value) else "i"
+    tells = flat.size > 1 and bool(np.ptp(finite) > 0 if finite.size else False)
+    return Print(tuple(value.shape), kind, sample, size, tells)
+
+
+def same_tensors(
+    mine: Mapping[str, Print],
+    theirs: Mapping[str, Print],
+    named: Mapping[str, str],
+    known: Mapping[str, str],
+) -> dict[str, str]:
+    """Return by tensor of a model the tensor of its program with the same value: the one that the
+    exporter recorded, else the only one, the clearly nearest, or the next in order.
+
+    Args:
+        mine: the tensors of the model, in order.
+        theirs: those of the program, in order.
+        named: by tensor of the model, what the exporter recorded.
+        known: what is known already.
+    """
+    order = {name: index for index, name in enumerate(theirs)}
+    alike: dict[tuple[Any, str], list[str]] = {}
+    for name, each in theirs.items():
+        alike.setdefault((each.shape, each.kind), []).append(name)
+    found: dict[str, str] = {}
+    last = -1
+    for name, own in mine.items():
+        if name in known:
+            last = max(last, order.get(known[name], -1))
+            continue
+        apart = {
+            other: distance
+            for other in alike.get((own.shape, own.kind), ())
+            if (distance := own.distance(theirs[other])) <= _CLOSE
+        }
+        if not apart or (not own.tells and named.get(name) not in apart):
+            continue
+        ranked = sorted(apart, key=lambda other: apart[other])
+        first, later = ranked[0], [other for other in ranked if order[other] > last]
+        is_clear = len(ranked) == 1 or apart[ranked[1]] > max(_CLEARER * apart[first], 1e-6)
+        if named.get(name) in apart:
+            found[name] = named[name]
+        elif is_clear:
+            found[name] = first
+        elif later:  # Several are the same, as before and after a dropout that does nothing.
+            found[name] = min(later, key=lambda other: order[other])
+        else:
+            continue
+        last = max(last, order[found[name]])
+    return found
+
+
+def without_counterpart(nodes: Sequence[GraphNode], matched: Collection[str]) -> list[str]:
+    """Return the tensors that have no counterpart, and nothing that is made of them has, in order:
+    where a model and its program part, it is before these.
+    """
+    behind: set[str] = set()
+    for node in reversed(nodes):
+        if any(name in matched or name in behind for name in node.makes):
+            behind.update(node.reads)
+    return [
+        name for node in nodes for name in node.makes if name not in matched and name not in behind
+    ]
+
+
+def operations(
+    nodes: Sequence[GraphNode], tensor: str, matched: Collection[str]
+) -> list[GraphNode]:
+    """Return the operations of a program between tensors that have counterparts and one, the last
+    first; what only takes a part of a result, as `getitem`, goes with what makes it.
+    """
+    makers = producers(nodes)
+    found: list[GraphNode] = []
+    pending = [tensor]
+    while pending:
+        index = makers.get(pending.pop(0))
+        if index is None or nodes[index] in found:
+            continue
+        found.append(nodes[index])
+        is_part = nodes[index].op == "getitem"
+        pending += [name for name in nodes[index].reads if is_part or name not in matched]
+    return sorted(found, key=nodes.index, reverse=True)
+
+
+def near(nodes: Sequence[GraphNode], node: GraphNode) -> str:
+    """Return the line of a program that an operation is from, or else the nearest that is known;
+    empty where none is.
+    """
+    if node.origin is not None:
+        return node.origin
+    at = nodes.index(node)
+    around = sorted(range(len(nodes)), key=lambda index: (abs(index - at), index > at))
+    known = next((nodes[index] for index in around if nodes[index].origin is not None), None)
+    return "" if known is None else f"near {known.origin}, of {known.op}"
+
+
+def layout_of(value: Any, right: Any) -> tuple[int, ...] | None:
+    """Return in which order the axes lie of what a tensor should be; None where it holds other
+    numbers, or is the same.
+    """
+    if np.ndim(value) != np.ndim(right) or np.size(value) != np.size(right):
+        return None
+    if not 1 < np.ndim(value) <= _RANK:
+        return None
+    own = print_of(np.asarray(value))
+    for order in permutations(range(np.ndim(value))):
+        if order == tuple(range(np.ndim(value))):
+            continue
+        turned = print_of(np.ascontiguousarray(np.transpose(right, order)))
+        if own is not None and turned is not None and own.distance(turned) <= _CLOSE and own.tells:
+            return order
+    return None
+
+
+def same_weight(value: Any, other: Any, reordered: bool = False) -> bool:
+    """Return whether two weights hold the same numbers, whatever the order of their axes.
+
+    Args:
+        value: the weight of a model.
+        other: that of its program.
+        reordered: whether numbers may be in any order, as the gates of an LSTM.
+    """
+    first, second = np.asarray(value), np.asarray(other)
+    if first.size != second.size:
+        return False
+    if reordered:
+        return _close(np.sort(first.reshape(-1)), np.sort(second.reshape(-1)))
+    squeezed = [np.squeeze(each) for each in (first, second)]
+    if squeezed[0].ndim != squeezed[1].ndim:
+        return _close(first.reshape(-1), second.reshape(-1))
+    if squeezed[0].ndim > _RANK:
+        return False
+    turned = (np.transpose(squeezed[1], order) for order in permutations(range(squeezed[1].ndim)))
+    return any(each.shape == squeezed[0].shape and _close(squeezed[0], each) for each in turned)
+
+
+def _close(one: Any, other: Any) -> bool:
+    return bool(
+        np.allclose(one.astype(np.float64), other.astype(np.float64), 1e-5, 1e-7, equal_nan=True)
+    )

@@ -1,0 +1,215 @@
+"""`diagnose --torch`: a model beside the PyTorch program that it was exported from.
+
+They run in this process: importing a framework takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from tests.acceptance.conftest import Done
+from tests.acceptance.test_frameworks import polygraphy
+
+__all__ = ["polygraphy"]
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxscript")
+
+SCRIPT = """
+import torch
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(4, 4, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.norm.running_mean.normal_()
+        self.norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.conv(x))) + x
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.Sequential(Block(), Block())
+        self.drop = torch.nn.Dropout(0.3)
+        self.head = torch.nn.Linear(4, 5)
+
+    def forward(self, x):
+        x = self.drop(self.blocks(x)).mean((2, 3))
+        return torch.nn.functional.gelu(self.head(x))
+
+
+def load_model():
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+def training():
+    return load_model().train()
+"""
+KINDS = {"dynamo": {"dynamo": True, "verbose": False}, "older": {"dynamo": False}}
+Run = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a program, and what both exporters make of it."""
+    folder = tmp_path_factory.mktemp("exports")
+    (folder / "net.py").write_text(SCRIPT)
+    names: dict[str, Any] = {}
+    exec(compile(SCRIPT, str(folder / "net.py"), "exec"), names)
+    example = (torch.randn(1, 4, 6, 6),)
+    module = names["load_model"]()
+    program = torch.export.export(module, example)
+    torch.export.save(program, str(folder / "net.pt2"))
+    torch.export.save(torch.export.export(names["training"](), example), str(folder / "train.pt2"))
+    for kind, options in KINDS.items():
+        given = program if kind == "dynamo" else module
+        path = str(folder / f"{kind}.onnx")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(given, example, path, external_data=False, **options)
+    return folder
+
+
+def edited(exports: Path, kind: str, edit: Callable[[onnx.ModelProto], None]) -> str:
+    model = onnx.load(str(exports / f"{kind}.onnx"))
+    edit(model)
+    onnx.save(model, str(exports / f"{kind}-edited.onnx"))
+    return f"{kind}-edited.onnx"
+
+
+def nodes(model: onnx.ModelProto, op: str) -> list[onnx.NodeProto]:
+    return [node for node in model.graph.node if node.op_type == op]
+
+
+def scale(model: onnx.ModelProto, name: str) -> None:
+    [tensor] = [each for each in model.graph.initializer if each.name == name]
+    array = numpy_helper.to_array(tensor) * np.float32(1.5)
+    tensor.CopyFrom(numpy_helper.from_array(array, name))
+
+
+def another_weight(model: onnx.ModelProto) -> None:
+    scale(model, nodes(model, "Gemm")[0].input[1])
+
+
+def another_folded_weight(model: onnx.ModelProto) -> None:
+    scale(model, nodes(model, "Conv")[1].input[1])
+
+
+def another_operator(model: onnx.ModelProto) -> None:
+    nodes(model, "Relu")[1].op_type = "Softplus"
+
+
+def dropout_left_on(model: onnx.ModelProto) -> None:
+    add = nodes(model, "Add")[1]
+    model.graph.initializer.append(numpy_helper.from_array(np.array(True), "training"))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0.5, np.float32), "ratio"))
+    made = helper.make_node(
+        "Dropout", ["added", "ratio", "training"], [add.output[0]], "drop", seed=3
+    )
+    add.output[0] = "added"
+    model.graph.node.insert(list(model.graph.node).index(add) + 1, made)
+
+
+def diagnosed(polygraphy: Run, exports: Path, model: str, backend: str = "") -> Any:
+    command = f"polygraphy diagnose {model} {backend} --torch net.pt2 --format json"
+    done = polygraphy(command, cwd=exports)
+    assert done.code == 1, done.out + done.err
+    return json.loads(done.out)
+
+
+@pytest.mark.parametrize("program", ["net.pt2", "net.py"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_is_blamed_for_a_healthy_export(
+    polygraphy: Run, exports: Path, kind: str, program: str
+) -> None:
+    done = polygraphy(f"polygraphy diagnose {kind}.onnx --torch {program}", cwd=exports)
+    assert done.code == 0, done.out + done.err
+    assert "Nobody is to blame" in done.out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("edit", "cause", "op"),
+    [
+        (another_weight, "weight", "aten.linear"),
+        (another_folded_weight, "weight", "aten.batch_norm"),
+        (another_operator, "translation", "aten.relu"),
+        (dropout_left_on, "training", "aten.dropout"),
+    ],
+)
+def test_the_operator_and_the_line_are_named(
+    polygraphy: Run, exports: Path, kind: str, edit: Any, cause: str, op: str
+) -> None:
+    # ONNX Runtime takes every Dropout out, also one that computes as in training.
+    backend = "--onnx" if cause == "training" else ""
+    data = diagnosed(polygraphy, exports, edited(exports, kind, edit), backend)
+    [culprit] = data["culprits"]
+    assert (culprit["party"], culprit["cause"]) == ("exporter", cause)
+    assert any(op in sentence for sentence in culprit["evidence"])
+    assert culprit["origin"].startswith("net.py:")
+    assert culprit["remedy"]["proven"]
+    assert "torch.onnx.export" in culprit["remedy"]["command"]
+
+
+def test_training_mode_is_told_before_anything_is_compared(polygraphy: Run, exports: Path) -> None:
+    done = polygraphy("polygraphy diagnose dynamo.onnx --torch train.pt2", cwd=exports)
+    assert done.code == 4
+    assert "training mode" in done.err
+    assert "net.py:" in done.err
+    module = polygraphy("polygraphy diagnose dynamo.onnx --torch net.py:training", cwd=exports)
+    assert module.code == 0, module.err
+    assert "it was compared in evaluation mode" in " ".join(module.out.split())
+
+
+def test_all_tensors_of_a_module_are_compared(polygraphy: Run, exports: Path) -> None:
+    done = polygraphy("polygraphy run dynamo.onnx --onnxrt --torch net.py --mark-all", cwd=exports)
+    assert done.code == 0, done.out + done.err
+    assert "relu_1" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("missing.pt2", 3, "missing.pt2"),
+        ("net.onnx", 3, "net.onnx"),
+        ("dynamo.onnx", 3, "neither an exported program"),
+        ("newer.pt2", 3, "newer"),
+        ("net.py:nothing", 2, "nothing"),
+        ("net.pt2 --golden net.py", 2, "--golden"),
+    ],
+)
+def test_what_is_no_program_is_one_line(
+    polygraphy: Run, exports: Path, words: str, code: int, said: str
+) -> None:
+    import zipfile
+
+    with (
+        zipfile.ZipFile(exports / "net.pt2") as archive,
+        zipfile.ZipFile(exports / "newer.pt2", "w") as made,
+    ):
+        for each in archive.infolist():
+            content = archive.read(each)
+            if each.filename.endswith("archive_version"):
+                content = b"999"
+            if each.filename.endswith("model.json"):
+                content = content.replace(b'"major": ', b'"major": 9').replace(
+                    b'"major":', b'"major": 9'
+                )
+            made.writestr(each, content)
+    done = polygraphy(f"polygraphy diagnose dynamo.onnx --torch {words}", cwd=exports)
+    assert (done.code, said in done.err) == (code, True), done.err

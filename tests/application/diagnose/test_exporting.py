@@ -1,0 +1,165 @@
+"""A model is compared with the program that it was exported from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from attrs import evolve
+from onnx import helper
+
+from polygraphy.adapters.fake import FakeProgram
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.diagnosing import diagnose
+from polygraphy.binding import bind
+from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.models import make, value
+
+RANDOM = np.random.default_rng(2)
+WEIGHT = RANDOM.normal(size=(6, 6)).astype(np.float32)
+FEED = {"x": RANDOM.normal(size=(3, 6)).astype(np.float32)}
+
+
+def _leaky(x: Any) -> Any:
+    return np.where(x > 0, x, x * np.float32(0.1)).astype(x.dtype)
+
+
+PROGRAM = FakeProgram(
+    ["x"],
+    {
+        "matmul": ("aten.matmul", ["x", "weight"], np.matmul),
+        "leaky_relu": ("aten.leaky_relu", ["matmul"], _leaky),
+        "add": ("aten.add", ["leaky_relu", "x"], np.add),
+        "tanh": ("aten.tanh", ["add"], np.tanh),
+        "mul": ("aten.mul", ["tanh", "matmul"], np.multiply),
+    },
+    ["mul"],
+    {"weight": WEIGHT},
+)
+
+
+def exported(
+    names: Mapping[str, str] | None = None, weight: Any = WEIGHT, **alpha: Any
+) -> onnx.ModelProto:
+    """Return what an exporter makes of the program; `names` are those of tensors in it."""
+    called = {"weight": "w", **{name: name for name in PROGRAM.steps}, "x": "x", **(names or {})}
+
+    def node(op: str, reads: list[str], made: str, **attributes: Any) -> onnx.NodeProto:
+        return helper.make_node(
+            op, [called[name] for name in reads], [called[made]], name=f"node_{made}", **attributes
+        )
+
+    nodes = [
+        node("MatMul", ["x", "weight"], "matmul"),
+        node("LeakyRelu", ["matmul"], "leaky_relu", **(alpha or {"alpha": 0.1})),
+        node("Add", ["leaky_relu", "x"], "add"),
+        node("Tanh", ["add"], "tanh"),
+        node("Mul", ["tanh", "matmul"], "mul"),
+    ]
+    y = value(called["mul"], [3, 6])
+    return make("exported", nodes, [value(called["x"], [3, 6])], [y], weights={"w": weight})
+
+
+LOST = {name: f"val_{index}" for index, name in enumerate(PROGRAM.steps)}
+"""Names that say nothing."""
+SHIFTED = {"leaky_relu": "add", "add": "leaky_relu", "tanh": "mul", "mul": "tanh"}
+"""Names that other tensors of the program have."""
+
+
+def found(model: onnx.ModelProto, program: FakeProgram = PROGRAM, **options: Any) -> Kept:
+    kept = Kept()
+    with bind(Findings, kept):
+        try:
+            diagnose(model, [OnnxrtParty()], [FEED], program=program, **options)
+        except InconclusiveError:
+            assert kept.verdict == "inconclusive"
+    return kept
+
+
+@pytest.mark.parametrize("names", [None, LOST, SHIFTED])
+def test_nobody_is_blamed_for_a_model_that_computes_the_same(names: Any) -> None:
+    assert found(exported(names)).verdict == "agree"
+
+
+@pytest.mark.parametrize("names", [None, LOST, SHIFTED])
+def test_a_lost_attribute_is_the_fault_of_the_exporter(names: Any) -> None:
+    kept = found(exported(names, alpha=0.3))
+    [culprit] = kept.culprits
+    assert (culprit["party"], culprit["cause"]) == ("exporter", "attribute")
+    assert culprit["nodes"] == ["node_leaky_relu"]
+    assert culprit["origin"] == "net.py:2"
+    said = " ".join(culprit["evidence"])
+    assert "aten.leaky_relu became LeakyRelu" in said
+    assert "is 0.3 instead of 0.1" in said
+    assert "taken from the program, all outputs match" in said
+    assert "alone, in float64" in said
+
+
+@pytest.mark.parametrize("names", [None, LOST])
+def test_a_weight_that_the_program_has_not_is_told(names: Any) -> None:
+    [culprit] = found(exported(names, weight=WEIGHT[::-1])).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["node_matmul"], "weight")
+    assert any("is not 'weight' of the program" in one for one in culprit["evidence"])
+
+
+def test_several_faults_are_found_where_names_say_nothing() -> None:
+    model = exported(LOST, alpha=0.3)
+    model.graph.node[3].op_type = "Sigmoid"
+    kept = found(model)
+    assert [one["nodes"] for one in kept.culprits] == [["node_leaky_relu"], ["node_tanh"]]
+    assert {one["party"] for one in kept.culprits} == {"exporter"}
+
+
+def test_another_export_that_is_right_is_the_remedy() -> None:
+    others = [("worse", "", lambda: exported(alpha=0.2)), ("better", "do it", exported)]
+    [culprit] = found(exported(alpha=0.3), evolve(PROGRAM, others=others)).culprits
+    assert culprit["remedy"] == {"command": "do it", "proven": True, "note": ""}
+    broken = [("broken", "", lambda: 1 / 0)]
+    [culprit] = found(exported(weight=WEIGHT * 2), evolve(PROGRAM, others=broken)).culprits
+    assert culprit["remedy"]["command"] is None
+    assert "No other export is known" in culprit["remedy"]["note"]
+
+
+def test_a_program_that_computes_otherwise_than_its_operators_is_to_blame_itself() -> None:
+    steps = dict(PROGRAM.steps)
+    steps["tanh"] = (
+        "aten.tanh",
+        ["add"],
+        lambda x: np.tanh(x) if x.dtype == np.float64 else np.tanh(x) * np.float32(1.1),
+    )
+    [culprit] = found(exported(), evolve(PROGRAM, steps=steps)).culprits
+    assert culprit["party"] == "program"
+
+
+def test_random_numbers_are_told_before_anything_is_compared() -> None:
+    kept = found(exported(alpha=0.3), evolve(PROGRAM, unsteady="It draws random numbers."))
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+
+
+def test_only_outputs_are_compared_of_a_program_that_shows_nothing_else() -> None:
+    class Closed(FakeProgram):
+        nodes = ()  # type: ignore[assignment]
+
+    closed = Closed(PROGRAM.inputs, PROGRAM.steps, PROGRAM.outputs, PROGRAM.weights)
+    assert found(exported(), closed).verdict == "agree"
+    assert {one["party"] for one in found(exported(alpha=0.3), closed).culprits} == {"exporter"}
+
+
+def test_inputs_and_outputs_that_do_not_go_together_are_one_line() -> None:
+    with pytest.raises(InputError, match="takes 2 inputs, not 1"):
+        found(exported(), evolve(PROGRAM, inputs=["x", "mask"]))
+    with pytest.raises(UsageError, match="no output in common"):
+        found(exported(), evolve(PROGRAM, outputs=[]))
+    with pytest.raises(UsageError, match="Give one of them"):
+        found(exported(), golden="saved.json")
+
+
+def test_a_fixed_dimension_is_told_where_all_matches(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = found(exported(), evolve(PROGRAM, open_dimensions={"x": {0: "batch"}}))
+    assert kept.verdict == "agree"
+    assert "only as (3, 6)" in " ".join(capsys.readouterr().out.split())
