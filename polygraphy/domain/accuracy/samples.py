@@ -19,6 +19,7 @@ from attrs import frozen
 
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.precision import is_float
 
 Answer = tuple[str, ...]
 Interval = tuple[float, float]
@@ -44,7 +45,7 @@ def answers_of(output: Any, name: str, *, is_one: bool) -> list[Answer]:
         InputError: no answer can be read off it.
     """
     array = np.asarray(output)
-    is_scores = array.dtype.kind not in "iubUOST" or array.dtype in (np.int8, np.uint8)
+    is_scores = is_float(array) or array.dtype in (np.int8, np.uint8)
     has_batch = array.ndim > (1 if is_scores else 0) and not is_one
     rows = array.reshape(array.shape[0] if has_batch else 1, -1)
     if not is_scores:

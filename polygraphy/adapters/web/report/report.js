@@ -96,7 +96,7 @@ function dress(table, rows, most = Infinity) {
   const tools = table.parentElement.previousElementSibling;
   tools.hidden = false;
   const [filter, only, count] = [".filter", ".only-failed", ".count"].map((name) => tools.querySelector(name));
-  const letters = new Map(rows.map((row) => [row, row.texts.join("\n").toLowerCase()]));
+  const letters = new Map(rows.map((row) => [row, row.texts.join(" ").toLowerCase()]));
   let matching = rows;
   const show = () => {
     const wanted = filter.value.trim().toLowerCase();
