@@ -163,7 +163,10 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         (["rum"], "unknown command 'rum'. Did you mean run?"),
         (["version"], "Did you mean polygraphy --version?"),
         (["run", "m.onnx", "--ort"], "--ort does not exist; did you mean --onnxrt?"),
-        (["diagnose", "m.onnx", "--tf"], "--tf does not exist here: it is an option of"),
+        (
+            ["diagnose", "m.onnx", "--pluginref"],
+            "--pluginref does not exist here: it is an option of",
+        ),
         (["inspect"], "polygraphy inspect: error: no command is given after it. Available: data,"),
         (["inspect", "dat"], "unknown command 'inspect dat'. Did you mean inspect data"),
         (["inspect", "--xyz"], "unknown command 'inspect --xyz'. Available: data"),

@@ -10,6 +10,7 @@ import warnings
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -37,8 +38,11 @@ onnx = mod.lazy_import("onnx")
 
 _SWITCHES = ("train", "training")
 _SHARES = ("p", "dropout_p", "dropout")
-_OPSETS = (18, 20, 21, 17)
+_OPSETS = (18, 20, 22)
 """Versions of ONNX's operators that are tried where another export helps."""
+_OLDER: dict[str, Any] = {"dynamo": False}
+"""The older exporter, which takes a module that was traced."""
+_TRACED = "torch.jit.trace(p.module(), p.example_inputs[0])"
 
 
 @mod.export()
@@ -195,17 +199,18 @@ class OpenedTorch:
         """Yield other ways to export the program; see the port."""
         if self._exported is None or not mod.has_mod("onnxscript"):
             return
-        ways: list[dict[str, Any]] = [{}, {"optimize": False}]
-        ways += [{"opset_version": opset} for opset in _OPSETS]
-        for way in ways:
-            options = "".join(f", {name}={value}" for name, value in way.items())
-            call = f"torch.onnx.export(program, dynamo=True{options})"
+        opsets = ({"opset_version": opset} for opset in _OPSETS)
+        for way in [{}, {"optimize": False}, _OLDER, *opsets]:
+            options = ", ".join(
+                f"{name}={value}" for name, value in {"dynamo": True, **way}.items()
+            )
+            what = "p" if way is not _OLDER else f"{_TRACED}, p.example_inputs[0]"
             code = (
-                f"import torch; torch.onnx.export(torch.export.load({json.dumps(self._path)}),"
-                f' f="exported.onnx", dynamo=True{options})'
+                f"import torch; p = torch.export.load({json.dumps(self._path)});"
+                f' torch.onnx.export({what}, f="exported.onnx", {options})'
             )
             command = shlex.join(["python", "-c", code]) if self._path else ""
-            yield call, command, lambda way=way: _exported(self._exported, way)  # type: ignore[misc]
+            yield options, command, partial(_exported, self._exported, way)
 
 
 class _Weights(Mapping[str, Any]):
@@ -232,10 +237,15 @@ def _exported(program: Any, way: Mapping[str, Any]) -> Any:
     try:
         with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            made = torch.onnx.export(program, dynamo=True, verbose=False, **way).model_proto
+            if way is _OLDER:
+                file = io.BytesIO()
+                given = program.example_inputs[0]
+                torch.onnx.export(torch.jit.trace(program.module(), given), given, file, **way)
+                return onnx.load_model_from_string(file.getvalue())
+            made = torch.onnx.export(program, verbose=False, **{"dynamo": True, **way})
     finally:
         log.setLevel(level)
-    return onnx.load_model_from_string(made.SerializeToString())
+    return onnx.load_model_from_string(made.model_proto.SerializeToString())
 
 
 def _described(node: Any) -> GraphNode:

@@ -275,7 +275,11 @@ def report_page(document: Document, model: Model | None) -> str:
         most_cells=_MOST_CELLS,
         most_rows=_MOST_ROWS,
         curves=list(_curves(document)),
-        curve_words=_CURVES,
+        curve_words={
+            what: words
+            for what, words in _CURVES.items()
+            if any(curve["what"] == what for curve in _measured(document))
+        },
         attempts=[
             attempt
             for each in document.results
@@ -376,12 +380,16 @@ def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Marku
 
 def _curves(document: Document) -> Iterator[tuple[str, Markup]]:
     """Yield each party of a diagnosis with the errors of tensors that were measured in it."""
-    found = [each["curves"] for each in document.results if each["kind"] == _ERRORS]
-    curves = [curve for each in found for curve in each]
+    curves = _measured(document)
     for party in dict.fromkeys(curve["party"] for curve in curves):
-        chart = curves_chart([curve for curve in curves if curve["party"] == party])
+        chart = curves_chart([curve for curve in curves if curve["party"] == party], curves)
         if chart is not None:
             yield party, chart
+
+
+def _measured(document: Document) -> list[Mapping[str, Any]]:
+    found = [each["curves"] for each in document.results if each["kind"] == _ERRORS]
+    return [curve for each in found for curve in each]
 
 
 def _rows_of_curves(document: Document) -> dict[str, OutputRow]:

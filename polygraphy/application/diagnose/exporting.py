@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -53,6 +54,8 @@ from polygraphy.ports.editing import open_model
 
 _TRIED = 8
 """Tensors of either side that are tried as counterparts where they part."""
+_SECONDS = 60.0
+"""How long other exports are tried."""
 _AHEAD = 12
 """Nodes that are computed to see whether they are."""
 _WORDS = "what the program computes"
@@ -466,7 +469,11 @@ class _Inside:
         if not any(one.party == EXPORTER for one in culprits):
             return [*culprits]
         with self._case.attempt("another export") as notes:
+            start = time.perf_counter()
             for words, command, make in self._program.exports():
+                if time.perf_counter() - start > _SECONDS:
+                    notes.append("Others were not tried, for lack of time.")
+                    break
                 said = self._right_export(make)
                 notes.append(f"{words}: {said}.")
                 if said == "right":

@@ -54,12 +54,11 @@ class DiagnoseCommand(Command):
         if not path:
             raise CommandLineError("no model is given. Name its path.")
         half = half_of(values)
-        parties = values[PartyOptions].parties
         if half is not None:
             _warn_of_unused(values)
             return render_half(values, half)
         exported = program_of(values)
-        parties = parties or ((usual_party(),) if exported else ())
+        parties = values[PartyOptions].parties or ((usual_party(),) if exported else ())
         if not parties:
             flags = ", ".join(each.flag for each in PARTIES.values())
             raise CommandLineError(
