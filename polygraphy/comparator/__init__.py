@@ -7,6 +7,7 @@ from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.comparator import Comparator
+    from polygraphy.application.compare.samples import Samples
     from polygraphy.application.run.unmarked import WithUnmarked
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.compare import (
@@ -42,6 +43,7 @@ __all__ = [
     "OutputCompareResult",
     "PostprocessFunc",
     "RunResults",
+    "Samples",
     "SimpleCompareFunc",
     "SimpleThreshold",
     "StreamingDataLoader",
@@ -66,6 +68,7 @@ _ELSEWHERE = {
     "IterationResult": "polygraphy.domain.results.results",
     "PostprocessFunc": "polygraphy.legacy.compare_functions",
     "RunResults": "polygraphy.domain.results.results",
+    "Samples": "polygraphy.application.compare.samples",
     "StreamingDataLoader": "polygraphy.domain.data.loading",
     "SimpleThreshold": "polygraphy.domain.limits:Tolerance",
     "Threshold": "polygraphy.domain.limits",

@@ -116,6 +116,13 @@ def holds_pictures(source: str | Path) -> bool:
 
 
 @port
+def sample_files(source: str | Path) -> list[str] | None:
+    """Return the files that are a sample each: pictures, also those in folders of classes, and
+    tensors of PyTorch; None where a file may hold several.
+    """
+
+
+@port
 def iterate_pictures(
     source: str | Path, size: tuple[int, int] | None
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:

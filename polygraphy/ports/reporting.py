@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
     from polygraphy.domain.accuracy.inspection import DataReport
     from polygraphy.domain.accuracy.output_rows import OutputRow
+    from polygraphy.domain.accuracy.samples import SamplesCompared
     from polygraphy.domain.checks.capability import SupportReport
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Model
@@ -82,6 +83,11 @@ class Console(Protocol):
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         """All iterations of all pairs of runs were compared."""
+
+    def samples_compared(self, found: SamplesCompared) -> None:
+        """All samples of a pair of runs were compared: which changed their answer, and how often
+        both are right.
+        """
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked for NaN and infinity."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from polygraphy.binding import port
+
 if TYPE_CHECKING:
     from polygraphy.domain.sweep.cells import Job, Limits
 
@@ -66,64 +68,77 @@ class SweepEngine(Protocol):
         """
 
 
-class SweepFiles(Protocol):
-    """Finds and describes the files of a sweep."""
-
-    def matching(self, folder: str, pattern: str) -> list[str]:
-        """Return the files below a folder that a pattern matches, from there on, sorted."""
-
-    def digest(self, path: str) -> str:
-        """Return a hash of the content of a file, of a model with its weights.
-
-        Raises:
-            FileError: the file is missing, or cannot be read.
-        """
-
-    def record(self, path: str) -> Mapping[str, Any] | None:
-        """Return the record in a file, or None if there is no file.
-
-        Raises:
-            DamagedFileError: it is none of a job, or not all of it.
-        """
-
-    def forget(self, path: str) -> None:
-        """Remove the record of a job, so that it runs again."""
-
-    def is_used(self, folder: str) -> bool:
-        """Return whether a folder holds results of a sweep.
-
-        Raises:
-            FileError: it holds something else.
-        """
-
-    def claim(self, folder: str) -> None:
-        """Make a folder that of a sweep; FileError if that cannot be done."""
+@port
+def matching_files(folder: str, pattern: str) -> list[str]:
+    """Return the files below a folder that a pattern matches, from there on, sorted."""
 
 
-class SweepEnvironments(Protocol):
-    """Opens Python environments in which this package runs."""
+@port
+def digest_of(path: str) -> str:
+    """Return a hash of the content of a file, of a model with its weights.
 
-    def open(self, path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-        """Ask an interpreter, or a folder of a virtual environment.
+    Raises:
+        FileError: the file is missing, or cannot be read.
+    """
 
-        Args:
-            path: which; empty for the interpreter that this is.
-            folder: of the sweep.
 
-        Returns:
-            The interpreter; the environment variables with which it runs this package; and the
-            versions of what it has.
+@port
+def read_record(path: str) -> Mapping[str, Any] | None:
+    """Return the record of a job in a file, or None if there is no file.
 
-        Raises:
-            FileError: there is no interpreter.
-            BackendError: this package does not run there.
-        """
+    Raises:
+        DamagedFileError: it is none of a job, or not all of it.
+    """
 
-    def install(self, requirements: str, folder: str) -> str:
-        """Make a virtual environment with what a file requires and what this package needs, once
-        for the content of the file, and return its path.
 
-        Raises:
-            FileError: there is no such file.
-            BackendError: it cannot be made.
-        """
+@port
+def forget_record(path: str) -> None:
+    """Remove the record of a job, so that it runs again."""
+
+
+@port
+def holds_sweep(folder: str) -> bool:
+    """Return whether a folder holds results of a sweep.
+
+    Raises:
+        FileError: it holds something else.
+    """
+
+
+@port
+def claim_folder(folder: str) -> None:
+    """Make a folder that of a sweep.
+
+    Raises:
+        FileError: that cannot be done.
+    """
+
+
+@port
+def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
+    """Ask a Python environment in which this package runs.
+
+    Args:
+        path: an interpreter, or a folder of a virtual environment; empty for the interpreter that
+            this is.
+        folder: of the sweep.
+
+    Returns:
+        The interpreter; the environment variables with which it runs this package; and the
+        versions of what it has.
+
+    Raises:
+        FileError: there is no interpreter.
+        BackendError: this package does not run there.
+    """
+
+
+@port
+def install_environment(requirements: str, folder: str) -> str:
+    """Make a virtual environment with what a file requires and what this package needs, once for
+    the content of the file, and return its path.
+
+    Raises:
+        FileError: there is no such file.
+        BackendError: it cannot be made.
+    """

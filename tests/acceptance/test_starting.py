@@ -58,3 +58,11 @@ def test_a_plain_run_imports_what_it_needs(g2_dir: Path) -> None:
     assert not [name for name in loaded if name.startswith("polygraphy.domain.compare")]
     assert "polygraphy.domain.arithmetic" not in loaded
     assert len(ours(loaded)) <= 212
+
+
+def test_showing_a_model_imports_nothing_that_compares(g2_dir: Path) -> None:
+    words = ["inspect", "model", "identity.onnx", "--show", "layers"]
+    loaded = imported(COMMAND.format(words=words), g2_dir)
+    assert "polygraphy.adapters.onnx.describe.reading" in loaded
+    assert not {"concurrent.futures", "polygraphy.domain.arithmetic"} & set(loaded)
+    assert not [name for name in loaded if name.startswith("polygraphy.domain.compare")]

@@ -52,6 +52,8 @@ def completed(words: list[str], folder: Path) -> list[str]:
         (["polygraphy", "run", "--compare", "cosine"], ["cosine_similarity"]),
         (["polygraphy", "run", "--check-error-stat", "elem"], ["elemwise"]),
         (["polygraphy", "run", "--graph-optimization-level", "DIS"], ["DISABLE_ALL"]),
+        (["polygraphy", "help", "run", "tensorr"], ["tensorrt"]),
+        (["polygraphy", "help", "check", "lint", "repo"], ["report"]),
         (["polygraphy", "run", "a.on"], ["a.onnx"]),
         (["polygraphy", "run", "a.onnx", "--save-outputs", "b"], ["b.json"]),
     ],

@@ -203,3 +203,66 @@ def test_a_record_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cells"):
         records_of(LocalPool(), [beside, job(tmp_path / "cells", "one", program)])
     assert not Path(beside.result).exists()
+
+
+def command_of_ours(folder: Path, name: str, environment: Mapping[str, str]) -> Job:
+    """Return a job that is a command line of this package; its preloading function acts."""
+    words = (sys.executable, "-m", "polygraphy", "inspect", "data", f"{name}.json")
+    variables = {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), **environment}
+    return Job(name, words, str(folder / "cells" / name), str(folder), variables)
+
+
+def test_command_lines_of_this_package_run_in_forks_of_one_interpreter(tmp_path: Path) -> None:
+    seen = tmp_path / "server"
+    source = (
+        f"import os\ndef needed(words):\n    open({str(seen)!r}, 'a').write(f'{{os.getpid()}} ')\n"
+    )
+    (tmp_path / "preloading.py").write_text(source + "    return []\n")
+    launcher = ProcessLauncher("preloading:needed")
+    for name in "ab":
+        job = command_of_ours(tmp_path, name, {})
+        launched = launcher.start(job, LIMITS, None, shared=False)
+        assert launched is not None
+        assert launcher.start(job, LIMITS, None, shared=False) is None  # The lock is held.
+        while (record := launched.poll(0.1)) is None:
+            pass
+        assert (record["code"], record["ended"]) == (2, "exit")
+        assert f"{name}.json" in record["said"]
+        assert record["cpu"] > 0 < record["memory"]
+    assert len(set(seen.read_text().split())) == 1
+    assert sorted(path.name for path in (tmp_path / "cells").iterdir()) == ["a.json", "b.json"]
+
+
+@pytest.mark.parametrize("act", ["os.kill(os.getpid(), 11)", "time.sleep(60)"])
+def test_an_interpreter_that_cannot_wait_harms_no_cell(tmp_path: Path, act: str) -> None:
+    """As where an import ends the process, or never ends: the cell runs alone, or is a row."""
+    source = f"import os, time\ndef needed(words):\n    {act}\n"
+    (tmp_path / "preloading.py").write_text(source)
+    launcher = ProcessLauncher("preloading:needed")
+    job = command_of_ours(tmp_path, "a", {})
+    limits = Limits(1, timeout=4 if "sleep" in act else 60)
+    launched = launcher.start(job, limits, None, shared=False)
+    assert launched is not None
+    while (record := launched.poll(0.1)) is None:
+        pass
+    if "sleep" in act:
+        assert row_of(ROW, [record]).state == "timeout"
+    else:
+        assert (record["code"], record["ended"]) == (2, "exit")
+
+
+def test_a_fork_that_hangs_is_stopped_and_others_go_on(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")  # Nothing is ever written to it.
+    launcher = ProcessLauncher()
+    slow = launcher.start(
+        command_of_ours(tmp_path, "a", {}), Limits(2, timeout=8), None, shared=True
+    )
+    next_one = launcher.start(command_of_ours(tmp_path, "b", {}), LIMITS, None, shared=True)
+    assert slow is not None
+    assert next_one is not None
+    while (record := slow.poll(0.1)) is None:
+        pass
+    assert row_of(ROW, [record]).state == "timeout"
+    while (record := next_one.poll(0.1)) is None:
+        pass
+    assert record["code"] == 2

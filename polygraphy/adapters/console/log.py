@@ -20,6 +20,7 @@ from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+    from polygraphy.domain.accuracy.samples import SamplesCompared
 
 
 _ENOUGH_TO_SPREAD = 10
@@ -105,6 +106,12 @@ class LogConsole:
         from polygraphy.adapters.console import verdicts
 
         verdicts.log_summary(result)
+
+    def samples_compared(self, found: SamplesCompared) -> None:
+        from polygraphy.adapters.console.samples import sample_lines
+        from polygraphy.domain.report.document import plain
+
+        G_LOGGER.info("\n".join(sample_lines(plain(found))))
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         G_LOGGER.start(f"Output Validation | Runners: {[*map(label_of_runner, runners)]}")

@@ -67,7 +67,7 @@ class _Line:
 
     def write(self, stream: Any, text: str) -> int:
         """Write a text above the line."""
-        if self._ended.is_set() or os.getpid() != self._process:  # In a fork nobody draws.
+        if self._ended.is_set() or os.getpid() != self._process:  # A fork does not draw.
             written: int = stream.write(text)
             return written
         with self._lock:

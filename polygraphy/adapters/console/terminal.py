@@ -85,6 +85,12 @@ class Terminal:
             yield from table_lines(each, width=columns(), whole=self._whole)
             if each.left_out:
                 yield from _left_out(each.left_out)
+        for found in self._recorder.results:
+            if found["kind"] == "samples":
+                from polygraphy.adapters.console.samples import sample_lines
+
+                yield "", INFO
+                yield from ((line, INFO) for line in sample_lines(found))
 
     def findings(self, code: int) -> Iterator[Line]:
         """Yield where it failed, whether that is rounding, and what to do next."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from attrs import Factory, define
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.samples import SamplesCompared
 from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.results.validation import OutputValidity
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -90,6 +91,10 @@ class RecordingConsole:
     def comparison_finished(self, result: AccuracyResult) -> None:
         """All iterations of all pairs of runs were compared."""
         self._record("comparison_finished", result)
+
+    def samples_compared(self, found: SamplesCompared) -> None:
+        """All samples of a pair of runs were compared."""
+        self._record("samples_compared", found)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from polygraphy.ports.running import RunningCommand
 
 _ENDED = "The interpreter that runs check commands has ended."
 _PATIENCE = 2.0
+_BLOCK = 1 << 16
 _SERVER = "polygraphy.adapters.processes.warm_server"
 
 
@@ -37,13 +40,26 @@ class WarmInterpreter:
     ``module:function``; by default only what earlier command lines needed is imported.
     """
 
-    def __init__(self, preload: str = "") -> None:
-        self._preload = preload
+    def __init__(
+        self,
+        preload: str = "",
+        interpreter: str = sys.executable,
+        environment: Mapping[str, str] | None = None,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:
+        """Take what the interpreter is: variables that it has in addition, and what its process
+        calls first.
+        """
+        self._command = [interpreter, "-m", _SERVER, preload]
+        self._variables, self._prepare = environment or {}, prepare
         self._process: subprocess.Popen[bytes] | None = None
         self._end: Callable[[], Any] | None = None
         self._environment: Mapping[str, str] = {}
         self._numbers = count()
+        self._rest = b""
         self._answers: dict[int, Mapping[str, Any]] = {}
+        self.pids: dict[int, int] = {}
+        """The processes of the command lines that run, by the numbers of their requests."""
 
     @staticmethod
     def cold_command() -> list[str]:
@@ -63,127 +79,158 @@ class WarmInterpreter:
         environment: Mapping[str, str] | None = None,
     ) -> WarmCommand:
         """Start a command line, whose first word is ignored; see `Commands.start`."""
-        descriptor, path = tempfile.mkstemp(prefix="polygraphy_check_")
-        os.close(descriptor)
-        command = WarmCommand(self, next(self._numbers), Path(path))
+        output = tempfile.TemporaryFile()  # noqa: SIM115  # Closed by `wait` or `stop`.
+        try:
+            number = self.request(
+                words, [output.fileno()], timeout=timeout, folder=folder, environment=environment
+            )
+        except BaseException:
+            output.close()
+            raise
+        return WarmCommand(self, number, output)
+
+    def request(
+        self,
+        words: Sequence[str],
+        files: Sequence[int],
+        *,
+        timeout: float | None = None,
+        folder: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Start a command line that writes to the first of some open files, and holds the others
+        until it ends; return the number of the request.
+        """
+        number = next(self._numbers)
         request = {
-            "number": command.number,
+            "number": number,
             "words": list(words),
-            "output": path,
             "timeout": timeout,
             "folder": str(Path.cwd()) if folder is None else folder,
             "environment": dict(environment or {}),
         }
-        try:
-            self._send(request)
-        except BaseException:
-            command.path.unlink(missing_ok=True)
-            raise
-        return command
+        self._send(request, files)
+        return number
 
-    def answer_to(self, number: int) -> Mapping[str, Any]:
-        """Wait for the answer to a request, and keep those to others."""
+    def answer_to(self, number: int, wait: float | None = None) -> Mapping[str, Any] | None:
+        """Wait for the answer to a request, and keep those to others.
+
+        Args:
+            number: that of the request.
+            wait: seconds, at most; then None is returned, which otherwise is not.
+        """
+        end = None if wait is None else time.monotonic() + wait
         while number not in self._answers:
             if self._process is None:
                 raise BackendError(_ENDED)
             assert self._process.stdout is not None
+            heard = self._process.stdout.fileno()
+            left = None if end is None else max(0.0, end - time.monotonic())
             try:
-                line = self._process.stdout.readline()
+                if not select.select([heard], [], [], left)[0]:
+                    return None
+                read = os.read(heard, _BLOCK)
             except (
                 BaseException
             ):  # Ctrl-C: the command is in a group of its own, and heard nothing.
                 self.close()
                 raise
-            if not line:
+            if not read:
                 self.close()
                 raise BackendError(_ENDED)
-            answer = json.loads(line)
-            self._answers[answer["number"]] = answer
+            *lines, self._rest = (self._rest + read).split(b"\n")
+            for answer in map(json.loads, lines):
+                if "pid" in answer:
+                    self.pids[answer["number"]] = answer["pid"]
+                else:
+                    self.pids.pop(answer["number"], None)
+                    self._answers[answer["number"]] = answer
         return self._answers.pop(number)
 
-    def stop(self, number: int) -> None:
-        """End the command of a request, and wait until that is done."""
+    def stop(self, number: int) -> Mapping[str, Any]:
+        """End the command of a request, wait until that is done, and return the answer to it; an
+        empty one where the interpreter has ended.
+        """
         with suppress(BackendError):
             if number not in self._answers and self._process is not None:
                 self._send({"number": number, "words": []})
-            self.answer_to(number)
+            return self.answer_to(number) or {}
+        return {}
 
     def close(self) -> None:
         """End the interpreter."""
-        self._process = None
+        self._process, self._rest = None, b""
+        self.pids.clear()
         if self._end is not None:
             self._end()
 
-    def _send(self, request: Mapping[str, Any]) -> None:
-        process = self._started(request["words"])
-        assert process.stdin is not None
+    def _send(self, request: Mapping[str, Any], files: Sequence[int] = ()) -> None:
+        self._started(request["words"])
+        line = json.dumps({**request, "descriptors": len(files)}).encode() + b"\n"
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
-        except BrokenPipeError as error:
+            sent = socket.send_fds(self._channel, [line], files) if files else 0
+            self._channel.sendall(line[sent:])
+        except (BrokenPipeError, ConnectionResetError) as error:
             self.close()
             raise BackendError(_ENDED) from error
         except BaseException:
             self.close()
             raise
 
-    def _started(self, words: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-        environment = dict(os.environ)
+    def _started(self, words: Sequence[str] = ()) -> None:
+        environment = {**os.environ, **self._variables}
         if self._process is not None and self._environment != environment:
             self.close()  # Settings are read when modules are imported.
-        if self._process is None:
-            self._environment = environment
+        if self._process is not None:
+            return
+        self._environment = environment
+        self._channel, other = socket.socketpair()
+        with other:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _SERVER, self._preload, *words],
-                stdin=subprocess.PIPE,
+                [*self._command, *words],
+                stdin=other.fileno(),
                 stdout=subprocess.PIPE,
                 start_new_session=True,
+                env=environment,
+                preexec_fn=self._prepare,  # noqa: PLW1509  # No lock is taken in it.
             )
-            self._end = finalize(self, _stop, self._process)  # Also when the program ends.
-        return self._process
+        self._end = finalize(self, _stop, self._process, self._channel)  # Also at the end.
 
 
 class WarmCommand:
-    """A command line that was started; what it writes goes to a file.
+    """A command line that was started; what it writes goes to a file."""
 
-    Attributes:
-        number: that of the request.
-        path: the file.
-    """
-
-    def __init__(self, interpreter: WarmInterpreter, number: int, path: Path) -> None:
-        self.number = number
-        self.path = path
-        self._interpreter = interpreter
+    def __init__(self, interpreter: WarmInterpreter, number: int, output: IO[bytes]) -> None:
+        self._interpreter, self._number, self._output = interpreter, number, output
         self._start = time.perf_counter()
 
     def wait(self) -> Finished:
-        try:
-            answer = self._interpreter.answer_to(self.number)
-            text = self.path.read_bytes().decode("utf-8", errors="replace")
-        finally:
-            self.path.unlink(missing_ok=True)
+        with self._output as output:
+            answer = self._interpreter.answer_to(self._number)
+            assert answer is not None
+            output.seek(0)
+            text = output.read().decode("utf-8", errors="replace")
         seconds = time.perf_counter() - self._start
         if answer["timed_out"]:
             return Finished(TIMED_OUT, text, seconds, True)
         return Finished(int(answer["code"]), text, seconds)
 
     def stop(self) -> None:
-        self._interpreter.stop(self.number)
-        self.path.unlink(missing_ok=True)
+        self._interpreter.stop(self._number)
+        self._output.close()
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[bytes], channel: socket.socket) -> None:
     """End an interpreter and what it runs."""
     process.terminate()  # It ends what it runs.
+    channel.close()
     try:
         process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            stream.close()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 _OURS = "polygraphy"

@@ -1,4 +1,7 @@
-"""Python environments in which this package runs, whichever is installed there."""
+"""Python environments in which this package runs, whichever is installed there: they import the
+package that this is, through a link in the folder of the sweep, so that one version of it judges
+all.
+"""
 
 from __future__ import annotations
 
@@ -37,52 +40,54 @@ _OF_CELLS = {
 """What is said of a cell is read by the sweep, and is not shown: exit codes tell all they can."""
 _ASKED = """
 import json
-from polygraphy.binding import keyed
-from polygraphy.ports.machine import sections_of
-sections = keyed(sections_of, "packages")()
-print("versions", json.dumps({name: value for each in sections for name, value in each.facts}))
+try:
+    from polygraphy.binding import keyed
+    from polygraphy.ports.machine import sections_of
+    sections = keyed(sections_of, "packages")()
+    versions = {name: value for each in sections for name, value in each.facts}
+except ModuleNotFoundError as error:
+    versions = {error.name: "missing"}
+print("versions", json.dumps(versions))
 """
 
 
-class ThisPackageElsewhere:
-    """Implements the port `SweepEnvironments`: other interpreters import the package that this is,
-    through a link in the folder of the sweep, so that one version of it judges all.
-    """
+def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
+    """See the port."""
+    variables = _variables(Path(folder))
+    if not path:
+        sections = keyed(sections_of, "packages")()
+        return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
+    interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
+    output = output_of([interpreter, "-c", _ASKED], path, environment=variables)
+    versions = json.loads(value_behind(output, "versions") or "{}")
+    missing = [name for name, version in versions.items() if version == "missing"]
+    if missing or not versions:
+        raise BackendError(
+            f"{path}: this package does not run there: it lacks {', '.join(missing)}.",
+            hint=f"Install it: {interpreter} -m pip install {' '.join(missing)}.",
+        )
+    return interpreter, variables, versions
 
-    def open(self, path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-        variables = _variables(Path(folder))
-        if not path:
-            sections = keyed(sections_of, "packages")()
-            return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
-        interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
-        output = output_of([interpreter, "-c", _ASKED], path, environment=variables)
-        versions = json.loads(value_behind(output, "versions") or "{}")
-        missing = [name for name, version in versions.items() if version == "missing"]
-        if missing or not versions:
-            raise BackendError(
-                f"{path}: this package does not run there: it lacks {', '.join(missing)}.",
-                hint=f"Install it: {interpreter} -m pip install {' '.join(missing)}.",
-            )
-        return interpreter, variables, versions
 
-    def install(self, requirements: str, folder: str) -> str:
-        content = readable_file(requirements, "File of requirements").read_bytes()
-        needed = _needed()
-        digest = hashlib.sha256(b"\n".join([content, *map(str.encode, needed)])).hexdigest()[:16]
-        target = Path(folder).resolve() / "environments" / digest
-        complete = target / "complete"
-        with translated_os_errors(target, "make"):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{target}.lock"):
-                if complete.exists():
-                    return str(target)
-                shutil.rmtree(target, ignore_errors=True)
-                output_of([sys.executable, "-m", "venv", str(target)], requirements)
-                command = [interpreter_of(str(target)), "-m", "pip", "install", "--quiet"]
-                command += ["--disable-pip-version-check", "-r", requirements, *needed]
-                output_of(command, requirements, timeout=_INSTALLING)
-                complete.touch()
-        return str(target)
+def install_environment(requirements: str, folder: str) -> str:
+    """See the port."""
+    content = readable_file(requirements, "File of requirements").read_bytes()
+    needed = _needed()
+    digest = hashlib.sha256(b"\n".join([content, *map(str.encode, needed)])).hexdigest()[:16]
+    target = Path(folder).resolve() / "environments" / digest
+    complete = target / "complete"
+    with translated_os_errors(target, "make"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{target}.lock"):
+            if complete.exists():
+                return str(target)
+            shutil.rmtree(target, ignore_errors=True)
+            output_of([sys.executable, "-m", "venv", str(target)], requirements)
+            command = [interpreter_of(str(target)), "-m", "pip", "install", "--quiet"]
+            command += ["--disable-pip-version-check", "-r", requirements, *needed]
+            output_of(command, requirements, timeout=_INSTALLING)
+            complete.touch()
+    return str(target)
 
 
 def _variables(folder: Path) -> dict[str, str]:

@@ -4,7 +4,6 @@ and memory than it may, and ends with the process that started it.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import json
@@ -20,17 +19,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, Protocol
 
 from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
+from polygraphy.adapters.os.signals import ends_with
+from polygraphy.adapters.processes.commands import WarmInterpreter, can_fork
 from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.domain.sweep.outcome import HUNG, MEMORY, essence
 from polygraphy.ports.machine import machine_facts
 
-_LIBRARY = ctypes.CDLL(None)
-_DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG."""
+_NAME = "polygraphy"
+_OURS = ("-m", _NAME)
 _BETWEEN_LOOKS = 0.25
 """Seconds until the memory of a process is looked at again."""
 _KEPT = 4000
@@ -41,7 +41,15 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class ProcessLauncher:
-    """Implements the port `Launcher`."""
+    """Implements the port `Launcher`. A command line of this package runs in a fork of its
+    interpreter, which waits with what such lines import, and has run nothing itself.
+    """
+
+    def __init__(self, preload: str = "") -> None:
+        """Take the name of the function that returns which modules a command line needs."""
+        self._preload = preload
+        self._waiting: dict[Any, WarmInterpreter] = {}
+        self._unfit: set[Any] = set()
 
     def start(
         self, job: Job, limits: Limits, device: str | None, *, shared: bool
@@ -53,15 +61,141 @@ class ProcessLauncher:
         lock = _locked(f"{job.stem}.lock")
         if lock is None:
             return None
+        facts = {"schema": 1, "key": job.key, "device": device, "shared": shared}
+        facts["machine"] = self._machine
         try:
-            return LaunchedProcess(job, limits, device, shared, self._machine, lock)
+            return LaunchedProcess(job, limits, facts, self._begin, lock)
         except BaseException:
             os.close(lock)
             raise
 
+    def _begin(self, job: Job, device: str | None, output: int, lock: int) -> _Process:
+        """Start the process of a job, which writes to a file and holds another one."""
+        variables = dict(job.environment)
+        if device is not None:
+            variables["CUDA_VISIBLE_DEVICES"] = device
+        interpreter = (job.command[0], tuple(job.environment.items()))
+
+        def afresh() -> _Process:
+            return _Fresh(job, variables, output, lock)
+
+        def instead() -> _Process:
+            self._unfit.add(interpreter)
+            return afresh()
+
+        if job.command[1:3] != _OURS or not can_fork() or interpreter in self._unfit:
+            return afresh()
+        if interpreter not in self._waiting:
+            self._waiting[interpreter] = WarmInterpreter(
+                self._preload, job.command[0], job.environment, ends_with(os.getpid())
+            )
+        waiting, words = self._waiting[interpreter], [_NAME, *job.command[3:]]
+        try:
+            number = waiting.request(
+                words, [output, lock], folder=job.folder, environment=variables
+            )
+        except (BackendError, OSError, subprocess.SubprocessError):
+            return instead()
+        return _Forked(waiting, number, instead)
+
     @cached_property
     def _machine(self) -> Mapping[str, Any]:
         return machine_facts()
+
+
+class _Used(NamedTuple):
+    """How a process ended, and what it used: seconds of the processor, and bytes."""
+
+    code: int
+    cpu: float
+    memory: int
+
+
+class _Process(Protocol):
+    @property
+    def pid(self) -> int | None:
+        """Its number, once it is there."""
+
+    def has_ended(self, wait: float) -> bool:
+        """Return whether it has ended, after so many seconds at most."""
+
+    def reap(self) -> _Used:
+        """End it and what it started."""
+
+
+class _Fresh:
+    """A new process of an interpreter, or of anything else."""
+
+    def __init__(self, job: Job, variables: Mapping[str, str], output: int, lock: int) -> None:
+        try:
+            self._process = subprocess.Popen(
+                job.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=job.folder,
+                env={**os.environ, **variables},
+                pass_fds=(lock,),
+                preexec_fn=ends_with(os.getpid()),  # noqa: PLW1509  # No lock is taken in it.
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise BackendError(f"{job.command[0]} cannot be run: {reason}.") from error
+        self.pid: int | None = self._process.pid
+        self._descriptor = os.pidfd_open(self._process.pid) if hasattr(os, "pidfd_open") else None
+
+    def has_ended(self, wait: float) -> bool:
+        if wait and self._descriptor is not None:
+            select.select([self._descriptor], [], [], wait)
+        elif wait:
+            time.sleep(wait)
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, how) is not None
+
+    def reap(self) -> _Used:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        memory = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return _Used(self._process.returncode, usage.ru_utime + usage.ru_stime, memory)
+
+
+class _Forked:
+    """A fork of a waiting interpreter; where that ends without an answer, as when an import crashes
+    it, a new process takes the place of the fork.
+    """
+
+    def __init__(
+        self, waiting: WarmInterpreter, number: int, instead: Callable[[], _Process]
+    ) -> None:
+        self._waiting, self._number, self._instead = waiting, number, instead
+        self._answer: Mapping[str, Any] | None = None
+        self._other: _Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._other.pid if self._other else self._waiting.pids.get(self._number)
+
+    def has_ended(self, wait: float) -> bool:
+        if self._other is None and self._answer is None:
+            try:
+                self._answer = self._waiting.answer_to(self._number, wait)
+            except BackendError:
+                self._other = self._instead()
+        return self._other.has_ended(wait) if self._other else self._answer is not None
+
+    def reap(self) -> _Used:
+        if self._other is not None:
+            return self._other.reap()
+        if self._answer is None and self.pid is None:
+            self._waiting.close()  # It may import for ever.
+        found = self._answer or self._waiting.stop(self._number)
+        code = int(found.get("code", -signal.SIGKILL))
+        return _Used(code, found.get("cpu", 0.0), found.get("memory", 0))
 
 
 class LaunchedProcess:
@@ -71,14 +205,11 @@ class LaunchedProcess:
         self,
         job: Job,
         limits: Limits,
-        device: str | None,
-        shared: bool,
-        machine: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        begin: Callable[[Job, str | None, int, int], _Process],
         lock: int,
     ) -> None:
-        self._job, self._limits, self._lock = job, limits, lock
-        self._facts = {"schema": 1, "key": job.key, "device": device, "shared": shared}
-        self._facts["machine"] = machine
+        self._job, self._limits, self._lock, self._facts = job, limits, lock, facts
         self._peak, self._next_look = 0, 0.0
         self._start = time.monotonic()
         with suppress(FileError, OSError, ValueError):  # Who held the lock before may have done it.
@@ -90,46 +221,21 @@ class LaunchedProcess:
             Path(job.report).unlink(missing_ok=True)
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # Closed at the end.
         try:
-            self._process = self._started(device)
+            self._process = begin(job, facts["device"], self._output.fileno(), lock)
         except BaseException:
             self._output.close()
             raise
-        self._descriptor = os.pidfd_open(self._process.pid) if hasattr(os, "pidfd_open") else None
-
-    def _started(self, device: str | None) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, **self._job.environment}
-        if device is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = device
-        try:
-            return subprocess.Popen(
-                self._job.command,
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=self._job.folder,
-                env=environment,
-                pass_fds=(self._lock,),
-                preexec_fn=_ends_with(os.getpid()),  # noqa: PLW1509  # No lock is taken in it.
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise BackendError(f"{self._job.command[0]} cannot be run: {reason}.") from error
 
     def poll(self, wait: float = 0.0) -> Mapping[str, Any] | None:
         if self._done is not None:
             return self._done
-        if wait and self._descriptor is not None:
-            select.select([self._descriptor], [], [], wait)
-        elif wait:
-            time.sleep(wait)
-        pid = self._process.pid
-        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+        if self._process.has_ended(wait):
             return self._ended("exit")
         now = time.monotonic()
         if now - self._start > self._limits.timeout:
             return self._ended(HUNG)
-        if now >= self._next_look:
+        pid = self._process.pid
+        if now >= self._next_look and pid is not None:
             self._next_look = now + _BETWEEN_LOOKS
             self._peak = max(self._peak, resident(pid))
             if self._limits.memory is not None and self._peak > self._limits.memory:
@@ -138,33 +244,21 @@ class LaunchedProcess:
 
     def stop(self) -> None:
         if self._done is None:
-            self._reap()
+            self._process.reap()
             self._output.close()
             self._give_back()
             self._done = {}
 
-    def _reap(self) -> tuple[int, Any]:
-        """End the process and what it started; return its exit code and what it used."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        _, status, usage = os.wait4(self._process.pid, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        return self._process.returncode, usage
-
     def _ended(self, how: str) -> Mapping[str, Any]:
-        code, usage = self._reap()
+        code, cpu, memory = self._process.reap()
         self._done = {}  # Nothing is left to stop, also where the record cannot be written.
-        seconds = time.monotonic() - self._start
-        in_bytes = 1 if sys.platform == "darwin" else 1024
         record: dict[str, Any] = {
             **self._facts,
             "ended": how,
             "code": code,
-            "seconds": round(seconds, 3),
-            "cpu": round(usage.ru_utime + usage.ru_stime, 3),
-            "memory": max(self._peak, usage.ru_maxrss * in_bytes),
+            "seconds": round(time.monotonic() - self._start, 3),
+            "cpu": round(cpu, 3),
+            "memory": max(self._peak, memory),
             "said": self._last_line(),
         }
         found = _essence_in(self._job.report)
@@ -191,18 +285,6 @@ class LaunchedProcess:
         with suppress(OSError):
             Path(f"{self._job.stem}.lock").unlink(missing_ok=True)
         os.close(self._lock)
-
-
-def _ends_with(parent: int) -> Callable[[], None]:
-    """Return what a new process does so that it ends when its parent does."""
-
-    def prepare() -> None:
-        if sys.platform == "linux":
-            _LIBRARY.prctl(_DEATH_SIGNAL, signal.SIGKILL)
-            if os.getppid() != parent:  # It ended before.
-                os._exit(1)
-
-    return prepare
 
 
 def _locked(path: str) -> int | None:

@@ -1,12 +1,16 @@
-"""The interpreter that waits for command lines: a line of JSON in, a line of JSON out.
+"""The interpreter that waits for command lines: a line of JSON in, two lines of JSON out.
 
-A request holds its ``number``, ``words``, the ``folder`` to run in, where the ``output`` goes, a
-``timeout`` in seconds and variables of the ``environment``; the answer the number, an exit
-``code``, negative for a signal, and whether it has ``timed_out``. Several may be under way. A
-request without words stops the one of its number. The
-first argument names the function, as ``module:function``, that returns which modules a command line
-needs, as far as that is seen before it has run; the others are the command line that is expected
-first.
+A request holds its ``number``, ``words``, the ``folder`` to run in, a ``timeout`` in seconds and
+variables of the ``environment``; with it come open files, ``descriptors`` in number, through the
+socket that is standard input: the first is what the command line writes to, it holds the others
+until it ends. Answers are the number and the ``pid`` once it runs; then the number, an exit
+``code``, negative for a signal, whether it has ``timed_out``, and what it used: seconds of the
+processor as ``cpu``, bytes of ``memory`` at most. Several may be under way. A request without words
+stops the one of its number.
+
+The first argument names the function, as ``module:function``, that returns which modules a command
+line needs, as far as that is seen before it has run; the others are the command line that is
+expected first.
 """
 
 from __future__ import annotations
@@ -15,12 +19,16 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
+
+from polygraphy.adapters.os.signals import ends_with
 
 _IMPORTED_EARLY = (
     "attr",
@@ -37,6 +45,8 @@ _IMPORTED_EARLY = (
 """Packages that start nothing when they are imported which would not survive a fork."""
 
 _LINE = 1 << 16
+_MOST_FILES = 64
+"""Open files that come with what is read at a time."""
 
 
 class _Running(NamedTuple):
@@ -56,6 +66,14 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What is imported may write something.
+    channel = socket.socket(fileno=os.dup(0))
+    files: deque[int] = deque()
+    prepare = ends_with(os.getpid())
+
+    def answer(**facts: Any) -> None:
+        answers.write(json.dumps(facts).encode() + b"\n")
+        answers.flush()
+
     preload, words = sys.argv[1], sys.argv[2:]
     _import_for(words, preload)
     woken = _woken_by_children()
@@ -64,18 +82,24 @@ def main() -> None:
         ready, _, _ = select.select([0, woken], [], [], _patience())
         if woken in ready:
             os.read(woken, _LINE)
-        for answer, used in _ended():
-            answers.write(json.dumps(answer).encode() + b"\n")
-            answers.flush()
+        for facts, used in _ended():
+            answer(**facts)
             _import(used)
         if 0 not in ready:
             continue
-        read = os.read(0, _LINE)
+        read, came, _, _ = socket.recv_fds(channel, _LINE, _MOST_FILES)
         if not read:
             _end(0, None)
+        files.extend(came)
         *lines, rest = (rest + read).split(b"\n")
         for line in lines:
-            _begin(json.loads(line), preload)
+            request = json.loads(line)
+            given = [files.popleft() for _ in range(request["descriptors"])]
+            if not request["words"]:
+                _stop(request["number"])
+                continue
+            _import_for(request["words"], preload)
+            answer(number=request["number"], pid=_begin(request, given, prepare))
 
 
 def _woken_by_children() -> int:
@@ -106,25 +130,27 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _begin(request: dict[str, Any], preload: str) -> None:
-    """Run a command line in a fork; or stop the one of this number, where there are no words."""
-    number = request["number"]
-    if not request["words"]:
-        if number in _running:
-            _kill(_running[number].pid)
-        return
-    _import_for(request["words"], preload)
+def _stop(number: int) -> None:
+    if number in _running:
+        _kill(_running[number].pid)
+
+
+def _begin(request: dict[str, Any], files: Sequence[int], prepare: Callable[[], None]) -> int:
+    """Run a command line in a fork, which alone has the files from then on; return its process."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
+        prepare()
         os.close(reading)
-        _run(request, writing)
+        _run(request, files[0], writing)
     with suppress(OSError):  # It does so itself, too; the first one wins.
         os.setpgid(pid, pid)
-    os.close(writing)
+    for descriptor in (writing, *files):
+        os.close(descriptor)
     limit = request["timeout"]
     deadline = None if limit is None else time.monotonic() + limit
-    _running[number] = _Running(pid, reading, deadline)
+    _running[request["number"]] = _Running(pid, reading, deadline)
+    return pid
 
 
 def _ended() -> Iterator[tuple[dict[str, Any], list[str]]]:
@@ -132,33 +158,35 @@ def _ended() -> Iterator[tuple[dict[str, Any], list[str]]]:
     modules that it needed.
     """
     for number, running in list(_running.items()):
-        ended, status = os.waitpid(running.pid, os.WNOHANG)
-        timed_out = not ended and _is_over(running.deadline)
-        if timed_out:
-            _kill(running.pid)
-            os.waitpid(running.pid, 0)
-        elif not ended:
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        has_ended = os.waitid(os.P_PID, running.pid, how) is not None
+        timed_out = not has_ended and _is_over(running.deadline)
+        if not (has_ended or timed_out):
             continue
+        _kill(running.pid)  # And what it has started.
+        _, status, usage = os.wait4(running.pid, 0)
         del _running[number]
         with os.fdopen(running.report, "rb") as report:
             os.set_blocking(running.report, False)  # What the command left may hold it open.
             used = (report.read() or b"").decode().split()
         code = 0 if timed_out else os.waitstatus_to_exitcode(status)
-        yield {"number": number, "code": code, "timed_out": timed_out}, used
+        facts: dict[str, Any] = {"number": number, "code": code, "timed_out": timed_out}
+        facts["cpu"] = usage.ru_utime + usage.ru_stime
+        facts["memory"] = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        yield facts, used
 
 
 def _is_over(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
 
 
-def _run(request: dict[str, Any], report: int) -> NoReturn:
+def _run(request: dict[str, Any], output: int, report: int) -> NoReturn:
     code = 1
     try:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
-        output = os.open(request["output"], os.O_WRONLY)
         empty = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((empty, 0), (output, 1), (output, 2)):
             os.dup2(source, target)

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
 from typing import Any
 
-from polygraphy.adapters.report.everyone import Everyone
 from polygraphy.binding import bind, resolve
 from polygraphy.domain.accuracy.accuracy import PairResult
 from polygraphy.domain.results.validation import OutputValidity
 from polygraphy.domain.search.check_rules import GUESSED
 from polygraphy.domain.tensors.pairing import find_by_name
 from polygraphy.ports.reporting import Console
+
+
+class Everyone:
+    """Passes every call on to each of some listeners, in order."""
+
+    def __init__(self, listeners: Sequence[Any]) -> None:
+        """Name them; they answer nothing."""
+        self._listeners = listeners
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        methods = [getattr(listener, name) for listener in self._listeners]
+
+        def pass_on(*args: Any, **kwargs: Any) -> None:
+            for method in methods:
+                method(*args, **kwargs)
+
+        self.__dict__[name] = pass_on  # Found without asking, from now on.
+        return pass_on
 
 
 @contextmanager

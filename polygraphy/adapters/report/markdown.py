@@ -14,7 +14,15 @@ from xml.etree import ElementTree as ET
 
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief
 from polygraphy.domain.report.document import Document
-from polygraphy.domain.report.summary import ERROR, FAILED, PASSED, SKIPPED, advice_for, checks_of
+from polygraphy.domain.report.summary import (
+    ERROR,
+    FAILED,
+    PASSED,
+    SKIPPED,
+    advice_for,
+    checks_of,
+    sample_sentences,
+)
 
 _MOST_ROWS = 50
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")
@@ -40,6 +48,8 @@ def _lines(document: Document) -> Iterator[str]:
     for result in document.results:
         if result["kind"] == "sweep":
             yield from _causes(result)
+        elif result["kind"] == "samples":
+            yield from _samples(result)
     others = [check for check in checks_of(document) if check.outcome != PASSED]
     others = others if not document.comparisons else []
     if others:
@@ -82,6 +92,19 @@ def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
         yield f"**{len(group['cells'])} cells: {text_of(group['cause'])}**"
         if group["remedy"]:
             yield from ("", _code(group["remedy"]))
+
+
+def _samples(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what came of samples, and those that changed their answer."""
+    yield ""
+    yield " ".join(map(text_of, sample_sentences(found)))
+    changed = found["changed"][:_MOST_ROWS]
+    if changed:
+        yield ""
+        rows = ([each["name"], each["label"], *each["answers"]] for each in changed)
+        yield from _table(("sample", "label", *found["parties"]), rows)
+    if len(found["changed"]) > len(changed):
+        yield from ("", f"{len(found['changed']) - len(changed)} more are in the document.")
 
 
 def _culprit(culprit: object) -> Iterator[str]:

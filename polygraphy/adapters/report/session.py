@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import numpy as np
 from attrs import evolve
 
-from polygraphy.adapters.report.everyone import Everyone
+from polygraphy.adapters.report.faults import Everyone
 from polygraphy.adapters.report.markdown import annotate, junit_of, markdown_of
 from polygraphy.adapters.report.sarif import sarif_of
 from polygraphy.binding import bind, keyed, resolve

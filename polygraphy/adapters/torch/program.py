@@ -251,7 +251,7 @@ class Module:
         """Return the program that `torch.export` makes of the module, once for data of one shape.
 
         Raises:
-            UsageError: it cannot, so that nobody knows the tensors inside.
+            UsageError: it cannot, so that the tensors inside are not known.
         """
         key = tuple(tuple(tensor.shape) for tensor in tensors)
         if key not in self._exported:

@@ -114,12 +114,15 @@ def depth_chart(
     return svg(_WIDTH, _HEIGHT, f"{measure.title} by depth", parts)
 
 
-def curves_chart(curves: Sequence[Mapping[str, Any]]) -> Markup | None:
+def curves_chart(
+    curves: Sequence[Mapping[str, Any]], all_curves: Sequence[Mapping[str, Any]]
+) -> Markup | None:
     """Draw errors of the same tensors, measured in several ways, in the order in which the model
     computes them; None where there are too few.
 
     Args:
         curves: as the document of a diagnosis has them, of one party.
+        all_curves: those of all parties, which share a scale.
     """
     order: Any = max((curve["tensors"] for curve in curves), key=len, default=())
     places = {error["name"]: place for place, error in enumerate(order)}
@@ -136,7 +139,7 @@ def curves_chart(curves: Sequence[Mapping[str, Any]]) -> Markup | None:
         )
         for curve in curves
     ]
-    scale = _Scale([value for _, points in lines for *_, value in points])
+    scale = _Scale([float(each["relative"]) for one in all_curves for each in one["tensors"]])
 
     def x(place: int) -> float:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place + 0.5) / len(places)

@@ -42,7 +42,7 @@ from polygraphy.domain.model import Model, Node
 from polygraphy.domain.model.description import held_weight
 from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
 from polygraphy.domain.report.document import Document
-from polygraphy.domain.report.summary import PASSED, advice_for, checks_of
+from polygraphy.domain.report.summary import PASSED, advice_for, checks_of, sample_sentences
 from polygraphy.domain.sweep.outcome import FAILURES
 from polygraphy.domain.tensors.naming import shortened
 
@@ -189,6 +189,8 @@ _ERRORS = "errors"
 """The kind of result that is drawn: how far tensors are off, of a diagnosis."""
 _SWEEP = "sweep"
 """The kind of result that has tables of its own: the cells of a sweep."""
+_SAMPLES = "samples"
+"""The kind of result that has a table of its own: samples that changed their answer."""
 _CURVES = {
     "cumulative": "computed from the inputs, nothing rewritten",
     "isolated": "each node alone",
@@ -198,7 +200,8 @@ _AROUND = 16
 """Nodes that are drawn around a culprit: it should be seen at once."""
 _MOST_ROWS = 3000
 _MOST_CELLS = 300
-"""Rows of the cells of a sweep that are laid out at a time; the page holds all."""
+_MOST_MODELS = 40
+"""Rows of the tables of a sweep that are laid out at first; the page holds all."""
 _MOST_LETTERS = 20_000
 
 
@@ -264,9 +267,19 @@ def report_page(document: Document, model: Model | None) -> str:
         details=list(_details(tables)),
         checks=[] if sweeps else _other_checks(document),
         sweeps=sweeps,
+        samples=[
+            (each, list(sample_sentences(each)))
+            for each in document.results
+            if each["kind"] == _SAMPLES
+        ],
         most_cells=_MOST_CELLS,
+        most_rows=_MOST_ROWS,
         curves=list(_curves(document)),
-        curve_words=_CURVES,
+        curve_words={
+            what: words
+            for what, words in _CURVES.items()
+            if any(curve["what"] == what for curve in _measured(document))
+        },
         attempts=[
             attempt
             for each in document.results
@@ -276,19 +289,58 @@ def report_page(document: Document, model: Model | None) -> str:
         results=[
             (_heading(each), _text(each))
             for each in document.results
-            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP)
+            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP, _SAMPLES)
         ],
     )
     return displayable(page)
 
 
 def _matrix(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the cells of a sweep as a list and by model and combination, with their numbers."""
-    labels = list(dict.fromkeys(row["label"] for row in sweep["rows"]))
+    """Return the cells of a sweep as rows of texts and by model and combination, with their
+    numbers; of very many, the others are data for the script of the page.
+    """
+    rows = sweep["rows"]
+    labels = list(dict.fromkeys(row["label"] for row in rows))
     models: dict[str, dict[str, tuple[int, Any]]] = {}
-    for number, row in enumerate(sweep["rows"], 1):
+    for number, row in enumerate(rows, 1):
         models.setdefault(row["model"], {})[row["label"]] = (number, row)
-    return {**sweep, "labels": labels, "models": models, "failures": FAILURES}
+    texts = [_cell(sweep, number, row) for number, row in enumerate(rows, 1)]
+    lines = [
+        [model, *([cells[label][0], cells[label][1]["state"]] if label in cells else None
+                  for label in labels)]
+        for model, cells in models.items()
+    ]  # fmt: skip
+    return {
+        **sweep,
+        "cells": texts[:_MOST_CELLS],
+        "labels": labels,
+        "models": dict(list(models.items())[:_MOST_MODELS]),
+        "failures": FAILURES,
+        "all_cells": _packed("all-cells", texts) if len(texts) > _MOST_CELLS else "",
+        "all_models": _packed("all-models", lines) if len(lines) > _MOST_MODELS else "",
+    }
+
+
+def _cell(sweep: Mapping[str, Any], number: int, row: Mapping[str, Any]) -> list[str]:
+    """Return what stands in the columns of a cell, and before that the class of its row."""
+    time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
+    why = [*row["changes"], row["known"]]
+    if row["state"] != PASSED or row["changes"] or row["is_foreign"]:
+        why += [row["summary"], "Run on another machine." if row["is_foreign"] else ""]
+    return [
+        "failed" if row["state"] in FAILURES else "passed",
+        str(number),
+        row["model"],
+        row["label"],
+        f"{row['state']} (known)" if row["known"] else row["state"],
+        _brief(row["difference"]),
+        f"{time} shared" if time and row["is_shared"] else time,
+        _brief(row["seconds"]),
+        "" if row["memory"] is None else str(row["memory"] // (1 << 20)),
+        " ".join(filter(None, why)),
+        f"{sweep['folder']}/{row['report']}" if row["report"] else "",
+        row["command"],
+    ]
 
 
 def _heading(result: Mapping[str, Any]) -> str:
@@ -328,12 +380,16 @@ def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Marku
 
 def _curves(document: Document) -> Iterator[tuple[str, Markup]]:
     """Yield each party of a diagnosis with the errors of tensors that were measured in it."""
-    found = [each["curves"] for each in document.results if each["kind"] == _ERRORS]
-    curves = [curve for each in found for curve in each]
+    curves = _measured(document)
     for party in dict.fromkeys(curve["party"] for curve in curves):
-        chart = curves_chart([curve for curve in curves if curve["party"] == party])
+        chart = curves_chart([curve for curve in curves if curve["party"] == party], curves)
         if chart is not None:
             yield party, chart
+
+
+def _measured(document: Document) -> list[Mapping[str, Any]]:
+    found = [each["curves"] for each in document.results if each["kind"] == _ERRORS]
+    return [curve for each in found for curve in each]
 
 
 def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
@@ -400,11 +456,21 @@ def _other_checks(document: Document) -> list[Any]:
 
 def _embedded(document: Document) -> str:
     """Return the element that holds the document."""
-    text = embedded(document.as_json())
+    return _element("document", document.as_json())
+
+
+def _packed(name: str, value: Any) -> Markup:
+    """Return the element that holds what the script of the page shows."""
+    return Markup(_element(name, value))
+
+
+def _element(name: str, value: Any) -> str:
+    """Return an element that holds a value as JSON, compressed if it is large."""
+    text = embedded(value)
     if len(text) <= _LARGE:
-        return f'<script type="application/json" id="document">{text}</script>'
+        return f'<script type="application/json" id="{name}">{text}</script>'
     packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
-    return f'<script type="text/plain" id="document" data-encoding="gzip">{packed}</script>'
+    return f'<script type="text/plain" id="{name}" data-encoding="gzip">{packed}</script>'
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from polygraphy.application.compare.samples import SampleComparison, Samples
 from polygraphy.application.run.steps import Run, Runs, Step, iterations_of
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import (
@@ -278,6 +279,7 @@ def compare_accuracy(
     save_worst_path: str | None = None,
     save_error_by_depth: str | None = None,
     save_accuracy_path: str | None = None,
+    samples: Samples | None = None,
 ) -> AccuracyResults:
     """Compare runs pair by pair, iteration by iteration.
 
@@ -302,9 +304,13 @@ def compare_accuracy(
             model, is saved; None for no plot.
         save_accuracy_path: where the results are saved, before a check of the stream that failed
             is raised; None for not at all.
+        samples: what the iterations are: then it is reported which samples changed their answer,
+            and how often each run is right about those with labels; None for nothing.
 
     Raises:
         CheckFailedError: a check that a stream made on the way failed.
+        InputError: no answers can be read off the outputs, or there are more or fewer labels than
+            samples.
         UsageError: a comparison names a run that there is not; or averages are asked for together
             with `fail_fast`, or of a function whose verdicts have no average.
         InconclusiveError: there were no two runs, or no iteration, or a function answered about no
@@ -318,17 +324,20 @@ def compare_accuracy(
         check_average=check_average,
         record=None if add_to_outputs_path is None else ComparisonRecord(),
         worst=WorstTensors(save_worst, save_worst_path) if save_worst else None,
+        samples=samples,
     )
     plot = None if save_error_by_depth is None else DepthPlot(save_error_by_depth)
     if check_average and fail_fast:
         raise UsageError("An average is of all iterations, so there is no stopping at the first.")
     steps = iterations_of(run_results)
+    is_whole = True
     held_back: CheckFailedError | None = None  # A check that a stream made on the way said no.
     try:
         while (step := next(steps, None)) is not None:
             go_on = comparison.take(step, fail_fast=fail_fast)
             del step  # Nothing of this iteration is held while the next one runs.
             if not go_on:
+                is_whole = False
                 break
     except CheckFailedError as error:
         held_back = error
@@ -341,6 +350,9 @@ def compare_accuracy(
         )
     for verdict in verdicts or ():
         comparison.console.comparison_finished(verdict)
+    if comparison.samples is not None:
+        for found in comparison.samples.results(is_whole=is_whole and held_back is None):
+            comparison.console.samples_compared(found)
     if comparison.worst is not None:
         comparison.worst.save()
     if plot is not None and verdicts is not None:
@@ -385,7 +397,10 @@ class _Comparison:
         check_average: bool,
         record: ComparisonRecord | None,
         worst: WorstTensors | None,
+        samples: Samples | None,
     ) -> None:
+        self._asked = samples
+        self.samples: SampleComparison | None = None
         self.record = record
         self.worst = worst
         self.console = resolve(Console)
@@ -417,6 +432,8 @@ class _Comparison:
         if self._iteration < 0:
             self._begin([name for name, _ in step])
         self._iteration += not is_continued
+        if self.samples is not None:
+            self.samples.take(step, self._iteration)
         passed = True
         for position, (i, j) in enumerate(self.pairs):
             if position in self._ended or (step[i][1] is None and step[j][1] is None):
@@ -433,6 +450,8 @@ class _Comparison:
     def _begin(self, names: list[str]) -> None:
         self.pairs = _checked_pairs(self._comparisons, names)
         pairs = [(names[i], names[j]) for i, j in self.pairs]
+        if self._asked is not None:
+            self.samples = SampleComparison(self._asked, self.pairs)
         # Answers that hold on to their arrays would come back without them.
         for verdict in self.verdicts:
             self._logs.append(

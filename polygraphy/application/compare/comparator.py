@@ -11,6 +11,7 @@ from polygraphy.domain.errors import UsageError
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.accuracy import Runs
+    from polygraphy.application.compare.samples import Samples
     from polygraphy.application.run.layerwise import MakeRunner
     from polygraphy.domain.accuracy.accuracy import AccuracyResults
     from polygraphy.domain.results.postprocess import BasePostprocessFunc
@@ -192,6 +193,7 @@ class Comparator:
         save_error_by_depth: str | None = None,
         *,
         save_accuracy_path: str | None = None,
+        samples: Samples | None = None,
     ) -> AccuracyResults:
         """Compare runs pair by pair; the result is truthy when everything matched.
 
@@ -216,9 +218,13 @@ class Comparator:
             save_accuracy_path: a file for the results. Saving what is returned does the same, but
                 for a stream that `validate` checks: where an output is invalid, nothing is
                 returned.
+            samples: what the iterations are: then it is reported which samples changed their
+                answer, and how often each run is right about those with labels.
 
         Raises:
             CheckFailedError: an output of a stream that `validate` checks is invalid.
+            InputError: no answers can be read off the outputs, or there are more or fewer labels
+                than samples.
             UsageError: averages are asked for together with `fail_fast`, or of a function whose
                 verdicts have no average.
             InconclusiveError: there is nothing to compare.
@@ -237,6 +243,7 @@ class Comparator:
             save_worst_path=save_worst_path,
             save_error_by_depth=save_error_by_depth,
             save_accuracy_path=save_accuracy_path,
+            samples=samples,
         )
 
     @staticmethod

@@ -35,6 +35,7 @@ from polygraphy.domain.rounding import (
     rounding_between,
     spread,
 )
+from polygraphy.domain.search.layers import SHARE
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.diagnosing import (
@@ -57,8 +58,6 @@ _MOVES = (11, 12)
 """Seeds of what is moved to see what rounding does."""
 _USUAL_ATOL = 1e-5
 """What outputs may differ by where no tolerance is given."""
-_SHARE = 4
-"""One part in so many of the free memory is taken, where no budget is given."""
 _MOST = 768 << 20
 """Of free memory, all tensors take no more bytes at a time than these: a file does as well."""
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -142,7 +141,7 @@ class Case:
     @property
     def room(self) -> int:
         """How many bytes there are for what cannot be kept in a file meanwhile."""
-        return self.budget or free_memory() // _SHARE
+        return self.budget or free_memory() // SHARE
 
     @contextmanager
     def attempt(self, title: str) -> Iterator[list[str]]:

@@ -15,6 +15,7 @@ from polygraphy.application.diagnose.lowered.half_verdict import in_float, in_fl
 from polygraphy.application.diagnose.lowered.quantised import Quantised
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.parting import parted
+from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import breaks, said_of_untested, untested
@@ -141,7 +142,7 @@ class _Comparison:
             culprits = [with_reasons(broken, culprits)]
         if culprits:
             return self._blamed(culprits, most)
-        if most <= LARGE:
+        if most <= LARGE and adds_up(case, self._feeds, {0: values, 1: expected}):
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
         case.evidence.unexplained = (
             "No difference between the models explains that their outputs differ."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,7 @@ from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     DiagnosisReports,
+    LoweringParty,
     SourceProgram,
     SuspectedParty,
 )
@@ -134,24 +135,14 @@ def diagnose(
     paths = [golden] if isinstance(golden, str) else golden
     others = [environments] if isinstance(environments, str) else environments
     elsewhere = Elsewhere(case, others) if others else None
+    whole = partial(_Diagnosis, case, data_loader, reference, paths, elsewhere, program)
     lowering = lowering_party(parties)
-    found, refused = None, ""
-    if lowering is not None and reference is None and not paths and program is None:
-        try:
-            found = of_lowering(case, lowering, data_loader)
-        except BackendError as error:
-            refused = str(error)
-        if found is None:
-            case.parties[case.parties.index(lowering)] = lowering.in_float32()
-            case.unload()
-    if found is not None:
-        case.evidence.compared("float32")
-        found = case.evidence.allowed(found)
+    if lowering is None or program is not None:
+        found = whole().result()
+    elif reference is None and not paths:
+        found = _lowered_first(case, lowering, whole, data_loader)
     else:
-        case.evidence.left_out.clear()  # The data are chosen again.
-        found = _Diagnosis(case, data_loader, reference, paths, elsewhere, program).result()
-        if refused and found.verdict == AGREE:
-            found = DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {refused}")
+        found = _lowered_last(case, lowering, whole, data_loader)
     if elsewhere is not None:
         found = elsewhere.tried(found)
     if save_culprit is not None or issue is not None:
@@ -160,6 +151,60 @@ def diagnose(
         found = with_report(case, found)
     found = evolve(found, attempts=case.attempts, curves=case.curves)
     return concluded(with_origins(found, case.model.nodes))
+
+
+def _lowered_first(
+    case: Case, lowering: LoweringParty, whole: Callable[[], _Diagnosis], data_loader: Any
+) -> DiagnosisResult:
+    """Find out whether a backend may compute in half precision; where it is wrong in float32, too,
+    or refuses, all is asked of it in float32.
+    """
+    refused = ""
+    try:
+        if (found := of_lowering(case, lowering, data_loader)) is not None:
+            return _allowed(case, found)
+    except BackendError as error:
+        refused = str(error)
+    _exchange(case, lowering, lowering.in_float32())
+    case.evidence.left_out.clear()  # The data are chosen again.
+    found = whole().result()
+    if refused and found.verdict == AGREE:
+        return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {refused}")
+    return found
+
+
+def _lowered_last(
+    case: Case, lowering: LoweringParty, whole: Callable[[], _Diagnosis], data_loader: Any
+) -> DiagnosisResult:
+    """Compare with what is right in float32, where rounding hides nothing; unless something is
+    wrong there, find out whether the backend may compute in half precision.
+    """
+    wide = lowering.in_float32()
+    _exchange(case, lowering, wide)
+    found = whole().result()
+    if found.verdict == FAULT:
+        return found
+    _exchange(case, wide, lowering)
+    try:
+        made = of_lowering(case, lowering, data_loader)
+        lowered = None if made is None else _allowed(case, made)
+    except BackendError as error:
+        lowered = DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {error}")
+    if lowered is None:
+        reason = f"In float32 {lowering.name} does not compute what another backend does, either."
+        lowered = DiagnosisResult(INCONCLUSIVE, reason=f"{reason} Compare with that: --onnxrt.")
+    return found if found.verdict != AGREE and lowered.verdict != FAULT else lowered
+
+
+def _allowed(case: Case, lowered: DiagnosisResult) -> DiagnosisResult:
+    """Return what may be said of a backend that was compared with float32."""
+    case.evidence.compared("float32")
+    return case.evidence.allowed(lowered)
+
+
+def _exchange(case: Case, party: SuspectedParty, other: SuspectedParty) -> None:
+    case.parties[case.parties.index(party)] = other
+    case.unload()
 
 
 def diagnose_half(

@@ -19,6 +19,7 @@ from polygraphy.application.diagnose.locating import (
 from polygraphy.application.diagnose.lowered.half_verdict import half_model, of_saved_outputs
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.outputs_alone import of_outputs
+from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.application.diagnose.saved import Fitted, SavedRun, fitting, in_types_of
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
@@ -250,7 +251,9 @@ class _Comparison:
             if region not in regions.values():
                 regions[name] = region
         if not regions:
-            if self.compared.most > LARGE:
+            feeds = self._feeds[: len(self._saved)]
+            runs = {0: self._values, 1: self._saved}
+            if self.compared.most > LARGE or not adds_up(case, feeds, runs):
                 case.evidence.unexplained = (
                     f"Every node makes {self._run.what} of {self._run.what}, and yet"
                     f" {self._party.name} does not make that of the data."

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from polygraphy.binding import Unbound, keyed, resolve
-from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.model.description import unbounded_operands

@@ -15,7 +15,7 @@ from polygraphy.application.run.unmarked import MarkingEffect
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.results.results import IterationResult, Lineage, Part, RunResults
-from polygraphy.domain.search.layers import Budget, Layer, Segment, plan_segments
+from polygraphy.domain.search.layers import SHARE, Budget, Layer, Segment, plan_segments
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.precision import coarsest
@@ -28,8 +28,6 @@ MakeRunner = Callable[[Any], Runner]
 """Makes a runner of a model."""
 
 
-_SHARE = 4
-"""One part in so many of the free memory is taken, unless a budget is given."""
 _WEIGHT_COPIES = 6
 """While a backend loads a model, its weights are in the model (which takes twice as much while it
 is put together), in the bytes that it is handed over as, in what the backend parses of these, in
@@ -209,7 +207,7 @@ class _Run:
         total = sum(weights.values())
         nbytes = self._memory
         if nbytes is None:
-            nbytes = free_memory() // _SHARE
+            nbytes = free_memory() // SHARE
         budget = Budget(
             nbytes,
             runners=len(self._states),

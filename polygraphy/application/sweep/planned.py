@@ -10,11 +10,15 @@ from pathlib import PurePath
 
 from attrs import frozen
 
-from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, FileError, UsageError
 from polygraphy.domain.sweep.cells import Asked, Cell, Job, cells_of, key_of
 from polygraphy.domain.sweep.plan import EnvironmentRow, Plan, Words
-from polygraphy.ports.sweeping import SweepEnvironments, SweepFiles
+from polygraphy.ports.sweeping import (
+    digest_of,
+    install_environment,
+    matching_files,
+    open_interpreter,
+)
 
 
 @frozen
@@ -63,10 +67,9 @@ class Planned:
         self.merged = len(listed) - len(self.cells)
 
     def _models(self) -> list[str]:
-        files = resolve(SweepFiles)
         found: dict[str, None] = {}
         for pattern in self.plan.models:
-            matches = files.matching(self._root, pattern)
+            matches = matching_files(self._root, pattern)
             if not matches:
                 raise UsageError(
                     f"No model matches {pattern!r}.", hint=f"Patterns start at {self._root}."
@@ -76,14 +79,13 @@ class Planned:
 
     def _opened(self, row: EnvironmentRow | None) -> Interpreter:
         """Return an interpreter; that of this process for None."""
-        environments = resolve(SweepEnvironments)
         try:
             path = ""
             if row is not None:
                 path = self._whole(row.path or row.requirements)
             if row is not None and row.requirements:
-                path = environments.install(path, self.folder)
-            return Interpreter(*environments.open(path, self.folder))
+                path = install_environment(path, self.folder)
+            return Interpreter(*open_interpreter(path, self.folder))
         except (FileError, BackendError) as error:
             raise UsageError(f"Environment {row.name if row else 'here'!r}: {error}") from error
 
@@ -92,7 +94,7 @@ class Planned:
 
     def _digest(self, path: str) -> str:
         if path not in self._digests:
-            self._digests[path] = resolve(SweepFiles).digest(self._whole(path))
+            self._digests[path] = digest_of(self._whole(path))
         return self._digests[path]
 
     @cached_property
@@ -103,7 +105,7 @@ class Planned:
         """Yield hashes of the files that flags name."""
         for word in flags:
             if word not in self._known_files:
-                found = not word.startswith("-") and resolve(SweepFiles).matching(self._root, word)
+                found = not word.startswith("-") and matching_files(self._root, word)
                 self._known_files[word] = found == [word]
             if self._known_files[word]:
                 yield self._digest(word)

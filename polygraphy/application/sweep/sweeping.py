@@ -33,7 +33,13 @@ from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.machine import machine_facts
 from polygraphy.ports.reporting import Console, Findings, Progress, Reports
 from polygraphy.ports.storage import read_text
-from polygraphy.ports.sweeping import SweepEngine, SweepFiles
+from polygraphy.ports.sweeping import (
+    SweepEngine,
+    claim_folder,
+    forget_record,
+    holds_sweep,
+    read_record,
+)
 
 _CONFIRMATIONS = 2
 """How often a cell that seems slower is run again before that is reported."""
@@ -94,13 +100,13 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         InconclusiveError: cells neither passed nor failed, and none failed.
     """
     failures = known_of({"known": list(known)}) if known else []
-    checked, files = plan_of(plan), resolve(SweepFiles)
-    if files.is_used(folder) and not (resume or shard or dry_run):
+    checked = plan_of(plan)
+    if holds_sweep(folder) and not (resume or shard or dry_run):
         raise UsageError(
             f"The folder {folder} has results of an earlier sweep.",
             hint="Go on with --resume, or name another one with --folder.",
         )
-    files.claim(folder)
+    claim_folder(folder)
     planned = Planned(checked, folder, root)
     before = None if baseline is None else _rows_in(baseline)
     chosen = _chosen(planned, shard, times, [only] if isinstance(only, str) else only)
@@ -245,16 +251,15 @@ class _Sweep:
         return made
 
     def _read(self, job: Job) -> Record | None:
-        files = resolve(SweepFiles)
         try:
-            found = files.record(job.result)
+            found = read_record(job.result)
         except DamagedFileError as error:
             self.notes.append(f"{error} It was run again.")
             found = None
         else:
             if found is None or not (self._same_machine and self._is_foreign(found)):
                 return found
-        files.forget(job.result)
+        forget_record(job.result)
         return None
 
     def _is_foreign(self, record: Record) -> bool:
@@ -307,7 +312,7 @@ class _Sweep:
             again = {at: evolve(self._planned.job(cells[at], suffix), exclusive=True)
                      for at in slower}  # fmt: skip
             for job in again.values():
-                resolve(SweepFiles).forget(job.result)
+                forget_record(job.result)
             found = run("Times", list(again.values()))
             for at, job in again.items():
                 took = found[job.key].get("essence", {}).get("inference")

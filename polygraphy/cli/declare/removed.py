@@ -38,7 +38,7 @@ _ROWS = (
     Removed(
         ("--int-min", "--int-max", "--float-min", "--float-max"),
         _DATA,
-        "is --val-range now: --val-range [MIN,MAX] for all inputs, INPUT:[MIN,MAX] for one.",
+        "is --val-range now: --val-range MIN,MAX for all inputs, INPUT:MIN,MAX for one.",
     ),
     Removed(
         ("--explicit-precision", "--explicit-batch"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attr
@@ -93,6 +94,22 @@ class CompareOptions(Options):
         "--load-results",
         reads="File of inference results",
         help="Compare with saved outputs as well: files or folders, as --save-outputs writes them.",
+    )
+    samples: bool = option(
+        "--samples",
+        needs="--load-inputs",
+        help="Take the data of --load-inputs as samples: name those whose answer changes, which is"
+        " the place of the largest element of the first output, or what --postprocess says; and say"
+        " how often each run is right, where there are labels: labels.csv in the folder, or a"
+        " folder for each class.",
+    )
+    labels: str | None = option(
+        "--labels",
+        reads="File of labels",
+        needs="--load-inputs",
+        help="The labels of --samples, which this implies: one a line, in the order of the data, or"
+        " the name of a sample, a comma and its label.",
+        feeds="Samples.labels",
     )
     check_average: bool = option(
         "--check-average",
@@ -307,6 +324,18 @@ def postprocess_of(values: Values) -> Call | None:
     if top_k.kwargs:
         warn("--postprocess: not used, because --postprocess-func-script is used instead.")
     return Call("import_from_script", script)
+
+
+def samples_of(values: Values, paths: Sequence[str]) -> Call | None:
+    """Return the call that says what the data are, which are loaded from paths; None where that is
+    not asked.
+    """
+    options = values[CompareOptions]
+    if not (options.samples or options.labels):
+        return None
+    chosen = options.postprocess
+    named = [name for name in chosen if name] if isinstance(chosen, Mapping) else []
+    return call_of("Samples", values, list(paths), output=named[0] if len(named) == 1 else None)
 
 
 def _class_of(function: str) -> str:

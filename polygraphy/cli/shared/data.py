@@ -48,7 +48,7 @@ class DataOptions(Options):
         feeds="DataLoader.val_range",
         kind=PerName(Range(), "INPUT"),
         help="Smallest and largest value of generated data, both inclusive, for all inputs or per"
-        " input, as in --val-range [0,1] mask:[0,255].",
+        " input, as in --val-range 0,1 mask:0,255.",
         otherwise="[0,1]",
     )
     iterations: int | None = option(

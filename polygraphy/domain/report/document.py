@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         OutputRow,
         Run,
     )
+    from polygraphy.domain.accuracy.samples import SamplesCompared
     from polygraphy.domain.compare.result import CompareResult
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Graph
@@ -450,6 +451,9 @@ class Recorder:
             found = look(answer) if is_wanted else None
             if found is not None:
                 known[name] = excess, found
+
+    def samples_compared(self, found: SamplesCompared) -> None:
+        self.found("samples", plain(found))
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         tables = self._table.tables(result)

@@ -80,6 +80,42 @@ def _worst_of(comparisons: Sequence[Comparison]) -> str:
     return "" if worst is None else f"; worst: {row_in_words(worst[1], worst[0].parties)}"
 
 
+def sample_sentences(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what came of samples, in sentences: how many agree, and how often each run is right.
+
+    Args:
+        facts: a result of the kind ``samples``.
+    """
+    total, agreed, (low, high) = facts["total"], facts["agreed"], facts["interval"]
+    share = f"{_percent(agreed / total)} %" if total else "none"
+    yield (
+        f"{agreed} of {counted(total, 'sample')} {'has' if agreed == 1 else 'have'} one answer in"
+        f" {facts['output']!r} ({share}; 95 % interval {_percent(low)} to {_percent(high)} %);"
+        f" {total - agreed} changed."
+    )
+    for metric in facts["metrics"]:
+        (first, second), (low, high) = metric["values"], metric["interval"]
+        yield (
+            f"{metric['name'][0].upper()}{metric['name'][1:]}: {_percent(first)} %"
+            f" ({facts['parties'][0]}) and {_percent(second)} % ({facts['parties'][1]}); difference"
+            f" {_points(metric['difference'])} points, 95 % interval {_points(low)} to"
+            f" {_points(high)} (paired bootstrap)."
+        )
+    if facts["right_alone"] is not None:
+        yield (
+            f"Right alone: {facts['right_alone'][0]} and {facts['right_alone'][1]} samples;"
+            f" McNemar's exact test: p = {facts['p_value']:.2g}."
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}"
+
+
 def _linted(facts: Mapping[str, Any]) -> str:
     levels = [entry["level"] for entry in facts["entries"]]
     counts = [
@@ -366,7 +402,7 @@ def advice_on_outputs(
     if is_rounding and not (diagnosis and _is_coarse(failing)):
         yield Advice(
             "Rounding alone explains every difference: hold the outputs to what it explains.",
-            _with(command, "--rtol auto", "--atol auto") if runs else "",
+            _held_to_rounding(command) if runs else "",
         )
         return
     if diagnosis and "--load-outputs" in words and not _knows_inside(comparisons):
@@ -390,7 +426,7 @@ def advice_on_outputs(
         yield Advice(
             "Hold each layer to what rounding and its inputs explain: what fails then is wrong by"
             " itself.",
-            _with(command, "--rtol auto", "--atol auto"),
+            _held_to_rounding(command),
         )
 
 
@@ -494,6 +530,15 @@ def _diagnosis(command: str, known: Collection[tuple[int, int, int]]) -> str:
     if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or parties not in known:
         return ""
     return " ".join(["polygraphy", "diagnose", *words[2:]])
+
+
+def _held_to_rounding(command: str) -> str:
+    """Return a command line with the tolerances 'auto', in place of those that it has."""
+    return f"{_TOLERANCES.sub('', command)} --rtol auto --atol auto"
+
+
+_TOLERANCES = re.compile(r" --(?:rtol|rel-tol|atol|abs-tol)(?:=\S+|(?: (?!-)\S+)+)")
+"""Options with their values, of which there may be several."""
 
 
 def _with(command: str, *options: str) -> str:

@@ -12,6 +12,9 @@ from itertools import accumulate
 
 from attrs import Factory, frozen
 
+SHARE = 4
+"""Tensors take one part in so many of the free memory, unless a budget is given."""
+
 
 @frozen
 class Layer:

@@ -258,6 +258,48 @@ def test_a_process_that_was_forked_refuses_rather_than_waits_for_ever() -> None:
         call_isolated(lambda: infer(conv_relu()), what="openvino", timeout=20)
 
 
+_FORKS = """
+import sys
+import numpy as np
+from onnx import parser
+from polygraphy.adapters.openvino.compiled import default_precision
+from polygraphy.adapters.processes.forked import call_isolated
+from polygraphy.backend.openvino import CompiledModelFromOnnx, OpenvinoRunner
+from polygraphy.exception import UsageError
+
+text = '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) {y = Relu(x)}'
+loader = CompiledModelFromOnnx(parser.parse_model(text))
+feed = {"x": np.ones(4, np.float32)}
+
+
+def run():
+    with OpenvinoRunner(loader) as runner:
+        return runner.infer(feed)["y"].sum()
+
+
+default_precision("CPU")
+print("forked before:", call_isolated(run, what="first", timeout=60))
+runner = OpenvinoRunner(loader)
+runner.activate()
+for call in (run, lambda: runner.infer(feed)):
+    try:
+        call_isolated(call, what="then", timeout=60)
+    except UsageError as error:
+        print("forked after:", str(error)[:21])
+runner.deactivate()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked")
+def test_forks_compute_until_a_model_is_compiled_and_are_refused_then() -> None:
+    """In an interpreter of its own: what the process has done before decides."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKS], capture_output=True, text=True, check=False
+    )
+    said = done.stdout.splitlines()
+    assert said == ["forked before: 4.0", *["forked after: OpenVINO has computed"] * 2], done.stderr
+
+
 def test_a_release_that_is_too_old_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     import openvino
 

@@ -137,3 +137,57 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+_CLUSTER = """
+import sys, threading
+import ray
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+cluster.wait_for_nodes()
+ray.init(address=cluster.address, log_to_driver=False)
+from polygraphy.adapters.ray.engine import RayEngine
+from polygraphy.domain.sweep.cells import Job, Limits
+run = '''
+import os, time
+with open("{0}.log", "a") as log: log.write(f"start {{os.getpid()}} {{os.getppid()}}\\\\n")
+end = time.monotonic() + ({1} if len(open("{0}.log").read().split("start")) == 2 else 0)
+while time.monotonic() < end: time.sleep(.05)
+with open("{0}.log", "a") as log: log.write("end\\\\n")
+'''
+jobs = [Job(n, (sys.executable, "-S", "-c", run.format(n, 99 if n.startswith("slow") else 0)), n, ".")
+        for n in ("one", "two", "three", "four", "slow1", "slow2")]
+def kill():
+    import os, time
+    while not all(os.path.exists(f"slow{n}.log") for n in (1, 2)): time.sleep(.05)
+    cluster.remove_node(nodes[0], allow_graceful=False)
+    open("killed", "w").close()
+threading.Thread(target=kill, daemon=True).start()
+RayEngine().run(jobs, Limits(timeout=20), lambda job, record: print("ended", job.key, record["ended"], flush=True))
+"""
+
+
+def test_a_host_of_two_that_dies_loses_only_what_it_ran(tmp_path: Path) -> None:
+    """A head and two hosts of one processor each; one of them is killed while both run a cell."""
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    environment.pop("RAY_ADDRESS", None)
+    command = [sys.executable, "-c", _CLUSTER]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        timeout=400,
+    )  # fmt: skip
+    assert (tmp_path / "killed").exists(), done.stderr
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("ended ")]
+    ended = {name: how for _, name, how in lines}
+    logs = {n: (tmp_path / f"{n}.log").read_text() for n in ended}
+    assert set(ended) == {"one", "two", "three", "four", "slow1", "slow2"}
+    for name in ("one", "two", "three", "four"):  # What was finished is not run again.
+        assert (ended[name], logs[name].count("start"), logs[name].count("end")) == ("exit", 1, 1)
+    slow = sorted(
+        (ended[n], logs[n].count("start"), logs[n].count("end")) for n in ("slow1", "slow2")
+    )
+    # That of the host that died is run again, and ends; that of the other one runs into its limit.
+    assert slow == [("exit", 2, 1), ("timeout", 1, 0)]
+    first = next(int(log.split()[1]) for log in logs.values() if log.count("start") == 2)
+    assert not is_running(first)

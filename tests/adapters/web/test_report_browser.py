@@ -81,9 +81,16 @@ def test_rows_are_sorted_and_filtered(tab: Any) -> None:
 def test_a_point_of_the_chart_leads_to_its_row(tab: Any) -> None:
     tab.fill(".filter", "t1")
     tab.evaluate("location.hash = '#r0-599'")
-    tab.wait_for_function("!document.getElementById('r0-599').hidden")
+    tab.wait_for_selector("#r0-599")
     tab.check("#m0-2")
     assert tab.is_visible(".chart-2") and not tab.is_visible(".chart-1")
+
+
+def test_the_chart_is_as_wide_as_the_page(tab: Any) -> None:
+    assert tab.evaluate(
+        "() => { const chart = document.querySelector('.chart-1');"
+        " return chart.scrollWidth <= chart.clientWidth; }"
+    )
 
 
 def test_the_document_is_saved(tab: Any, tmp_path: Path) -> None:
@@ -165,10 +172,14 @@ def test_the_cells_of_a_sweep_are_filtered_and_sorted(browser: Any, tmp_path: Pa
     tab.on("console", lambda message: complaints.append(message.text))
     tab.on("pageerror", lambda error: complaints.append(str(error)))
     tab.goto(path.as_uri())
-    visible = "#cells tbody tr:not([hidden])"
+    visible = "#cells tbody tr"
     assert tab.locator(visible).count() == 300
-    assert "10000 of 10000, the first 300 are shown" in tab.text_content("#cells .count")
-    tab.fill("#cells .filter", "model_7.onnx")
+    tab.wait_for_selector(
+        "#cells .count:has-text('10000 of 10000, the first 300 are shown')", state="attached"
+    )
+    took = tab.evaluate("performance.getEntriesByType('navigation')[0].domComplete")
+    assert took < 20_000  # Seconds where others run; benchmarks/sweep_cells.py measures it.
+    tab.fill("#cells .filter", "model_7.onnx runner")
     assert tab.locator(visible).count() == 20
     tab.check("#cells .only-failed")
     assert tab.locator(visible).count() == 1
@@ -177,7 +188,25 @@ def test_the_cells_of_a_sweep_are_filtered_and_sorted(browser: Any, tmp_path: Pa
     tab.uncheck("#cells .only-failed")
     tab.click("#cells th:nth-child(7) [role=button]")
     assert "model_499.onnx" in tab.locator(visible).first.text_content()
+    with tab.expect_download() as download:
+        tab.click("#cells .csv")
+    download.value.save_as(tmp_path / "saved.csv")
+    lines = (tmp_path / "saved.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 10_001
+    assert lines[1].startswith('"10000","model_499.onnx","runner19","failed"')
     tab.click("#matrix tbody tr:nth-child(2) a >> nth=0")
-    assert not tab.evaluate("document.getElementById('c21').hidden")
+    assert tab.is_visible("#c21")
+    assert tab.get_attribute("#c21 a", "href") == f"plan.sweep/cells/00/{20:032x}.report.json"
+    for _ in range(14):
+        tab.evaluate("document.querySelector('#matrix .tall').scrollTop = 1e9")
+        tab.wait_for_timeout(50)
+    last = tab.locator("#matrix tbody tr").last
+    assert (tab.locator("#matrix tbody tr").count(), last.locator("th").text_content()) == (
+        500, "model_499.onnx",
+    )  # fmt: skip
+    assert last.locator("a").last.get_attribute("class") == "bad"
+    last.locator("a").last.click()
+    tab.wait_for_selector("#c10000")
+    tab.evaluate("scrollTo(0, 0)")
     assert complaints == []
     tab.close()

@@ -248,6 +248,14 @@ def test_errors_by_depth_are_drawn_and_colour_the_graph_around_the_culprit() -> 
     assert page.count('class="node passed"') == 15  # It is seen without scrolling far.
     without = report_page(evolve(found, results=[]), chain(40))
     assert 'class="curve' not in without
+    ours = [curve("isolated", None), {**curve("isolated", 20), "party": "onnx"}]
+    ours[1]["tensors"] = [{**each, "relative": 1e-7} for each in ours[1]["tensors"]]
+    both = report_page(evolve(found, results=[{"kind": "errors", "curves": ours}]), chain(40))
+    assert "each node of the graph that is run, alone" in page  # The legend is of what is drawn.
+    assert "each node of the graph that is run, alone" not in both
+    first, second = re.findall(r'<div class="scroll curves".*?</svg>', both, re.S)
+    scale = re.compile(r'text-anchor="end">(1e-?\d+)<')
+    assert scale.findall(first) == scale.findall(second)
 
 
 def test_results_are_told_apart_and_the_only_one_is_open() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from polygraphy.backend.onnxrt import OnnxrtParty
+from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind, resolve
+from polygraphy.comparator import Comparator, DataLoader
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError, ModelError
 from polygraphy.domain.tensors.datatype import DataType
@@ -74,11 +76,11 @@ class Kept:
         self.verdict, self.culprits = verdict, culprits
 
 
-def diagnosed(model: Any, *parties: Any) -> tuple[str, Any]:
+def diagnosed(model: Any, *parties: Any, **right: Any) -> tuple[str, Any]:
     findings = Kept()
     with bind(Findings, findings):
         try:
-            answer = diagnose(model, list(parties))
+            answer = diagnose(model, list(parties), **right)
         except InconclusiveError:
             answer = False
     assert answer == (findings.verdict == "agree")
@@ -99,6 +101,39 @@ def test_the_node_is_named_and_the_remedy_is_built(cause: str, parties: Any) -> 
     assert tuple(kept) in builder.builds
     assert len(builder.builds) <= 12
     assert any("in float32, all outputs match" in each for each in culprit["evidence"])
+
+
+def right_results(model: Any, kind: str, folder: Path) -> dict[str, Any]:
+    """Return what a diagnosis is given as right: the same model, or results of it in float32."""
+    if kind == "reference":
+        return {"reference": model}
+    path, data = folder / "right.json", DataLoader(iterations=2)
+    Comparator.run([OnnxrtRunner(SessionFromOnnx(model))], data).save(path)
+    return {"golden": str(path), "data_loader": data}
+
+
+@pytest.mark.parametrize("kind", ["reference", "golden"])
+@pytest.mark.parametrize("cause", sorted(BLAMED))
+def test_where_float32_is_right_it_is_the_precision(cause: str, kind: str, tmp_path: Path) -> None:
+    right = right_results(network(cause), kind, tmp_path)
+    verdict, culprits = diagnosed(network(cause), Builder(), **right)
+    assert verdict == "fault"
+    assert {each["cause"] for each in culprits if BLAMED[cause] in each["nodes"]} == {cause}
+    assert all(each["party"] == "trt" for each in culprits)
+
+
+@pytest.mark.parametrize("kind", ["reference", "golden"])
+def test_what_may_be_lowered_matches_what_is_right(kind: str, tmp_path: Path) -> None:
+    right = right_results(network(None), kind, tmp_path)
+    assert diagnosed(network(None), Builder(), **right) == ("agree", [])
+
+
+@pytest.mark.parametrize("kind", ["reference", "golden"])
+def test_what_is_wrong_in_float32_is_not_the_precision(kind: str, tmp_path: Path) -> None:
+    right = right_results(network("overflow"), kind, tmp_path)
+    verdict, culprits = diagnosed(network("overflow"), Builder(wrong=1.0), **right)
+    assert verdict in ("fault", "inconclusive")
+    assert "overflow" not in {each["cause"] for each in culprits}
 
 
 class Joining(Builder):

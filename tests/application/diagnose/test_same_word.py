@@ -4,6 +4,7 @@ either.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -136,3 +137,38 @@ def test_one_tolerance_that_is_auto_stands_for_both(given: str) -> None:
         results.add([{"y": made}], runner_name=name)
     function = SimpleCompareFunc(**{given: "auto"})  # type: ignore[arg-type]
     assert Comparator.compare_accuracy(results, compare_func=function)
+
+
+def drifting(model: onnx.ModelProto, factor: float) -> onnx.ModelProto:
+    """The same, with what each node makes multiplied by a number; all tensors are outputs."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    nodes = [*made.graph.node]
+    del made.graph.node[:]
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(factor), "factor"))
+    for node in nodes:
+        name = node.output[0]
+        node.output[0] = f"{name}_raw"
+        made.graph.node.extend([node, helper.make_node("Mul", [f"{name}_raw", "factor"], [name])])
+        if name != "y":
+            made.graph.output.append(onnx.ValueInfoProto(name=name))
+    return made
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0 + 5e-5])
+def test_how_far_saved_outputs_may_be_off_is_what_adds_up_and_no_share(
+    factor: float, tmp_path: Path
+) -> None:
+    feeds, model = fed(3), network(3, 3, "Identity", 1.0)
+    right = drifting(model, factor)
+    alone = onnx.ModelProto()
+    alone.CopyFrom(right)
+    del alone.graph.output[1:]
+    runners = [backend(model, "onnxrt"), backend(alone, "onnxrt")]
+    assert passes(runners, feeds) is (factor == 1.0)
+    results = RunResults()
+    results.add([OnnxrtParty().load(right)(feed) for feed in feeds], runner_name="right")
+    golden = str(tmp_path / "golden.json")
+    results.save(golden)
+    said = acquits(lambda: diagnose(model, [OnnxrtParty()], feeds, golden=golden))
+    assert said is (factor == 1.0)

@@ -216,6 +216,8 @@ _RUN_FLAGS = {
         "load_outputs": "--load-outputs a.json b.json",
         "check_average": "--check-error-stat max + --check-average",
         "save_accuracy_results": "--save-accuracy-results acc.json",
+        "samples": "--load-inputs a.png + --samples",
+        "labels": "--load-inputs a.png + --labels l.csv",
         "postprocess": "--postprocess top-5 y:top-3,axis=1",
         "postprocess_func_script": "--postprocess-func-script p.py:f",
     },

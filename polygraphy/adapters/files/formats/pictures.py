@@ -22,25 +22,34 @@ _DEEP = ("I;16", "I;16B", "I;16L", "I")
 
 def holds_pictures(source: str | Path) -> bool:
     """Return whether a path is of such a file, or of a folder of pictures."""
+    return sample_files(source) is not None
+
+
+def sample_files(source: str | Path) -> list[str] | None:
+    """Return the files that are an iteration each; see the port."""
     path = Path(source)
-    if path.is_dir():
-        return any(each.suffix.lower() in _PICTURES for each in path.iterdir())
-    return path.suffix.lower() in (*_PICTURES, *_TENSORS)
+    if not path.is_dir():
+        return [str(source)] if path.suffix.lower() in (*_PICTURES, *_TENSORS) else None
+    found = _pictures_in(path)
+    if not found:  # A folder for each class.
+        classes = sorted(each for each in path.iterdir() if each.is_dir())
+        found = [file for each in classes for file in _pictures_in(each)]
+    return [str(file) for file in found] or None
+
+
+def _pictures_in(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if each.suffix.lower() in _PICTURES)
 
 
 def iterate_pictures(
     source: str | Path, size: tuple[int, int] | None
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield per picture its file, and its array by name; see the port."""
-    path = Path(source)
-    files = [path]
-    if path.is_dir():
-        files = sorted(each for each in path.iterdir() if each.suffix.lower() in _PICTURES)
-    for file in files:
-        if file.suffix.lower() in _TENSORS:
-            yield str(file), _saved(file)
+    for name in sample_files(source) or ():
+        if Path(name).suffix.lower() in _TENSORS:
+            yield name, _saved(Path(name))
         else:
-            yield str(file), {"image": _picture(file, size)}
+            yield name, {"image": _picture(Path(name), size)}
 
 
 def _picture(file: Path, size: tuple[int, int] | None) -> np.ndarray[Any, Any]:

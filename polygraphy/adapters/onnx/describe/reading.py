@@ -38,7 +38,6 @@ from polygraphy.domain.model import (
     Weight,
 )
 from polygraphy.domain.model.description import frames_in
-from polygraphy.domain.model.difference import Outline
 from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
         TensorProto,
         TypeProto,
     )
+
+    from polygraphy.domain.model.difference import Outline
 
 
 _TYPES = OnnxDataTypes()
@@ -363,4 +364,6 @@ def outline_of(model: ModelProto) -> Outline:
         names = texts(node.name or next(iter(node.output), "") for node in graph.node)
         nodes.update(zip(ops, names))
         weights.update(texts(tensor.name for tensor in graph.initializer))
+    from polygraphy.domain.model.difference import Outline
+
     return Outline(described(model, "", Detail()), nodes, weights)

@@ -22,7 +22,7 @@ class TrtProfileOptions(Options):
         "--trt-min-shapes",
         feeds="CreateConfig.profiles",
         kind=Repeated(Shapes()),
-        help="Smallest shapes of inputs, as in --trt-min-shapes image:[1,3,224,224]. Without it,"
+        help="Smallest shapes of inputs, as in --trt-min-shapes image:1x3x224x224. Without it,"
         " the dimensions that the model leaves open are 1; alone, it is the only shape.",
     )
     trt_opt_shapes: tuple[InputShapes, ...] = option(

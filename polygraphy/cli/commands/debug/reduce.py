@@ -100,7 +100,7 @@ class ReducedShapeOptions(Options):
     """Shapes: those of the model that is reduced."""
 
     model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = model_shapes_option(
-        "Give inputs these shapes, as in image:[1,3,224,224], also for generated data."
+        "Give inputs these shapes, as in image:1x3x224x224, also for generated data."
     )
     no_shape_inference: bool = option(
         "--no-shape-inference", help="Do not infer shapes when the model is loaded."

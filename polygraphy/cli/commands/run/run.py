@@ -37,6 +37,7 @@ from polygraphy.cli.shared.compare import (
     compare_func_of,
     functions_of,
     postprocess_of,
+    samples_of,
 )
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions
@@ -451,6 +452,7 @@ def _checks(values: Values, *, compares: bool) -> tuple[list[Step], Call]:
         compare_func=compare_func_of(functions),
         save_worst=None if worst is None else worst[0],
         save_worst_path=None if worst is None else worst[1],
+        samples=samples_of(values, values[DataOptions].load_inputs),
         **({} if options.validate else {"save_accuracy_path": None}),
     )
     return checks, verdicts

@@ -63,7 +63,7 @@ class TrialShapeOptions(Options):
     """Trial Shapes: of the data with which the model is run, where it is."""
 
     model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = model_shapes_option(
-        "Shapes of the data with which the model is run, as in image:[1,3,224,224].",
+        "Shapes of the data with which the model is run, as in image:1x3x224x224.",
         otherwise="1 for each open dimension",
     )
 
@@ -116,7 +116,7 @@ class SanitizeShapeOptions(Options):
         "--override-input-shapes",
         "--override-inputs",
         kind=NamedShapes(),
-        help="Give inputs other shapes, as in image:[1,3,224,224]; the shapes of the other tensors"
+        help="Give inputs other shapes, as in image:1x3x224x224; the shapes of the other tensors"
         " are inferred again.",
         feeds="override_input_shapes.shapes",
     )

@@ -1,0 +1,143 @@
+"""Which samples changed their answer from one run to the other, and how often each is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from polygraphy.application.run.steps import Run, Step
+from polygraphy.binding import resolve
+from polygraphy.domain.accuracy.samples import (
+    Labels,
+    SampleCounts,
+    SamplesCompared,
+    answers_of,
+    labels_in,
+)
+from polygraphy.domain.asked import sample_files
+from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
+from polygraphy.domain.results.runner_names import names_of_runs
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.storage import path_exists, read_text
+
+_LABELS = "labels.csv"
+"""Labels beside samples."""
+
+
+class Samples:
+    """What the iterations of a run are: samples, with labels if there are any."""
+
+    def __init__(
+        self,
+        paths: str | Sequence[str] = (),
+        labels: str | None = None,
+        output: str | None = None,
+    ) -> None:
+        """Name the samples.
+
+        Args:
+            paths: the files and folders that input data are loaded from. A picture is a sample; of
+                other data, an iteration is, or each row of its outputs.
+            labels: a file of labels: one a line, in the order of the data, or the name of a sample,
+                a comma and its label (default: labels.csv in the folder, or the folders of classes
+                in which the samples lie, if there are).
+            output: the output that answers are read off (default: the first one).
+
+        Raises:
+            UsageError: nothing is named.
+            FileError: the file of labels is missing.
+            InputError: there are more or fewer labels than samples.
+        """
+        listed = [paths] if isinstance(paths, str) else list(paths)
+        if not listed:
+            raise UsageError("There are no samples: no path of data is given.")
+        found = {path: sample_files(path) for path in listed}
+        self.names: list[str] | None = None
+        if all(files is not None for files in found.values()):
+            pairs = [(path, each) for path in listed for each in found[path] or ()]
+            self.names = [_named(path, file) for path, file in pairs]
+        self.output = output
+        is_folder = len(listed) == 1 and found[listed[0]] not in (None, listed)
+        self.labels = self._labels(listed[0] if is_folder else None, labels)
+
+    def _labels(self, folder: str | None, given: str | None) -> Labels | None:
+        if given is None and folder is not None:
+            beside = str(PurePath(folder) / _LABELS)
+            given = beside if path_exists(beside) else None
+        if given is not None:
+            return labels_in(read_text(given), given, self.names)
+        folders = [PurePath(name).parts[:-1] for name in self.names or ()]
+        if folder is not None and folders and all(folders):
+            return Labels.of([parts[0] for parts in folders])
+        return None
+
+    def name_of(self, iteration: int) -> str:
+        """Return what an iteration is called."""
+        known = self.names is not None and iteration < len(self.names)
+        return self.names[iteration] if known and self.names else f"iteration {iteration}"
+
+
+def _named(path: str, file: str) -> str:
+    return PurePath(file).relative_to(path).as_posix() if file != path else path
+
+
+class SampleComparison:
+    """Counts the answers of pairs of runs."""
+
+    def __init__(self, samples: Samples, pairs: Sequence[tuple[int, int]]) -> None:
+        self._samples = samples
+        self._pairs = pairs
+        self._counts = [SampleCounts(samples.labels) for _ in pairs]
+        self._runs: list[tuple[str, str]] = []
+        self._output = samples.output or ""
+        self._is_whole = True
+
+    def take(self, step: Step, iteration: int) -> None:
+        """Count the samples of an iteration, as far as both runs of a pair have it."""
+        if iteration == 0:
+            self._runs = [(name, "" if run is None else run.origin) for name, run in step]
+        for counts, (i, j) in zip(self._counts, self._pairs):
+            if step[i][1] is not None and step[j][1] is not None:
+                self._count(counts, step[i], step[j], iteration)
+            else:
+                self._is_whole = False
+
+    def _count(self, counts: SampleCounts, run0: Run, run1: Run, iteration: int) -> None:
+        outputs0: Mapping[str, Any] = run0[1] or {}
+        outputs1: Mapping[str, Any] = run1[1] or {}
+        shared = [name for name, value in outputs0.items() if name in outputs1 and _is_array(value)]
+        if not self._output:
+            if not shared:
+                raise InputError("No output of both runs is an array that answers can be read off.")
+            self._output = shared[0]
+            if len(shared) > 1:
+                resolve(Console).note(
+                    f"Answers of samples are those of {shared[0]!r}, the first of"
+                    f" {len(shared)} outputs."
+                )
+        if self._output not in shared:
+            raise UnknownNameError("Output", self._output, shared)
+        name, is_one = self._samples.name_of(iteration), self._samples.names is not None
+        answers = [answers_of(run[self._output], self._output, is_one=is_one)
+                   for run in (outputs0, outputs1)]  # fmt: skip
+        if len(answers[0]) != len(answers[1]):
+            raise InputError(
+                f"{name}: the runs answer about {len(answers[0])} and {len(answers[1])} samples."
+            )
+        for at, (answer0, answer1) in enumerate(zip(*answers)):
+            counts.add(name if len(answers[0]) == 1 else f"{name}[{at}]", answer0, answer1)
+
+    def results(self, *, is_whole: bool) -> Iterator[SamplesCompared]:
+        """Yield what came of each pair; `is_whole` is whether all iterations were compared."""
+        whole = is_whole and self._is_whole
+        names = names_of_runs(self._runs)
+        for counts, (i, j) in zip(self._counts, self._pairs):
+            if counts.total:
+                yield counts.result((names[i], names[j]), self._output, is_whole=whole)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or hasattr(value, "__array__")

@@ -1,0 +1,349 @@
+"""What two runs answer to samples: where they agree, which samples changed their answer, and how
+often each is right.
+
+An answer is what a person would read off an output: of scores the place of the largest, of indices
+and texts these themselves.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.errors import InputError
+from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.precision import is_float
+
+Answer = tuple[str, ...]
+Interval = tuple[float, float]
+
+_LEVEL = 0.95
+_NORMAL = 1.959963984540054
+"""The quantile of the normal distribution that belongs to the level, on both sides."""
+_DRAWS = 2000
+_AT_A_TIME = 50
+"""Samples drawn again by the bootstrap; a few at a time, for memory."""
+
+
+def answers_of(output: Any, name: str, *, is_one: bool) -> list[Answer]:
+    """Return the answers that an output holds, one per sample.
+
+    Args:
+        output: scores, floating-point numbers or quantized to a byte, whose first dimension counts
+            samples, if there are two; or indices or texts, whose first dimension does.
+        name: that of the output, for messages.
+        is_one: whether all of it is about one sample.
+
+    Raises:
+        InputError: no answer can be read off it.
+    """
+    array = np.asarray(output)
+    is_scores = is_float(array) or array.dtype in (np.int8, np.uint8)
+    has_batch = array.ndim > (1 if is_scores else 0) and not is_one
+    rows = array.reshape(array.shape[0] if has_batch else 1, -1)
+    if not is_scores:
+        return [tuple(map(str, row.tolist())) for row in rows]
+    if rows.shape[1] < 2:
+        raise InputError(
+            f"Output {name!r} has one number per sample, of which none is the largest.",
+            hint="Say what the answer is with --postprocess-func-script.",
+        )
+    wide = rows.astype(np.float64)
+    places = np.where(np.isnan(wide).any(axis=1), -1, wide.argmax(axis=1))
+    return [("NaN" if place < 0 else str(place),) for place in places]
+
+
+@frozen
+class Labels:
+    """What is right about each sample.
+
+    Attributes:
+        texts: the label of each sample: a class as models answer it.
+        classes: what the classes are called, by their numbers; none where labels are numbers.
+    """
+
+    texts: Sequence[str]
+    classes: Sequence[str] = ()
+
+    @staticmethod
+    def of(names: Sequence[str]) -> Labels:
+        """Return labels by what they are called; the classes are numbered in the order of their
+        names, unless all are numbers.
+        """
+        if all(name.lstrip("-").isdecimal() for name in names):
+            return Labels([str(int(name)) for name in names])
+        classes = sorted(set(names))
+        numbers = {name: str(number) for number, name in enumerate(classes)}
+        return Labels([numbers[name] for name in names], classes)
+
+
+def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
+    """Return the labels that a file holds: in order, one a line; or behind the names of samples, as
+    in ``cat/1.png,3``, in any order.
+
+    Args:
+        text: what the file holds; a first line of titles is left out.
+        path: the file, for messages.
+        samples: the names of the samples; None where they are not known before they are run.
+
+    Raises:
+        InputError: a sample has no label, or two, or there are more or fewer labels than samples.
+    """
+    rows = [[word.strip() for word in row] for row in csv.reader(text.splitlines()) if any(row)]
+    if rows and rows[0][-1].lower() in ("label", "class", "category"):
+        del rows[0]
+    if all(len(row) == 1 for row in rows):
+        if samples is not None and len(rows) != len(samples):
+            raise InputError(f"{path}: there are {counted(len(rows), 'label')}, but"
+                             f" {counted(len(samples), 'sample')}.")  # fmt: skip
+        return Labels.of([row[0] for row in rows])
+    odd = next((row for row in rows if len(row) != 2), None)
+    if samples is None:
+        raise InputError(f"{path}: it names samples, but the data have no names.",
+                         hint="Write a label a line, in the order of the data.")  # fmt: skip
+    if odd is not None:
+        raise InputError(
+            f"{path}: {','.join(odd)!r} is no sample with a label.",
+            hint="Write a label a line, or the name of a sample, a comma and its label.",
+        )
+    known: dict[str, str] = {}
+    for name, label in rows:
+        if known.setdefault(PurePath(name).as_posix(), label) != label:
+            raise InputError(f"{path}: sample {name!r} has two labels.")
+    found = [next((known[n] for n in _names_of(sample) if n in known), None) for sample in samples]
+    missing = [sample for sample, label in zip(samples, found) if label is None]
+    if missing:
+        raise InputError(
+            f"{path}: {counted(len(missing), 'sample')} of {len(samples)} without a label, such as"
+            f" {missing[0]!r}."
+        )
+    return Labels.of([label for label in found if label is not None])
+
+
+def _names_of(sample: str) -> Iterator[str]:
+    """Yield what a sample may be called: its path, and less and less of it."""
+    path = PurePath(sample)
+    for start in range(len(path.parts)):
+        yield PurePath(*path.parts[start:]).as_posix()
+    yield path.stem
+
+
+@frozen
+class Change:
+    """A sample whose answers differ.
+
+    Attributes:
+        name: of the sample.
+        answers: of both runs, in words.
+        label: what is right; empty where that is not known.
+        right: whether each run has it among its answers; None where it is not known.
+    """
+
+    name: str
+    answers: tuple[str, str]
+    label: str = ""
+    right: tuple[bool, bool] | None = None
+
+
+@frozen
+class TaskMetric:
+    """How often both runs are right.
+
+    Attributes:
+        values: of both runs, from 0 to 1.
+        difference: by how much the first is better than the second.
+        interval: in which the difference of all such samples lies, with a probability of 95 %.
+    """
+
+    name: str
+    values: tuple[float, float]
+    difference: float
+    interval: Interval
+
+
+@frozen
+class SamplesCompared:
+    """What came of all samples.
+
+    Attributes:
+        parties: what both runs are called.
+        output: the one that answers are read off.
+        total: how many samples there are.
+        agreed: how many have one answer.
+        interval: in which the share of those that agree lies, with a probability of 95 %.
+        changed: the others.
+        metrics: where labels are known.
+        right_alone: how many samples only the first, and only the second, is right about.
+        p_value: how likely it is that such numbers differ so much by chance, by McNemar's test.
+        classes: what the classes are called, by their numbers.
+    """
+
+    parties: tuple[str, str]
+    output: str
+    total: int
+    agreed: int
+    interval: Interval
+    changed: Sequence[Change]
+    metrics: Sequence[TaskMetric] = ()
+    right_alone: tuple[int, int] | None = None
+    p_value: float | None = None
+    classes: Sequence[str] = ()
+
+
+class SampleCounts:
+    """Counts the answers of two runs, sample by sample."""
+
+    def __init__(self, labels: Labels | None = None) -> None:
+        """Take the labels of the samples, if they are known."""
+        self._labels = labels
+        self._changed: list[Change] = []
+        self._table: Counter[tuple[str, bool, bool]] = Counter()
+        self._most = 1
+        self.total = 0
+
+    def add(self, name: str, answer0: Answer, answer1: Answer) -> None:
+        """Count a sample.
+
+        Raises:
+            InputError: there are more samples than labels.
+        """
+        label, right = "", None
+        if self._labels is not None:
+            if self.total >= len(self._labels.texts):
+                raise InputError(
+                    f"There are {counted(self.total, 'label')}, but more samples, such as {name!r}."
+                )
+            label = self._labels.texts[self.total]
+            right = label in answer0, label in answer1
+            self._table[label, right[0], right[1]] += 1
+        self.total += 1
+        self._most = max(self._most, len(answer0), len(answer1))
+        if answer0 != answer1:
+            words = self._in_words(answer0), self._in_words(answer1)
+            shown = self._in_words((label,)) if label else ""
+            self._changed.append(Change(name, words, shown, right))
+
+    def _in_words(self, answer: Answer) -> str:
+        classes = self._labels.classes if self._labels is not None else ()
+        return ", ".join(
+            classes[int(each)] if each.isdecimal() and int(each) < len(classes) else each
+            for each in answer
+        )
+
+    def result(
+        self, parties: tuple[str, str], output: str, *, is_whole: bool = True
+    ) -> SamplesCompared:
+        """Return what came of it; `is_whole` is whether all samples were to be counted.
+
+        Raises:
+            InputError: there are fewer samples than labels.
+        """
+        if is_whole and self._labels is not None and self.total != len(self._labels.texts):
+            raise InputError(
+                f"There are {counted(len(self._labels.texts), 'label')}, but"
+                f" {counted(self.total, 'sample')}."
+            )
+        agreed = self.total - len(self._changed)
+        made = SamplesCompared(
+            parties, output, self.total, agreed, share_interval(agreed, self.total), self._changed
+        )
+        if self._labels is None or not self.total:
+            return made
+        alone = tuple(
+            sum(count for (_, *right), count in self._table.items() if right == [first, not first])
+            for first in (True, False)
+        )
+        return SamplesCompared(
+            parties,
+            output,
+            self.total,
+            agreed,
+            made.interval,
+            self._changed,
+            task_metrics(self._table, f"top-{self._most} " if self._most > 1 else ""),
+            (alone[0], alone[1]),
+            mcnemar(*alone),
+            self._labels.classes,
+        )
+
+
+def share_interval(count: int, total: int) -> Interval:
+    """Return Wilson's interval of a share, at 95 %.
+
+    Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
+    1927.
+    """
+    if not total:
+        return 0.0, 1.0
+    share, square = count / total, _NORMAL**2 / total
+    middle = (share + square / 2) / (1 + square)
+    half = _NORMAL / (1 + square) * math.sqrt(share * (1 - share) / total + square / total / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def mcnemar(first: int, second: int) -> float:
+    """Return the p-value of McNemar's exact test: that of two fair outcomes one is so rare.
+
+    Source: Q. McNemar, Note on the sampling error of the difference between correlated proportions
+    or percentages, 1947.
+    """
+    trials, rarer = first + second, min(first, second)
+    ways = sum(math.comb(trials, number) for number in range(rarer + 1))
+    return float(min(1.0, 2 * ways / 2**trials))
+
+
+def task_metrics(
+    table: Mapping[tuple[str, bool, bool], int], answers: str = ""
+) -> list[TaskMetric]:
+    """Return how often two runs are right: over all samples, and where classes have different
+    numbers of them the mean over classes, each with the interval of the difference by a paired
+    bootstrap.
+
+    Args:
+        table: how many samples there are by label, whether the first is right, and the second.
+        answers: how many answers there are to a sample, as in ``top-5``, and a space.
+    """
+    classes = sorted({label for label, _, _ in table})
+    counts = np.array(list(table.values()))
+    of_class = np.array([classes.index(label) for label, _, _ in table])
+    right = np.array([[first, second] for _, first, second in table], dtype=np.float64)
+    made = [_metric(f"{answers}accuracy", counts, np.zeros_like(of_class), right)]
+    if len(set(np.bincount(of_class, counts))) > 1:
+        made.append(_metric(f"balanced {answers}accuracy", counts, of_class, right))
+    return made
+
+
+def _metric(name: str, counts: Any, of_class: Any, right: Any) -> TaskMetric:
+    """Return the mean over classes of the share of samples that are right."""
+    order = np.argsort(of_class, kind="stable")
+    counts, right = counts[order], right[order]
+    _, starts = np.unique(of_class[order], return_index=True)
+
+    def values(drawn: Any) -> Any:
+        """Return the metric of both runs, per row of counts."""
+        sizes = np.add.reduceat(drawn, starts, axis=1)
+        found = [np.add.reduceat(drawn * right[:, side], starts, axis=1) for side in (0, 1)]
+        with np.errstate(invalid="ignore"):  # Of a class that was not drawn there is no share.
+            return np.stack([np.nanmean(each / sizes, axis=1) for each in found], -1)
+
+    total = int(counts.sum())
+    random = np.random.default_rng(0)
+    drawn = np.concatenate(
+        [
+            values(random.multinomial(total, counts / total, size=_AT_A_TIME).astype(np.float64))
+            for _ in range(_DRAWS // _AT_A_TIME)
+        ]
+    )
+    [(first, second)] = values(counts[None].astype(np.float64))
+    tails = (1 - _LEVEL) / 2
+    low, high = np.quantile(drawn[:, 0] - drawn[:, 1], [tails, 1 - tails])
+    return TaskMetric(
+        name, (float(first), float(second)), float(first - second), (float(low), float(high))
+    )

@@ -1,0 +1,76 @@
+"""Samples as a use case: what is counted, of which output, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.binding import bind
+from polygraphy.comparator import Comparator, IterationResult, RunResults, Samples
+from polygraphy.domain.accuracy.samples import SamplesCompared
+from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
+from polygraphy.ports.reporting import Console
+
+
+def runs(*iterations: dict[str, Any], other: Any = None) -> RunResults:
+    made = [IterationResult(each) for each in iterations]
+    return RunResults([("a", made), ("b", other or made)])
+
+
+def compared(results: RunResults, samples: Samples, **options: Any) -> SamplesCompared:
+    console = RecordingConsole()
+    with bind(Console, console):
+        Comparator.compare_accuracy(results, samples=samples, **options)
+    [(found,)] = console.arguments_of("samples_compared")
+    assert isinstance(found, SamplesCompared)
+    return found
+
+
+def test_rows_of_a_batch_are_samples_in_the_order_of_the_labels(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("0\n1\n1\n1\n")
+    scores = np.eye(2, dtype=np.float32)
+    other = [IterationResult({"y": scores}), IterationResult({"y": scores[::-1].copy()})]
+    results = runs({"y": scores}, {"y": scores}, other=other)
+    found = compared(results, Samples("inputs.json", labels=str(tmp_path / "labels.txt")))
+    assert [each.name for each in found.changed] == ["iteration 1[0]", "iteration 1[1]"]
+    assert (found.total, found.agreed, found.parties) == (4, 2, ("a", "b"))
+    assert found.metrics[0].values == (0.75, 0.75)
+
+
+def test_fewer_samples_than_labels_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("0\n1\n1\n")
+    results = runs({"y": np.eye(2, dtype=np.float32)})
+    with pytest.raises(InputError, match="3 labels, but 2 samples"):
+        compared(results, Samples("inputs.json", labels=str(tmp_path / "labels.txt")))
+    (tmp_path / "labels.txt").write_text("a,0\nb,1\n")
+    with pytest.raises(InputError, match="it names samples, but the data have no names"):
+        Samples("inputs.json", labels=str(tmp_path / "labels.txt"))
+
+
+def test_the_output_is_the_first_or_the_one_that_is_named() -> None:
+    outputs = {"y": np.eye(2, dtype=np.float32), "z": np.array([[1.0, 2.0, 3.0]])}
+    assert compared(runs(outputs), Samples("inputs.json")).output == "y"
+    named = compared(runs(outputs), Samples("inputs.json", output="z"))
+    assert (named.output, named.total) == ("z", 1)
+    with pytest.raises(UnknownNameError, match="zz"):
+        compared(runs(outputs), Samples("inputs.json", output="zz"))
+    with pytest.raises(InputError, match="No output of both runs is an array"):
+        compared(runs({"y": ["a", "b"]}), Samples("inputs.json"))
+    with pytest.raises(UsageError, match="no samples"):
+        Samples()
+
+
+def test_samples_of_a_comparison_that_stops_early_are_told_as_far_as_they_go(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "labels.txt").write_text("0\n1\n0\n1\n")
+    samples = Samples("inputs.json", labels=str(tmp_path / "labels.txt"))
+    scores = np.eye(2, dtype=np.float32)
+    results = runs({"y": scores}, {"y": scores}, other=[IterationResult({"y": scores + 1})] * 2)
+    assert compared(results, samples, fail_fast=True).total == 2
+    shorter = runs({"y": scores}, {"y": scores}, other=[IterationResult({"y": scores})])
+    assert compared(shorter, samples).total == 2
