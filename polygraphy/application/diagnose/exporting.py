@@ -247,10 +247,7 @@ class _Inside:
         self._pairs = same_tensors(self._mine, self._prints, self._named, {})
         for _ in range(_TRIED):
             held = ChainMap(self._changed, self._own)
-            if not any(
-                name in held and self._case.judged(name, held[name], right)
-                for name, right in self._expected.items()
-            ):
+            if not self._off(held):
                 break
             found = next(self._parting(), None)
             if found is None:
@@ -320,17 +317,18 @@ class _Inside:
         except (*REFUSALS, KeyError, ValueError):
             return {}
 
+    def _off(self, values: Values) -> list[str]:
+        """Return which outputs are wrong, by more than rounding adds up to in a model."""
+        found = self._case.differing(values, self._expected)
+        return [name for name, each in found.items() if not each.relative <= _NOT_RIGHT]
+
     def _proof(self, tensors: Sequence[str], saved: Values) -> str:
         """Return what becomes of the outputs when wrong tensors are as in the program, in words."""
         if not tensors:
             return ""
         self._changed = {name: saved[name] for name in tensors}
         made = {**self._changed, **self._forced(self._changed)}
-        differing = [
-            name
-            for name, right in self._expected.items()
-            if self._case.judged(name, made.get(name, self._own.get(name)), right)
-        ]
+        differing = self._off(ChainMap(made, self._own))
         what = "it" if len(tensors) == 1 else f"these {len(tensors)} tensors"
         if not differing:
             return f"With only {what} taken from the program, all outputs match."
@@ -507,7 +505,7 @@ class _Inside:
             return f"fails ({type(error).__name__})"
         pairs = zip(self._expected.items(), made.values())
         own = {name: value for (name, _), value in pairs}
-        return "wrong" if self._case.differing(own, self._expected) else "right"
+        return "wrong" if self._off(own) else "right"
 
 
 def _prints(values: Mapping[str, Any]) -> dict[str, Print]:

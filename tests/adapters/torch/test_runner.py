@@ -234,10 +234,24 @@ def test_every_tensor_of_a_program_has_the_name_that_onnx_gives_it(net: Net) -> 
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-5)
 
 
-def test_the_tensors_inside_a_module_have_no_names(net: Net) -> None:
+def test_a_module_is_exported_to_name_the_tensors_inside_it(net: Net) -> None:
+    with PytRunner(net, output_names=constants.MARK_ALL) as runner:
+        made = runner.infer({"x": X})
+    with PytRunner(net) as runner:
+        outputs = runner.infer({"x": X})
+    assert len(made) >= len(outputs)
+    for right in outputs.values():
+        assert any(np.array_equal(value, right) for value in made.values())
+
+
+def test_a_module_that_cannot_be_exported_does_not_name_them() -> None:
+    class Branching(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x + 1 if x.sum() > 0 else x - 1
+
     with (
-        PytRunner(net, output_names=constants.MARK_ALL) as runner,
-        pytest.raises(UsageError, match=r"torch\.export"),
+        PytRunner(Branching(), output_names=constants.MARK_ALL) as runner,
+        pytest.raises(UsageError, match=r"torch\.export cannot take the module"),
     ):
         runner.infer({"x": X})
 
