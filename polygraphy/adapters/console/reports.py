@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from polygraphy.domain.checks.capability import SupportReport
-    from polygraphy.domain.tactics import Algorithm
+    from polygraphy.domain.tactics import Algorithm, TacticReplay
 
 _INDENT = "    "
 _MOST = 20
@@ -72,6 +72,45 @@ class LogReports:
         from polygraphy.adapters.console.sweep import sweep_lines
 
         say("\n".join(sweep_lines(outcome, columns())))
+
+    def replay(self, replay: TacticReplay) -> None:
+        G_LOGGER.info(str(replay) or "The replay holds no layers.")
+
+    def replays_compared(
+        self,
+        name0: str,
+        name1: str,
+        difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
+    ) -> None:
+        if not difference:
+            G_LOGGER.info(f"{name0} and {name1} hold the same tactics.")
+            return
+        G_LOGGER.info(f"{len(difference)} layer(s) differ between {name0} and {name1}:")
+        width = max(len(name0), len(name1))
+        for name, (choice0, choice1) in difference.items():
+            G_LOGGER.info(
+                f"Layer: {name}\n"
+                f"{_INDENT}{name0:{width}} | {_choice(choice0)}\n"
+                f"{_INDENT}{name1:{width}} | {_choice(choice1)}"
+            )
+
+    def bad_tactics(
+        self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
+    ) -> None:
+        G_LOGGER.info(f"Loaded {good} good tactic replays.")
+        G_LOGGER.info(f"Loaded {bad} bad tactic replays.")
+        if not suspicious:
+            G_LOGGER.info(
+                "Could not determine potentially bad tactics. Try generating more tactic replay"
+                " files?"
+            )
+            return
+        G_LOGGER.info("Found potentially bad tactics:")
+        for name, algorithms in suspicious.items():
+            G_LOGGER.info(f"Layer: {name}\n{_INDENT}Algorithms: {[str(one) for one in algorithms]}")
+
+    def support(self, report: SupportReport) -> None:
+        G_LOGGER.info("\n".join(_support_lines(report)))
 
 
 def _table_lines(report: DataReport) -> Iterator[str]:

@@ -352,6 +352,12 @@ def compare_accuracy(
         raise InconclusiveError(
             "There is nothing to compare: that takes at least two runs with an iteration each."
         )
+    _refuse_unanswered(verdicts)
+    return _save(verdicts, save_accuracy_path)
+
+
+def _refuse_unanswered(verdicts: Sequence[AccuracyResult]) -> None:
+    """Refuse verdicts of functions that answered about no output."""
     for verdict in verdicts:
         if verdict.left_out_at or (not verdict.is_average and verdict):
             continue
@@ -360,7 +366,6 @@ def compare_accuracy(
                 f"The comparison function {verdict.label} answered about no output, so nothing was"
                 " checked."
             )
-    return _save(verdicts, save_accuracy_path)
 
 
 def _take_all(

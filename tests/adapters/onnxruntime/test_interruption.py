@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -73,7 +74,9 @@ def test_ctrl_c_ends_the_loading_of_a_model(monkeypatch: pytest.MonkeyPatch) -> 
     def is_ended_after(seconds: float) -> bool:
         def initializing(*args: Any) -> Any:
             send_later(seconds)
-            return initialize(*args)
+            made = initialize(*args)
+            time.sleep(seconds + 1)  # A signal that comes too late ends this.
+            return made
 
         monkeypatch.setattr(native, "initialize_session", initializing)
         with pytest.raises(KeyboardInterrupt) as caught:
