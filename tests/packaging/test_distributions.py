@@ -84,7 +84,7 @@ def test_the_source_distribution_has_what_make_test_needs(sdist: Path) -> None:
         path.relative_to(ROOT).as_posix()
         for folder in ("tests", "docs", "examples", "lab", "benchmarks", "action", "polygraphy")
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and not {"__pycache__", "compiled"} & {*path.parts}
+        if path.is_file() and not {"__pycache__", "compiled", "generated", "_build"} & {*path.parts}
         and path.suffix != ".pyc" and path.name != "described.py"
     ]  # fmt: skip
     assert len(here) > 1000
