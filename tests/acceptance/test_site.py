@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.browsers import browser
+
+__all__ = ["browser"]
+
 SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 pytestmark = pytest.mark.skipif(not SITE.exists(), reason="`make docs` has not been run")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Return a browser without a window."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="could not import 'playwright'")
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    with sync_api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        except sync_api.Error as error:
-            pytest.skip(f"No Chromium can be started: {error}")
-        yield started
-        started.close()
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ _DISTRIBUTIONS = {
 _NAMES = "|".join(_DISTRIBUTIONS)
 _USE = re.compile(rf"""^\s*(?:import|from) (?:{_NAMES})\b|["'](?:{_NAMES})[."'>=]""", re.MULTILINE)
 _SKIPPED = re.compile(rf"could not import '(?:{_NAMES})\b")
-_FIXTURES = {"rtx"}
+_FIXTURES = {"browser", "rtx"}
 
 
 def uses_extra(item: pytest.Item) -> bool:

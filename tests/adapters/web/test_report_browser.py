@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,9 @@ import pytest
 
 from polygraphy.adapters.web.report_page import report_page
 from tests.adapters.web.test_report_page import chain, document, rows, sweep_document
+from tests.support.browsers import browser
 
-sync_api = pytest.importorskip("playwright.sync_api")
-
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    with sync_api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        except sync_api.Error as error:
-            pytest.skip(f"No Chromium can be started: {error}")
-        yield started
-        started.close()
+__all__ = ["browser"]
 
 
 @pytest.fixture(params=[(1600, "light"), (400, "dark")], ids=str)

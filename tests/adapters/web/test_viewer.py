@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,23 +16,11 @@ from polygraphy.domain.accuracy.output_rows import Worst
 from polygraphy.inspect import draw_model
 from tests.adapters.web.models import MARKUP, chain, nested, save
 from tests.adapters.web.test_report_page import document, rows
+from tests.support.browsers import browser
 
-sync_api = pytest.importorskip("playwright.sync_api")
+__all__ = ["browser"]
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _MANY = 20_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    with sync_api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        except sync_api.Error as error:
-            pytest.skip(f"No Chromium can be started: {error}")
-        yield started
-        started.close()
 
 
 class Opened:
