@@ -12,7 +12,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +23,7 @@ from typing import IO, Any, NamedTuple, Protocol
 from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
 from polygraphy.adapters.os.signals import ends_with
 from polygraphy.adapters.processes.commands import WarmInterpreter, can_fork
+from polygraphy.adapters.processes.warm_server import peak_memory
 from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.domain.sweep.outcome import HUNG, MEMORY, essence
@@ -160,8 +160,8 @@ class _Fresh:
         self._process.returncode = os.waitstatus_to_exitcode(status)
         if self._descriptor is not None:
             os.close(self._descriptor)
-        memory = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        return _Used(self._process.returncode, usage.ru_utime + usage.ru_stime, memory)
+        cpu = usage.ru_utime + usage.ru_stime
+        return _Used(self._process.returncode, cpu, peak_memory(usage))
 
 
 class _Forked:

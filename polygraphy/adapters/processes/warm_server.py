@@ -172,8 +172,13 @@ def _ended() -> Iterator[tuple[dict[str, Any], list[str]]]:
         code = 0 if timed_out else os.waitstatus_to_exitcode(status)
         facts: dict[str, Any] = {"number": number, "code": code, "timed_out": timed_out}
         facts["cpu"] = usage.ru_utime + usage.ru_stime
-        facts["memory"] = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        facts["memory"] = peak_memory(usage)
         yield facts, used
+
+
+def peak_memory(usage: Any) -> int:
+    """Return how many bytes of memory a process had resident at most, of what `os.wait4` tells."""
+    return int(usage.ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
 
 
 def _is_over(deadline: float | None) -> bool:

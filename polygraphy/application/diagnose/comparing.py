@@ -11,7 +11,7 @@ from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
-from polygraphy.application.diagnose.lowered.half_verdict import in_float, in_float32, of_narrowing
+from polygraphy.application.diagnose.lowered.half_verdict import in_float32, of_narrowing
 from polygraphy.application.diagnose.lowered.quantised import Quantised
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.parting import parted
@@ -38,6 +38,7 @@ from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.narrowing import in_float
 from polygraphy.domain.tensors.precision import precision_of
 from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
 from polygraphy.ports.editing import OpenModel, open_model
@@ -422,7 +423,7 @@ class _Comparison:
         if compared.most <= _QUANTISED:
             said = f"{compared.most:.2g} of the size of an output"
             return DiagnosisResult(AGREE, reason=f"What differs is what quantising does: {said}.")
-        quantised = Quantised(self._case, self._reference, self._party)
+        quantised = Quantised(self._case, self._reference, self._party, self._named)
         if not quantised.places:
             return None
         feeds = [*map(self._fed, self._feeds)]

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.tensors.naming import counted
@@ -260,17 +260,12 @@ class SampleCounts:
             sum(count for (_, *right), count in self._table.items() if right == [first, not first])
             for first in (True, False)
         )
-        return SamplesCompared(
-            parties,
-            output,
-            self.total,
-            agreed,
-            made.interval,
-            self._changed,
-            task_metrics(self._table, f"top-{self._most} " if self._most > 1 else ""),
-            (alone[0], alone[1]),
-            mcnemar(*alone),
-            self._labels.classes,
+        return evolve(
+            made,
+            metrics=task_metrics(self._table, f"top-{self._most} " if self._most > 1 else ""),
+            right_alone=(alone[0], alone[1]),
+            p_value=mcnemar(*alone),
+            classes=self._labels.classes,
         )
 
 

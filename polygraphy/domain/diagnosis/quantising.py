@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
@@ -20,37 +20,35 @@ class QuantisedOperand:
         node: the node, by its name, or that of what it makes.
         position: which operand of it.
         name: the tensor that it reads.
-        step: does to an array what quantising does to this.
+        step: does to an array what quantising does to this; None where that is not known.
     """
 
     node: str
     position: int
     name: str
-    step: Callable[[Any], Any]
+    step: Callable[[Any], Any] | None
 
 
-def losses(
-    operands: Iterable[QuantisedOperand], read: Callable[[str], Any], names: Mapping[str, str]
-) -> dict[str, float]:
+def losses(operands: Iterable[QuantisedOperand], read: Callable[[str], Any]) -> dict[str, float]:
     """Return by node the root mean square of what quantising does to that operand of it which loses
     most, relative to that of the operand; infinite where it is not known.
 
     Args:
         operands: what is quantised.
-        read: returns what a tensor holds that is not quantised; None where it is not known.
-        names: by the names of operands, those of these tensors.
+        read: returns what an operand holds, by its name, where it is not quantised; None where that
+            is not known.
     """
     found: dict[str, float] = {}
     known: dict[str, float] = {}
     for one in operands:
         if one.name not in known:
-            known[one.name] = _loss(one, read(names.get(one.name, "")))
+            known[one.name] = _loss(one, read(one.name))
         found[one.node] = max(found.get(one.node, 0.0), known[one.name])
     return found
 
 
 def _loss(one: QuantisedOperand, array: Any) -> float:
-    if array is None:
+    if array is None or one.step is None:
         return inf
     size = root_mean_square(array)
     with np.errstate(all="ignore"):

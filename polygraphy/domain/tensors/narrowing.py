@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 
@@ -48,6 +49,12 @@ class NarrowingLoss:
             max(self.largest, other.largest),
             max(self.error, other.error),
         )
+
+
+def in_float(array: Any) -> Any:
+    """Return an array of half precision in float32, and any other as it is."""
+    narrow = isinstance(array, np.ndarray) and array.dtype.name in HALF
+    return array.astype(np.float32) if narrow else array
 
 
 def narrowed(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLoss]:

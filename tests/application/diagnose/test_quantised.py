@@ -83,14 +83,14 @@ def quantised(
     return make("quantised", nodes, *ends, weights=held)
 
 
-def found(model: onnx.ModelProto) -> tuple[str, Any]:
+def found(model: onnx.ModelProto, reference: onnx.ModelProto | None = None) -> tuple[str, Any]:
     kept = Kept()
     feeds = [
         {"x": np.random.default_rng(n).standard_normal((8, SIZE)).astype(np.float32)}
         for n in range(3)
     ]
     with bind(Findings, kept), suppress(InconclusiveError):
-        diagnose(model, [OnnxrtParty()], reference=plain(), data_loader=feeds)
+        diagnose(model, [OnnxrtParty()], reference=reference or plain(), data_loader=feeds)
     return kept.verdict, kept.culprits
 
 
@@ -113,6 +113,18 @@ def test_the_node_whose_scale_is_too_small_is_named(coarse: int, absorbs: bool) 
         [f"product{coarse}"],
     )
     assert f"product{coarse}" in culprit["remedy"]["note"]
+
+
+def test_outputs_of_a_reference_may_come_in_another_order() -> None:
+    model, reference = quantised(2), plain()
+    for each, order in ((model, "yp"), (reference, "py")):
+        each.graph.output.append(value("p1", [8, SIZE]))
+        ends = {end.name[0]: onnx.ValueInfoProto.FromString(end.SerializeToString())
+                for end in each.graph.output}  # fmt: skip
+        del each.graph.output[:]
+        each.graph.output.extend(ends[name] for name in order)
+    verdict, [culprit] = found(model, reference)
+    assert (verdict, culprit["nodes"]) == ("fault", ["product2"])
 
 
 def test_another_operator_in_a_quantised_model_is_named_and_not_quantising() -> None:

@@ -1,5 +1,5 @@
 """Takes the quantising of tensors out of models in which QuantizeLinear and DequantizeLinear stand
-before what computes, for all nodes or for some.
+before what computes, and puts it into others.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def quantised_operands(model: ModelProto) -> list[QuantisedOperand]:
     """Return which operands of which nodes are quantised before they are read; see the port."""
     sites = _Sites(model.graph)
     return [
-        QuantisedOperand(identity_of(node), position, name, step)
+        QuantisedOperand(identity_of(node), position, name, sites.step(name))
         for node in sites.readers()
         for position, name in enumerate(node.input)
-        if name in sites.pairs and (step := sites.step(name)) is not None
+        if name in sites.pairs
     ]
 
 

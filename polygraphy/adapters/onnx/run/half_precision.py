@@ -46,7 +46,7 @@ from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import GROWTH, moved
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
-from polygraphy.domain.tensors.narrowing import limits_of, narrowed, with_digits
+from polygraphy.domain.tensors.narrowing import in_float, limits_of, narrowed, with_digits
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
@@ -226,7 +226,7 @@ class OnnxNarrowModel:
         """Compute the outputs with the digits of the narrow type, and without; nothing where a node
         makes more of that than others.
         """
-        wide = {name: _in_float32(value) for name, value in feed.items()}
+        wide = {name: in_float(numpy.asarray(value)) for name, value in feed.items()}
         exact, losses = self.measure(wide)
         if any(loss.rounds(self._range) for loss in losses):
             return []
@@ -313,11 +313,6 @@ class OnnxNarrowModel:
             return exact
 
         return call
-
-
-def _in_float32(value: Any) -> Any:
-    array = numpy.asarray(value)
-    return array.astype(numpy.float32) if array.dtype.name in HALF else array
 
 
 def _as_it_is(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:

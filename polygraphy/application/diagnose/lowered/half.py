@@ -277,6 +277,34 @@ class Lowered:
         return self._loaded[1](feed)
 
 
+class BoundedSearch:
+    """Asks whether sets of passes heal. When there is no more time, and one has, others do not, so
+    that the passes in question stay.
+
+    Attributes:
+        checks: how many sets were tried.
+        is_cut_short: whether there was no time for all.
+    """
+
+    def __init__(self, heals: Callable[[Sequence[str]], bool]) -> None:
+        self._heals = heals
+        self._started = time.perf_counter()
+        self._has_worked = False
+        self.checks = 0
+        self.is_cut_short = False
+
+    def __call__(self, without: Sequence[str]) -> bool:
+        seconds = time.perf_counter() - self._started
+        is_enough = self.checks >= _ENOUGH_CHECKS and seconds > _ENOUGH_SECONDS
+        if self._has_worked and is_enough:
+            self.is_cut_short = True
+            return False
+        self.checks += 1
+        heals = self._heals(without)
+        self._has_worked |= heals
+        return heals
+
+
 class Trial:
     """Runs a model in half precision on all data, without some of its passes.
 
@@ -307,9 +335,6 @@ class Trial:
         self.feeds = feeds
         self._report = report
         self._order = list(range(len(feeds)))
-        self._checks = 0
-        self._started = 0.0
-        self._has_worked = self._is_cut_short = False
         self._allowance = 1.0
         with self._step("in float32, node by node") as said:
             measured = [model.measure(feed) for feed in feeds]
@@ -335,15 +360,16 @@ class Trial:
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
         with self._step("fewest nodes in float32") as said:
             order = ranked(self._losses, self._model.passes, self._model.users, self._limits)
-            self._started = time.perf_counter()
-            kept = healing_passes(order, self._heals, is_ranked=True)
-            said.append(f"{len(kept or ())} of {len(order)} nodes, {self._checks} sets tried")
-            if self._is_cut_short:
+            search = BoundedSearch(self._heals)
+            kept = healing_passes(order, search, is_ranked=True)
+            said.append(f"{len(kept or ())} of {len(order)} nodes, {search.checks} sets tried")
+            if search.is_cut_short:
                 said.append("in the time there is; fewer may do")
-        facts["is_fewest"] = not self._is_cut_short
+        facts |= {"is_fewest": not search.is_cut_short, "checks": search.checks}
         if kept is None:
-            return HalfPrecision("inconclusive", before, before, checks=self._checks, **facts)
-        kept = self._needed(kept)
+            return HalfPrecision("inconclusive", before, before, **facts)
+        if search.is_cut_short:
+            kept = self._needed(kept)
         self._tolerance = self._usual.allowing(facts["allowance"])
         with self._step("counter-check") as said:
             made = (self._lowered.run(feed, kept) for feed in self.feeds)
@@ -357,7 +383,7 @@ class Trial:
         gains = after.excess * facts["allowance"] <= _GAINS * before.excess
         if is_rounding and not gains and not self._amplify(in_order):
             verdict, found = "inconclusive", []
-        facts |= {"culprits": found, "checks": self._checks, "adds_up": not found}
+        facts |= {"culprits": found, "adds_up": not found}
         return HalfPrecision(verdict, before, after, in_order, **facts)
 
     def judged(self, compute: Compute | None = None) -> tuple[OutputError, str]:
@@ -404,23 +430,11 @@ class Trial:
             self._report(Attempt(title, f"{' '.join(said)}.", time.perf_counter() - start))
 
     def _heals(self, without: Sequence[str]) -> bool:
-        """Return whether the outputs are close enough, asking first the data that fail most; not,
-        so that the nodes in question stay, when there is no more time.
-        """
-        seconds = time.perf_counter() - self._started
-        is_enough = self._checks >= _ENOUGH_CHECKS and seconds > _ENOUGH_SECONDS
-        if self._has_worked and is_enough:
-            self._is_cut_short = True
-            return False
-        self._checks += 1
-        heals = all(self._error(index, without).is_tolerable for index in self._order)
-        self._has_worked |= heals
-        return heals
+        """Return whether the outputs are close enough, asking first the data that fail most."""
+        return all(self._error(index, without).is_tolerable for index in self._order)
 
     def _needed(self, kept: list[str]) -> list[str]:
-        """Return a set without culprits that are not needed, where the search was cut short."""
-        if not self._is_cut_short:
-            return kept
+        """Return a set without culprits that are not needed, of a search that was cut short."""
         found = culprits_among(kept, self._losses, self._model.users, self._limits)
         for one in found[:_MOST_ASKED]:
             fewer = [name for name in kept if name not in one.nodes]

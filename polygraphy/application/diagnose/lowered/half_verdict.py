@@ -61,6 +61,7 @@ from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.narrowing import in_float
 from polygraphy.ports.diagnosing import (
     LoweringParty,
     NarrowModel,
@@ -413,12 +414,6 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
 def _runs(party: SuspectedParty, half: HalfModel) -> list[Mapping[str, Any]]:
     compute = party.load(half.wide, plain=True) if party.name == "onnx" else party.load(half.wide)
     return [compute(feed) for feed in half.feeds]
-
-
-def in_float(array: Any) -> Any:
-    """Return an array of half precision in float32, and any other as it is."""
-    narrow = isinstance(array, np.ndarray) and array.dtype.name in HALF
-    return array.astype(np.float32) if narrow else array
 
 
 def _with_neighbours(

@@ -6,11 +6,12 @@ quantising is all in what they differ, and a rewrite that can be left out for so
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from math import inf
 from typing import Any
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.lowered.half import FEWER_MAY_DO, BoundedSearch
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -20,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.pairing import Pairing, paired
+from polygraphy.domain.diagnosis.pairing import paired
 from polygraphy.domain.diagnosis.quantising import QuantisedOperand, losses
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.naming import counted
@@ -49,23 +50,49 @@ class Quantised:
         case: the quantised model.
         reference: what it was made of.
         party: who runs both.
+        named: returns outputs of the reference by the names that the model has for them.
 
     Attributes:
         places: by node of the model, its operands in the reference that are quantised.
         is_whole: whether these are all that are quantised in the model.
     """
 
-    def __init__(self, case: Case, reference: OpenModel, party: SuspectedParty) -> None:
-        self._case, self._reference, self._party = case, reference, party
+    def __init__(
+        self,
+        case: Case,
+        reference: OpenModel,
+        party: SuspectedParty,
+        named: Callable[[Values], Values],
+    ) -> None:
+        self._case, self._reference, self._party, self._named = case, reference, party, named
         self._model = case.model.proto
+        self._graph = graph_with_weights(reference.proto)
         self._operands = quantised_operands(self._model)
+        self._read: dict[str, str] = {}
         self.places: dict[str, list[tuple[str, int, str]]] = {}
-        if self._operands:
-            wide = graph_with_weights(dequantised(self._model))
-            self._pairing = paired(wide, graph_with_weights(reference.proto))
-            for one, twin in _twins(self._pairing, self._operands):
-                self.places.setdefault(one.node, []).append((twin, one.position, one.name))
+        for one, twin, read in self._twins():
+            self._read[one.name] = read
+            self.places.setdefault(one.node, []).append((twin, one.position, one.name))
         self.is_whole = sum(map(len, self.places.values())) == len(self._operands)
+
+    def _twins(self) -> Iterator[tuple[QuantisedOperand, str, str]]:
+        """Yield operands, with the nodes of the reference that read them, and as what: nodes of the
+        same name where nothing else is known.
+        """
+        if not self._operands:
+            return
+        pairing = paired(graph_with_weights(dequantised(self._model)), self._graph)
+        mine, theirs = pairing.model, pairing.reference
+        ops = {mine.identity(index): node.op for index, node in enumerate(mine.nodes)}
+        places = {theirs.identity(index): index for index in range(len(theirs.nodes))}
+        places |= {mine.identity(index): other for index, other in pairing.nodes.items()}
+        for one in self._operands:
+            if one.node not in places or one.step is None:
+                continue
+            twin = theirs.nodes[places[one.node]]
+            read = twin.inputs[one.position] if one.position < len(twin.inputs) else ""
+            if read and twin.op == ops.get(one.node):
+                yield one, theirs.identity(places[one.node]), read
 
     def result(
         self, feeds: Sequence[Feed], goals: Sequence[Values], made: Sequence[Values], number: int
@@ -92,20 +119,17 @@ class Quantised:
         if apart > _BESIDE * most:
             return None
         ranked = self._ranked(feeds[number])
-        checks = 0
-
-        def heals(some: Sequence[str]) -> bool:
-            nonlocal checks
-            checks += 1
-            return self._off(some, sets, _LEFT * most) <= _LEFT * most
-
+        limit = _LEFT * most
+        search = BoundedSearch(lambda some: self._off(some, sets, limit) <= limit)
         names = sorted(self.places, key=lambda name: -ranked[name])
         with case.attempt("fewest nodes not quantised") as notes:
-            kept = healing_passes(names, heals, is_ranked=True)
+            kept = healing_passes(names, search, is_ranked=True)
             if kept is None:
                 notes.append("None.")
                 return None
-            notes.append(f"{len(kept)} of {len(names)}, {checks} sets tried.")
+            notes.append(f"{len(kept)} of {len(names)}, {search.checks} sets tried.")
+            if search.is_cut_short:
+                notes.append(FEWER_MAY_DO)
         costs = f"Quantising puts outputs off by {most:.2g} of their size"
         if len(kept) > _FEW or 1 < len(names) < 2 * len(kept):
             named = ", ".join(f"{name!r} {ranked[name]:.2g}" for name in names[:_FEW])
@@ -128,16 +152,13 @@ class Quantised:
     def _ranked(self, feed: Feed) -> dict[str, float]:
         """Return by node what quantising loses of what it reads."""
         held = trace(self._case.of(self._reference), self._party, feed).held
-        theirs = {
-            one.name: self._pairing.reference.nodes[index].inputs[one.position]
-            for one, index in _indices(self._pairing, self._operands)
-        }
-        weights = self._pairing.reference.weights
-        found = losses(
-            self._operands,
-            lambda name: weights[name].values if name in weights else held.get(name),
-            theirs,
-        )
+        weights = {weight.name: weight for weight in self._graph.all_weights}
+
+        def read(name: str) -> Any:
+            theirs = self._read.get(name, "")
+            return weights[theirs].values if theirs in weights else held.get(theirs)
+
+        found = losses(self._operands, read)
         release_memory()
         return found
 
@@ -157,7 +178,7 @@ class Quantised:
         compute = self._party.load(self.quantised(without))
         off = 0.0
         for feed, goal in sets:
-            off = max(off, self._apart(compute(feed), goal))
+            off = max(off, self._apart(self._named(compute(feed)), goal))
             if off > limit:
                 break
         del compute
@@ -166,34 +187,5 @@ class Quantised:
 
     def _apart(self, values: Values, others: Values) -> float:
         """Return how far outputs are apart, relative to their size."""
-        names = dict(zip(self._reference.outputs, self._case.model.outputs))
-        named = {names.get(name, name): value for name, value in values.items()}
-        return max(
-            (one.relative for one in self._case.differing(named, others).values()), default=0.0
-        )
-
-
-def _indices(
-    pairing: Pairing, operands: Iterable[QuantisedOperand]
-) -> Iterator[tuple[QuantisedOperand, int]]:
-    """Yield operands of a model, and the positions of the nodes of the reference that read them:
-    nodes of the same name where nothing else is known.
-    """
-    mine, theirs = pairing.model, pairing.reference
-    ops = {mine.identity(index): node.op for index, node in enumerate(mine.nodes)}
-    places = {theirs.identity(index): index for index in range(len(theirs.nodes))}
-    places |= {mine.identity(index): other for index, other in pairing.nodes.items()}
-    for one in operands:
-        if one.node in places:
-            twin = theirs.nodes[places[one.node]]
-            has = one.position < len(twin.inputs) and twin.inputs[one.position]
-            if has and twin.op == ops.get(one.node):
-                yield one, places[one.node]
-
-
-def _twins(
-    pairing: Pairing, operands: Iterable[QuantisedOperand]
-) -> Iterator[tuple[QuantisedOperand, str]]:
-    """Yield operands of a model, and the nodes of the reference that read them."""
-    for one, index in _indices(pairing, operands):
-        yield one, pairing.reference.identity(index)
+        differing = self._case.differing(values, others)
+        return max((one.relative for one in differing.values()), default=0.0)
