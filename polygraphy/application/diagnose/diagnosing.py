@@ -43,7 +43,7 @@ from polygraphy.application.diagnose.lowered.half_verdict import (
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.results import against_results
-from polygraphy.application.diagnose.rounding import adds_up, of_rounding, relative, unsteady
+from polygraphy.application.diagnose.rounding import adds_up, explained, of_rounding, relative, unsteady
 from polygraphy.application.diagnose.saved import saved_results
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
@@ -360,6 +360,11 @@ class _Diagnosis:
         if is_wrong_in_float32(case, half, self._third):
             opened = open_model(half.wide)
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
+        first, *others = self._outputs.values()
+        is_explained = bool(others) and not self._has_nan()
+        if is_explained and all(explained(case, self._feeds, first, made) for made in others):
+            reason = f"What differs is what rounding to {half.dtype.name} does."
+            return DiagnosisResult(AGREE, reason=reason)
         return of_half_model(case, half, list(self._outputs.values()), self._third)
 
     def _of_outputs(self, compared: Compared) -> DiagnosisResult:
