@@ -130,16 +130,27 @@ class _Comparison:
             return DiagnosisResult(AGREE, reason=self._without_effect(values))
         del compute
         case.unload()
-        if narrow is not None or is_quantised(self._pairing):
-            if explained(case, self._feeds, values, expected, by_steps=True):
-                return self._of_rounding(values, rounded, right, outputs)
-        worst, most = compared.number, compared.most
-        feed, goal = self._feeds[worst], expected[worst]
-        case.feed, case.expected = feed, goal
+        is_coarse = narrow is not None or is_quantised(self._pairing)
+        if is_coarse and explained(case, self._feeds, values, expected, by_steps=True):
+            return self._of_rounding(values, rounded, right, outputs)
+        case.feed, case.expected = self._feeds[compared.number], expected[compared.number]
         if narrow in HALF:
-            return self._of_precision(feed, values[worst], goal, most)
-        if (made := self._of_quantising(values, expected, compared)) is not None:
-            return made
+            return self._of_precision(values[compared.number], compared.most)
+        made = self._of_quantising(values, expected, compared)
+        return self._of_models(values, expected, compared) if made is None else made
+
+    def _of_models(
+        self, values: Sequence[Values], expected: Sequence[Values], compared: Compared
+    ) -> DiagnosisResult | None:
+        """Return in what the models differ that explains their outputs; None where nothing does.
+
+        Args:
+            values: what the party makes of the data.
+            expected: what is right.
+            compared: how they differ.
+        """
+        case, party, worst, most = self._case, self._party, compared.number, compared.most
+        feed, goal = self._feeds[worst], expected[worst]
         culprits = self._copied(self._of_structure(feed, goal, most), feed, goal)
         self._measure(feed)
         broken = None
@@ -417,18 +428,15 @@ class _Comparison:
             )
         return DiagnosisResult(AGREE, reason=f"{reason} {self._without_effect(values)}".strip())
 
-    def _of_precision(
-        self, feed: Feed, own: Values, goal: Values, most: float
-    ) -> DiagnosisResult:
+    def _of_precision(self, own: Values, most: float) -> DiagnosisResult:
         """Describe what half precision loses of the reference, or else what differs beside it.
 
         Args:
-            feed: the data.
-            own: what the party makes of them.
-            goal: what the reference does.
+            own: what the party makes of the data that are wrong.
             most: how far off that is, relative to the size of an output.
         """
         case, narrow = self._case, str(self._pairing.model.narrow)
+        feed, goal = case.feed, case.expected or {}
         lost, loss = of_narrowing(case, self._reference, self._pairing, self._fed(feed), self._path)
         explains = bool(lost.culprits) or lost.verdict == ILL_CONDITIONED
         [name] = self._named({loss.name: None})

@@ -43,7 +43,13 @@ from polygraphy.application.diagnose.lowered.half_verdict import (
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.results import against_results
-from polygraphy.application.diagnose.rounding import adds_up, explained, of_rounding, relative, unsteady
+from polygraphy.application.diagnose.rounding import (
+    adds_up,
+    explained,
+    of_rounding,
+    relative,
+    unsteady,
+)
 from polygraphy.application.diagnose.saved import saved_results
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
