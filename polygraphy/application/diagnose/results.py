@@ -32,6 +32,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
     TensorError,
+    with_reasons,
 )
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
@@ -97,6 +98,22 @@ def against_results(
         return DiagnosisResult(INCONCLUSIVE, reason=doubts[0])
     reason = next(filter(None, (one.fitted.doubt() for one in made)), agreed)
     return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
+
+
+def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]:
+    """Return why a node makes NaN: what is known of it, or else where they are born, with what else
+    differs.
+    """
+    if not any(set(one.nodes) & set(broken.nodes) and one.remedy.proven for one in culprits):
+        return [with_reasons(broken, culprits)]
+    return [
+        (
+            evolve(one, evidence=[*broken.evidence, *one.evidence])
+            if set(one.nodes) & set(broken.nodes)
+            else one
+        )
+        for one in culprits
+    ]
 
 
 class _Comparison:
@@ -180,15 +197,19 @@ class _Comparison:
         case.feed = feed
         if not self.fitted.inner and self._is_rounding():
             return DiagnosisResult(AGREE, reason=_ROUNDED)
+        broken = None
         if breaks(values, saved) and not self._run.is_traced:
             broken = first_non_finite(case, trace(case, self._third, feed))
+        if not self.fitted.inner:
             if broken is not None:
                 return DiagnosisResult(FAULT, [broken])
-        if not self.fitted.inner:
             return self._of_outputs(number, values, self.compared.found, self.fitted)
         floats = [array.dtype for array in saved.values() if is_float(array)]
         self._coarse = max(map(epsilon_of, floats), default=0.0)
         made = self._of_tensors(number, self._in_own_types(number))
+        if broken is not None:
+            known = [] if made is None else made.culprits
+            return DiagnosisResult(FAULT, _with_nan(broken, known))
         if made is None and case.evidence.unexplained:
             if self._is_rounding():
                 case.evidence.unexplained = ""
