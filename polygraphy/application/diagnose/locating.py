@@ -38,6 +38,8 @@ _COARSELY = 0.15
 """The same where a backend computes in integers what the model quantises, such as a Softmax."""
 _STEPPING = MOVES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
 """Operators that compute nothing but steps."""
+_WHOLE = 128
+"""A region of more nodes is no place: what they hand to each other is rounded otherwise."""
 _STEP = 2.0**-7
 """A step of eight bits, relative to the size of a tensor."""
 _EVERYWHERE = 0.05
@@ -229,7 +231,7 @@ def _wrong_regions(
         # It may be made of others than in the model, where a node was copied or taken out.
         region = region_before(nodes, name, read_by_region(graph.nodes, name, surviving))
         within = [nodes[index] for index in region]
-        if _is_flip(made, within) or _is_step(made, within):
+        if len(region) > _WHOLE or _is_flip(made, within) or _is_step(case, made, within):
             continue
         if _is_cut_off(case, name, made_alone.values[name], known):
             continue
@@ -255,11 +257,13 @@ def _is_flip(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     return made.share <= FLIPS or made.count <= 1 < _FEW <= 1 / max(made.share, 1e-9)
 
 
-def _is_step(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
+def _is_step(case: Case, made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     """Return whether nodes that are rewritten to compute in integers, of what is quantised, are off
     by less than a step of eight bits, or by one step in a few elements.
     """
-    if not any(node.op == "DequantizeLinear" for node in nodes):
+    makers = producers(case.model.nodes)
+    before = (makers[name] for node in nodes for name in node.reads if name in makers)
+    if not any(case.model.nodes[index].op == "DequantizeLinear" for index in before):
         return False
     if nodes[-1].op == "QuantizeLinear":
         return made.largest <= 1 and made.share <= _COARSELY

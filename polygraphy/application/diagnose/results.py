@@ -202,7 +202,7 @@ class _Comparison:
             broken = first_non_finite(case, trace(case, self._third, feed))
         if not self.fitted.inner:
             if broken is not None:
-                return DiagnosisResult(FAULT, [broken])
+                return DiagnosisResult(FAULT, [self._before(broken, feed, saved)])
             return self._of_outputs(number, values, self.compared.found, self.fitted)
         floats = [array.dtype for array in saved.values() if is_float(array)]
         self._coarse = max(map(epsilon_of, floats), default=0.0)
@@ -216,6 +216,27 @@ class _Comparison:
                 return DiagnosisResult(AGREE, reason=_ROUNDED)
             return self._of_half_model(number, values)
         return made
+
+    def _before(self, broken: Culprit, feed: Feed, saved: Values) -> Culprit:
+        """Return a node that makes NaN with what it may have been, if that gives what was saved."""
+        case = self._case
+        side = Side(graph_with_weights(case.model.proto))
+        index = next(
+            (i for i, _ in enumerate(side.nodes) if side.identity(i) in broken.nodes), None
+        )
+        for variant in variants(side, index) if index is not None else ():
+            try:
+                made = altered(case.model.proto, self._first(side, index), variant)
+                values = self._loaded(made)(feed)
+            except Exception:  # A variant that no backend takes is none.
+                continue
+            if values.keys() & saved.keys() and explained(case, [feed], [values], [saved]):
+                said = f"{variant.what[0].upper()}{variant.what[1:]}."
+                proof = "With only that changed, it makes what was saved."
+                evidence = [*broken.evidence, said, proof]
+                remedy = case.undoing(side, [variant])
+                return evolve(broken, cause=variant.cause, evidence=evidence, remedy=remedy)
+        return broken
 
     def _is_rounding(self) -> bool:
         """Return whether rounding explains all outputs that differ."""
