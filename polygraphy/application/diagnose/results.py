@@ -221,13 +221,11 @@ class _Comparison:
         """Return a node that makes NaN with what it may have been, if that gives what was saved."""
         case = self._case
         side = Side(graph_with_weights(case.model.proto))
-        index = next(
-            (i for i, _ in enumerate(side.nodes) if side.identity(i) in broken.nodes), None
-        )
-        for variant in variants(side, index) if index is not None else ():
+        found = (i for i in range(len(side.nodes)) if side.identity(i) in broken.nodes)
+        for variant in (variant for index in found for variant in variants(side, index)):
             try:
-                made = altered(case.model.proto, self._first(side, index), variant)
-                values = self._loaded(made)(feed)
+                output = next(filter(None, variant.node.outputs))
+                values = self._party.load(altered(case.model.proto, output, variant))(feed)
             except Exception:  # A variant that no backend takes is none.
                 continue
             if values.keys() & saved.keys() and explained(case, [feed], [values], [saved]):
