@@ -42,7 +42,7 @@ class Command:
 
     def __init_subclass__(cls) -> None:
         """Put the last groups behind the others."""
-        if "groups" in vars(cls):
+        if isinstance(vars(cls).get("groups"), tuple):
             cls.groups = (*cls.groups, *cls.ending)
 
     @property
