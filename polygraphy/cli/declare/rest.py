@@ -29,7 +29,7 @@ class Rest(Kind):
 
 def flags_in(words: Sequence[str]) -> set[str]:
     """Return the flags of a command line, and what else begins as they do."""
-    return {word.partition("=")[0] for word in words if word.startswith("-")}
+    return {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
 
 
 def split_rest(

@@ -268,6 +268,7 @@ def iterations_of(
         results: files that are written when the search is over, None for those that are not.
     """
     options: Any = values[group]
+    replay = (each.save_debug_replay for each in values if isinstance(each, DebugReplayOptions))
     return call_of(
         "Iterations",
         values,
@@ -275,7 +276,7 @@ def iterations_of(
         artifact=getattr(options, "iter_artifact", None),
         numbered=list(numbered) or None,
         results=[path for path in results if path is not None] or None,
-        save_replay=values[DebugReplayOptions].save_debug_replay,
+        save_replay=next(replay, None),
     )
 
 
