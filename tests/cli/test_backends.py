@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 import polygraphy
+from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.commands.listing import load
@@ -62,7 +64,9 @@ def test_what_a_backend_declares_can_be_used() -> None:
     for name, each in built_in().items():
         assert each.model_types or each.text, name
         assert set(each.model_types) <= FORMATS.keys(), name
-        assert each.declares_runner, name
+        assert (each.call is not attrs.fields(BuiltIn).call.default) != (
+            each.choose is not None
+        ), name
     assert "PytRunner" in SIGNATURES
 
 

@@ -200,11 +200,6 @@ class BuiltIn(Backend):
         """The groups of options that nothing else uses."""
         return tuple(group for group in self.groups() if group not in self.shared)
 
-    @property
-    def declares_runner(self) -> bool:
-        """Whether it says how a runner is made, in one way."""
-        return (self.call is not _no_call) != (self.choose is not None)
-
     def chosen(self, values: Values, kind: str) -> Chosen:
         """Return how a program uses the backend.
 

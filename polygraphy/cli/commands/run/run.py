@@ -358,7 +358,7 @@ class RunCommand(Command):
         compares = compares_runs(values)
         check_worst(values, compares=compares)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
-        checks, verdicts = _checks(values, compares=compares)
+        checks, verdicts = _checks(values)
         parts = chosen_for_parts(values, backends)
         if parts is not None:
             run = by_layers(values, backends, parts, data)
@@ -405,7 +405,7 @@ def _is_looked_at(values: Values, compares: bool) -> bool:
     return compares or saves or values[CompareOptions].validate
 
 
-def _checks(values: Values, *, compares: bool) -> tuple[list[Step], Call]:
+def _checks(values: Values) -> tuple[list[Step], Call]:
     """Return what is done with the results before they are compared, and what compares them."""
     options, worst = values[CompareOptions], values[LayerwiseOptions].save_worst
     functions = functions_of(values)
