@@ -65,7 +65,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import counted, differing, sets_of_data
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     DiagnosisReports,
@@ -418,13 +418,12 @@ class _Diagnosis:
             )
         found = self._apart().found
         if not found:
-            return f"All outputs match on {len(self._feeds)} sets of data."
+            return f"All outputs match on {sets_of_data(len(self._feeds))}."
         name, made = max(found.items(), key=lambda item: item[1].excess)
         size = "" if not np.isfinite(made.relative) else f", {made.relative:.2g} of its rms"
-        return (
-            f"{len(found)} of {len(self._case.model.outputs)} differ, worst {name!r}:"
-            f" {made.largest:.3g}{size}."
-        )
+        differ = differing(len(found), len(self._case.model.outputs))
+        data = sets_of_data(len(self._feeds))
+        return f"{differ} on {data}, worst {name!r}: {made.largest:.3g}{size}."
 
     def _apart(self) -> Compared:
         """Compare what the first backend makes with what all others do."""

@@ -46,6 +46,7 @@ from polygraphy.domain.diagnosis.variants import (
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
+from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
 
@@ -139,10 +140,10 @@ class _Comparison:
         """Yield what was asked for and not compared, in words."""
         sets, data = len(self._saved), len(self._feeds)
         if sets < data:
-            yield f"{self._run.name} holds results of {sets} of {data} sets of data"
+            yield f"{self._run.name} holds results of {sets} of {sets_of_data(data)}"
         if self._run.more:
             all_sets = sets + self._run.more
-            yield f"{self._run.name} holds {all_sets} results, and there are {data} sets of data"
+            yield f"{self._run.name} holds {counted(all_sets, 'result')} for {sets_of_data(data)}"
         yield from (f"{said} in {self._run.name}" for said in self.fitted.missing)
 
     def _inner(self, number: int) -> dict[str, Deviation]:
