@@ -117,7 +117,7 @@ class PluginMatchCommand(Command):
         path = values[OneModelOptions].path
         output = values[MatchOutputOptions].output or _beside(path, _CONFIG)
         check_files(values, written=[("--output", output)])
-        return matching(values, values[OneModelOptions].path, _onnx(values), output)
+        return matching(values, path, _onnx(values), output)
 
 
 class PluginReplaceCommand(Command):
