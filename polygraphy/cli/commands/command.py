@@ -71,6 +71,11 @@ class Command:
         """The declarations of all groups."""
         return [option for group in self.groups for option in self.declared(group)]
 
+    @property
+    def flags(self) -> set[str]:
+        """All spellings of its options."""
+        return {"-h", "--help", *(flag for option in self.options for flag in option.flags)}
+
     def missing(self) -> Mapping[str, str]:
         """Return flags that people look for here and do not find, and a sentence about each that
         says what to do.

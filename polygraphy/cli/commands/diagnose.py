@@ -66,8 +66,7 @@ class DiagnoseCommand(Command):
         name; with all where it has other flags, and for help.
         """
         few = DiagnoseCommand([each for each in PARTIES.values() if each.flag in (flags or ())])
-        known = {flag for option in few.options for flag in option.flags}
-        return self if flags is None or not known.issuperset(flags) else few
+        return self if flags is None or not few.flags.issuperset(flags) else few
 
     def program(self, values: Values) -> Program:
         path = values[CheckedModelOptions].path

@@ -23,7 +23,7 @@ from polygraphy.cli.commands.run.whole import Run, as_a_whole, one_after_the_oth
 from polygraphy.cli.declare.call import call_of, constants_of
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import Option, Options, options_of
+from polygraphy.cli.declare.option import Option, Options
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
     CompareOptions,
@@ -327,12 +327,12 @@ class RunCommand(Command):
         where it has other flags, and for help.
         """
         if flags is None:
-            return RunCommand(plugins=all_backends(self._flags()))
+            return RunCommand(plugins=all_backends(self.flags))
         warn_of_others()
         few = RunCommand([each for each in self.backends if each.flag in flags])
-        if few._flags().issuperset(flags):
+        if few.flags.issuperset(flags):
             return few
-        return RunCommand(plugins=backends_in(flags, self._flags()))
+        return RunCommand(plugins=backends_in(flags, self.flags))
 
     def declared(self, group: type[Options]) -> Sequence[Option]:
         """Return the declarations of a group; there is a flag for each backend."""
@@ -344,13 +344,9 @@ class RunCommand(Command):
         """Return the flags of backends of other packages that are not used."""
         return {
             flag: f"is about {plugin.flag}, which is not given."
-            for plugin in all_backends(RunCommand()._flags())
+            for plugin in all_backends(RunCommand().flags)
             for flag in plugin.option_flags
         }
-
-    def _flags(self) -> set[str]:
-        rows = (option for group in self.groups for option in options_of(group))
-        return {"-h", "--help", *(flag for option in rows for flag in option.flags)}
 
     def program(self, values: Values) -> Program:
         check_run(values, self.backends)
