@@ -242,6 +242,32 @@ def test_errors_leave_out_where_they_were_raised() -> None:
         raise RuntimeError("It is so")
 
 
+@pytest.mark.slow
+@pytest.mark.huge
+def test_a_model_above_two_gigabytes_is_read_from_where_it_is(tmp_path: Path) -> None:
+    rows, width = 550, 1 << 20
+    model = models.make(
+        "lookup",
+        [helper.make_node("Gather", ["table", "place"], ["y"])],
+        [models.value("place", [1], TensorProto.INT64)],
+        [models.value("y", [1, width])],
+        weights={"table": np.zeros((1, width), np.float32)},
+    )
+    table = onnx.TensorProto(name="table", data_type=1, dims=[rows, width], data_location=1)
+    table.external_data.add(key="location", value="table.bin")
+    model.graph.initializer[0].CopyFrom(table)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with (tmp_path / "table.bin").open("wb") as weights:  # Zeros take no room, but for one row.
+        weights.truncate(rows * width * 4)
+        weights.seek((rows - 1) * width * 4)
+        weights.write(np.arange(width, dtype=np.float32).tobytes())
+    assert (tmp_path / "table.bin").stat().st_size > 2 << 30
+    with OpenvinoRunner(CompiledModelFromOnnx(str(tmp_path / "m.onnx"))) as runner:
+        for place, first in ((0, 0.0), (rows - 1, 1.0)):
+            made = runner.infer({"place": np.array([place])})["y"]
+            assert made.shape == (1, width) and made[0, 1] == first
+
+
 def test_a_cache_is_filled_and_read(tmp_path: Path) -> None:
     first = infer(conv_relu(), cache_dir=str(tmp_path), precision_hint="f32")
     assert list(tmp_path.iterdir())
