@@ -7,6 +7,8 @@ TEST_VENV := .venv-test
 TEST_ALL_VENV := .venv-test-all
 DOCS_VENV := .venv-docs
 PIP := -m pip --disable-pip-version-check --quiet
+# Seconds after which a test that hangs fails, read by pytest-timeout.
+export PYTEST_TIMEOUT ?= 600
 OTHER_PYTHONS := python3.10 python3.13
 
 .PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults sweep-demo clean

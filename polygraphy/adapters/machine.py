@@ -7,14 +7,16 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polygraphy
 from polygraphy import __version__
 from polygraphy.domain.environment import Section
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 _DRIVER = Path("/proc/driver/nvidia")
 
@@ -80,6 +82,8 @@ def namesakes(path: Sequence[str] | None = None, package: Path | None = None) ->
     """
     path = sys.path if path is None else path
     package = package or Path(polygraphy.__file__).parent
+    from importlib import metadata  # A run does without.
+
     found = list(metadata.distributions(name=_NAME, path=list(path)))
     others = [each for each in found if each.version != polygraphy.__version__]
     for other in others:
@@ -195,6 +199,8 @@ def _backends() -> Section:
 
 
 def _version(package: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -208,6 +214,8 @@ def _without_metadata(module: str) -> str | None:
     spec = _find(module)
     if spec is None or spec.origin is None:  # A mere folder of that name is no package.
         return None
+    from importlib import metadata
+
     top = module.partition(".")[0]
     packages = sorted(set(metadata.packages_distributions().get(top, ())))
     named = [f"{package} {version}" for package in packages if (version := _version(package))]

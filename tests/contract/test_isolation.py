@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import signal
@@ -117,3 +118,39 @@ def _children() -> set[str]:
     """Return the processes that this one has started and not waited for."""
     tasks = Path("/proc/self/task").glob("*/children")
     return {pid for task in tasks for pid in task.read_text().split()}
+
+
+class _Held:
+    """Something that refers to itself: the garbage collector frees it, whenever that runs."""
+
+    session: Any
+    itself: Any
+
+
+@pytest.mark.parametrize("how", ["dropped", "collected"])
+def test_a_process_that_lets_go_of_a_session_of_its_callers_answers(how: str) -> None:
+    pytest.importorskip("onnxruntime")
+    from onnx import parser
+    from onnxruntime import SessionOptions
+
+    from polygraphy.adapters.onnxruntime.session import load_session
+
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        " g (float[64, 64] x) => (float[64, 64] y) { y = MatMul(x, x) }"
+    )
+    options = SessionOptions()
+    options.intra_op_num_threads = 4
+    held = [_Held()]
+    held[0].session = load_session(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    held[0].session.run(None, {"x": np.zeros((64, 64), np.float32)})
+    gc.disable()
+    try:
+        if how == "collected":
+            held[0].itself = held[0]
+            held.clear()
+            assert call_isolated(gc.collect, what="a", timeout=60) == 0
+        else:
+            call_isolated(held.clear, what="a", timeout=60)
+    finally:
+        gc.enable()

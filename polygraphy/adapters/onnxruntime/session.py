@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
@@ -136,6 +137,13 @@ class SessionFromOnnx(BaseLoader):
             return _remembered(session(source), model)
 
 
+_made: WeakSet[InferenceSession] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    # A forked process has none of their threads: letting go of one there crashes, or never ends.
+    os.register_at_fork(after_in_child=lambda: _inherited.extend(_made))
+_inherited: list[InferenceSession] = []
+
+
 def load_session(
     model: bytes | str,
     options: SessionOptions,
@@ -153,6 +161,7 @@ def load_session(
 
     def load() -> InferenceSession:
         made: InferenceSession = onnxrt.InferenceSession(model, sess_options=options, **given)
+        _made.add(made)
         return made
 
     cancel = getattr(options, "set_load_cancellation_flag", None)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from polygraphy.logger.plain import plain
 from polygraphy.termination import interrupt_program
+
+if TYPE_CHECKING:
+    import subprocess
 
 T = TypeVar("T")
 
@@ -139,6 +140,8 @@ def dismiss_witnesses() -> None:
 
 
 def _started(text: str) -> subprocess.Popen[bytes] | None:
+    import subprocess  # A run that nothing waits for does without.
+
     try:
         # A session of its own: ctrl-C in a terminal reaches this process alone.
         witness = subprocess.Popen(
@@ -154,14 +157,16 @@ def _started(text: str) -> subprocess.Popen[bytes] | None:
 
 
 def _dismiss(witness: subprocess.Popen[bytes]) -> None:
+    from subprocess import TimeoutExpired
+
     with suppress(ValueError):
         _witnesses.remove(witness)
-    with suppress(OSError, ValueError, subprocess.TimeoutExpired):
+    with suppress(OSError, ValueError, TimeoutExpired):
         witness.communicate(b"dismissed\n", timeout=1)
 
 
 _OURS = str(Path(__file__).resolve().parents[2])
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_STANDARD_LIBRARY = str(Path(os.__file__).parent)
 _INSTALLED = ("site-packages", "dist-packages")
 
 

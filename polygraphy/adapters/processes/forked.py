@@ -8,6 +8,7 @@ device contexts: runners create theirs when they are activated, which is inside 
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import signal
@@ -47,6 +48,7 @@ def call_isolated(
     with tempfile.TemporaryFile() as exchange:
         pid = _fork()
         if pid == 0:
+            gc.freeze()  # Garbage of the caller's may be a session, which waits for its threads.
             if is_silent:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             _answer_and_exit(function, exchange)

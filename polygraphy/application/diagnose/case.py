@@ -81,7 +81,8 @@ class Case:
         is_made_up: whether the data are.
         are_shapes_open: whether they are, and no shape was given.
         versions: other versions of each party that can be asked, in environments of their own.
-        moved: the data for which outputs were last computed as rounding may move them, and these.
+        moved: the data for which outputs were last computed as rounding to a type may move them,
+            that type, and these.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Case:
         self.is_made_up = self.are_shapes_open = False
         self.curves: list[Curve] = []
         self.versions: Mapping[str, Mapping[str, OtherEnvironment]] = {}
-        self.moved: tuple[Feed, Sequence[Values]] | None = None
+        self.moved: tuple[Feed, str, Sequence[Values]] | None = None
         self._reports = reports
         self.budget = memory
         self._memory = memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,11 +12,15 @@ from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
-from polygraphy.application.diagnose.lowered.half_verdict import in_float32, of_narrowing
+from polygraphy.application.diagnose.lowered.half_verdict import (
+    in_float32,
+    is_observed,
+    of_narrowing,
+)
 from polygraphy.application.diagnose.lowered.quantised import Quantised
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.parting import parted
-from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.application.diagnose.rounding import adds_up, explained
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import breaks, said_of_untested, untested
@@ -39,21 +44,20 @@ from polygraphy.domain.rounding import LARGE, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.narrowing import in_float
-from polygraphy.domain.tensors.precision import precision_of
 from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
 from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory
 
 _MANY = 8
 """From so many differences on, the reference may be a graph that a backend optimised."""
+_QUANTISED = 0.15
+"""What quantising a model to eight bits does to outputs at most, relative to their size."""
+_MUCH = 0.1
+"""So much of the size of an output is lost where it shows."""
 _MOST = 64
 """Of more differences, none is proven."""
 _CLOSE = 1e-5
 """What is left of a difference that is mended, relative to the size of the outputs."""
-_QUANTISED = 0.15
-"""What quantising a model to eight bits does to outputs at most, relative to their size."""
-_STEPS = 64
-"""Epsilons that rounding adds up to in a model of another precision."""
 
 
 def against_reference(
@@ -108,17 +112,16 @@ class _Comparison:
                 notes.append(f"{party.name} runs the reference, and refuses the model.")
                 return self._of_refusal(expected[0], error)
             case.evidence.compared(right.name, right.left_out)
-            own = values
             compared = right.beside(case, values)
             outputs = sum(name in expected[0] for name in case.model.outputs)
             said = said_of(compared.found, outputs)
-            is_much = any(one.relative > 0.1 for one in compared.found.values())
             narrow = self._pairing.model.narrow
-            if not is_much and narrow is not None and (rounded := self._simulated()) is not None:
+            rounded = None if narrow is None else self._simulated()
+            if rounded is not None:
                 # Some backends compute in float32 what hardware would round.
-                values, compared = rounded, right.beside(case, rounded)
+                simulated = right.beside(case, rounded)
                 said = f"{party.name}: {said} With every operator rounded to {narrow}: "
-                said += said_of(compared.found, outputs)
+                said += said_of(simulated.found, outputs)
             notes.append(said if outputs else "")
             notes += [f"Not compared: {said}." for said in right.left_out]
         if not compared:
@@ -127,13 +130,27 @@ class _Comparison:
             return DiagnosisResult(AGREE, reason=self._without_effect(values))
         del compute
         case.unload()
-        worst, most = compared.number, compared.most
+        is_coarse = narrow is not None or is_quantised(self._pairing)
+        if is_coarse and explained(case, self._feeds, values, expected, by_steps=True):
+            return self._of_rounding(values, rounded, right, outputs)
+        case.feed, case.expected = self._feeds[compared.number], expected[compared.number]
+        if narrow in HALF:
+            return self._of_precision(values[compared.number], compared.most)
+        made = self._of_quantising(values, expected, compared)
+        return self._of_models(values, expected, compared) if made is None else made
+
+    def _of_models(
+        self, values: Sequence[Values], expected: Sequence[Values], compared: Compared
+    ) -> DiagnosisResult | None:
+        """Return in what the models differ that explains their outputs; None where nothing does.
+
+        Args:
+            values: what the party makes of the data.
+            expected: what is right.
+            compared: how they differ.
+        """
+        case, party, worst, most = self._case, self._party, compared.number, compared.most
         feed, goal = self._feeds[worst], expected[worst]
-        case.feed, case.expected = feed, goal
-        if self._pairing.model.narrow is not None:
-            return self._of_precision(feed, (own[worst], goal), compared)
-        if (made := self._of_quantising(values, expected, compared)) is not None:
-            return made
         culprits = self._copied(self._of_structure(feed, goal, most), feed, goal)
         self._measure(feed)
         broken = None
@@ -380,37 +397,55 @@ class _Comparison:
         op = suspect.op or last.op
         return Culprit(nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=op)
 
-    def _of_precision(
-        self, feed: Feed, outputs: tuple[Values, Values], compared: Compared
+    def _of_rounding(
+        self,
+        values: Sequence[Values],
+        rounded: Sequence[Values] | None,
+        right: Oracle,
+        outputs: int,
     ) -> DiagnosisResult | None:
-        """Describe what the narrower type loses of the reference, or else what differs beside it.
+        """Return that outputs are as near as what they are computed in allows; None where other
+        backends are to be compared with.
 
         Args:
-            feed: the data.
-            outputs: what the party makes of them, and what the reference does.
-            compared: how they differ, or how they do where every operator rounds.
+            values: what the party makes of the data.
+            rounded: the same, where every operator rounds; None where nothing is narrow.
+            right: what the reference makes of them.
+            outputs: how many outputs both have.
         """
-        narrow = str(self._pairing.model.narrow)
-        known = precision_of(narrow) if narrow in HALF else None
-        limit = max(LARGE, _STEPS * (known.epsilon if known else 0.0))
-        structural = suspects(self._pairing)
-        if compared.most <= limit and not structural:
-            return DiagnosisResult(AGREE, reason=f"What differs is what rounding to {narrow} does.")
-        if narrow not in HALF:
-            return None
         case = self._case
-        lost, tolerance = of_narrowing(
-            case, self._reference, self._pairing, self._fed(feed), self._path
-        )
-        if lost.culprits or lost.verdict == ILL_CONDITIONED:
+        if len(case.parties) > 1:
+            return None
+        reason = "What differs is what the precision does in which outputs are computed."
+        if rounded is not None and not explained(case, self._feeds, rounded, right.sets):
+            found = right.beside(case, rounded).found
+            asking = shlex.join(
+                ["polygraphy", "diagnose", case.path, "--onnx", "--reference", self._path]
+            )
+            reason += (
+                f" {self._party.name} does not round at every operator: hardware that does loses"
+                f" more, {said_of(found, outputs)[:-1]}. To find out where: {asking}"
+            )
+        return DiagnosisResult(AGREE, reason=f"{reason} {self._without_effect(values)}".strip())
+
+    def _of_precision(self, own: Values, most: float) -> DiagnosisResult:
+        """Describe what half precision loses of the reference, or else what differs beside it.
+
+        Args:
+            own: what the party makes of the data that are wrong.
+            most: how far off that is, relative to the size of an output.
+        """
+        case, narrow = self._case, str(self._pairing.model.narrow)
+        feed, goal = case.feed, case.expected or {}
+        lost, loss = of_narrowing(case, self._reference, self._pairing, self._fed(feed), self._path)
+        explains = bool(lost.culprits) or lost.verdict == ILL_CONDITIONED
+        [name] = self._named({loss.name: None})
+        if explains and (most > _MUCH or is_observed([[goal], [own]], evolve(loss, name=name))):
             return lost
         if (beside := self._in_float32(feed)) is not None:
             return beside
-        own, goal = ({name: in_float(array) for name, array in each.items()} for each in outputs)
-        off = tolerance.error(goal, own)
-        if lost and off.is_tolerable:
-            reason = f"What differs is what rounding to {narrow} does: {off}."
-            return DiagnosisResult(AGREE, reason=reason)
+        if explains:
+            return lost
         reason = f"The outputs differ by more than rounding to {narrow} explains."
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
@@ -421,8 +456,11 @@ class _Comparison:
         if not is_quantised(self._pairing):
             return None
         if compared.most <= _QUANTISED:
-            said = f"{compared.most:.2g} of the size of an output"
-            return DiagnosisResult(AGREE, reason=f"What differs is what quantising does: {said}.")
+            reason = (
+                f"Outputs are off by {compared.most:.2g} of their size, which quantising does to"
+                " healthy models. Where it is good enough, run --atol says so."
+            )
+            return DiagnosisResult(INCONCLUSIVE, reason=reason)
         quantised = Quantised(self._case, self._reference, self._party, self._named)
         if not quantised.places:
             return None

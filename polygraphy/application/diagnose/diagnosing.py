@@ -43,7 +43,13 @@ from polygraphy.application.diagnose.lowered.half_verdict import (
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.results import against_results
-from polygraphy.application.diagnose.rounding import adds_up, of_rounding, relative, unsteady
+from polygraphy.application.diagnose.rounding import (
+    adds_up,
+    explained,
+    of_rounding,
+    relative,
+    unsteady,
+)
 from polygraphy.application.diagnose.saved import saved_results
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
@@ -65,7 +71,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import counted, differing, sets_of_data
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     DiagnosisReports,
@@ -360,6 +366,11 @@ class _Diagnosis:
         if is_wrong_in_float32(case, half, self._third):
             opened = open_model(half.wide)
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
+        first, *others = self._outputs.values()
+        is_explained = bool(others) and not self._has_nan()
+        if is_explained and all(explained(case, self._feeds, first, made) for made in others):
+            reason = f"What differs is what rounding to {half.dtype.name} does."
+            return DiagnosisResult(AGREE, reason=reason)
         return of_half_model(case, half, list(self._outputs.values()), self._third)
 
     def _of_outputs(self, compared: Compared) -> DiagnosisResult:
@@ -418,13 +429,12 @@ class _Diagnosis:
             )
         found = self._apart().found
         if not found:
-            return f"All outputs match on {len(self._feeds)} sets of data."
+            return f"All outputs match on {sets_of_data(len(self._feeds))}."
         name, made = max(found.items(), key=lambda item: item[1].excess)
         size = "" if not np.isfinite(made.relative) else f", {made.relative:.2g} of its rms"
-        return (
-            f"{len(found)} of {len(self._case.model.outputs)} differ, worst {name!r}:"
-            f" {made.largest:.3g}{size}."
-        )
+        differ = differing(len(found), len(self._case.model.outputs))
+        data = sets_of_data(len(self._feeds))
+        return f"{differ} on {data}, worst {name!r}: {made.largest:.3g}{size}."
 
     def _apart(self) -> Compared:
         """Compare what the first backend makes with what all others do."""

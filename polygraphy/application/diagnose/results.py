@@ -19,7 +19,7 @@ from polygraphy.application.diagnose.locating import (
 from polygraphy.application.diagnose.lowered.half_verdict import half_model, of_saved_outputs
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.outputs_alone import of_outputs
-from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.application.diagnose.rounding import adds_up, explained
 from polygraphy.application.diagnose.saved import Fitted, SavedRun, fitting, in_types_of
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
@@ -46,6 +46,7 @@ from polygraphy.domain.diagnosis.variants import (
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
+from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
 
@@ -56,6 +57,7 @@ _STEPS = 8
 """Epsilons that rounding does at most between two tensors that were saved."""
 _INSIDE = 12
 """Of so many nodes at most each is tried as another, where what is between them is not known."""
+_ROUNDED = "What differs is what the precision does in which outputs are computed."
 _EXPONENTS = tuple(step / 2 for step in range(-16, 5))
 """Powers of ten that are tried for a number that is not known."""
 
@@ -83,13 +85,17 @@ def against_results(
         made = [_Comparison(case, run, feeds, values, third) for run in runs]
         for one in made:
             notes.extend(one.notes(several=len(made) > 1))
-    differing = next((one for one in made if one.compared), None)
-    if differing is not None:
-        return differing.result()
+    agreed = ""
+    for one in made:
+        if one.compared:
+            found = one.result()
+            if found is None or found.verdict != AGREE:
+                return found
+            agreed = found.reason
     doubts = [one.fitted.doubt() for one in made if not one.fitted.is_proof]
     if doubts:
         return DiagnosisResult(INCONCLUSIVE, reason=doubts[0])
-    reason = next(filter(None, (one.fitted.doubt() for one in made)), "")
+    reason = next(filter(None, (one.fitted.doubt() for one in made)), agreed)
     return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
 
 
@@ -139,10 +145,10 @@ class _Comparison:
         """Yield what was asked for and not compared, in words."""
         sets, data = len(self._saved), len(self._feeds)
         if sets < data:
-            yield f"{self._run.name} holds results of {sets} of {data} sets of data"
+            yield f"{self._run.name} holds results of {sets} of {sets_of_data(data)}"
         if self._run.more:
             all_sets = sets + self._run.more
-            yield f"{self._run.name} holds {all_sets} results, and there are {data} sets of data"
+            yield f"{self._run.name} holds {counted(all_sets, 'result')} for {sets_of_data(data)}"
         yield from (f"{said} in {self._run.name}" for said in self.fitted.missing)
 
     def _inner(self, number: int) -> dict[str, Deviation]:
@@ -172,6 +178,8 @@ class _Comparison:
         case, number = self._case, self.compared.number
         feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
         case.feed = feed
+        if not self.fitted.inner and self._is_rounding():
+            return DiagnosisResult(AGREE, reason=_ROUNDED)
         if breaks(values, saved) and not self._run.is_traced:
             broken = first_non_finite(case, trace(case, self._third, feed))
             if broken is not None:
@@ -182,8 +190,15 @@ class _Comparison:
         self._coarse = max(map(epsilon_of, floats), default=0.0)
         made = self._of_tensors(number, self._in_own_types(number))
         if made is None and case.evidence.unexplained:
+            if self._is_rounding():
+                case.evidence.unexplained = ""
+                return DiagnosisResult(AGREE, reason=_ROUNDED)
             return self._of_half_model(number, values)
         return made
+
+    def _is_rounding(self) -> bool:
+        """Return whether rounding explains all outputs that differ."""
+        return explained(self._case, self._feeds, self._values, self._saved)
 
     def _of_outputs(
         self, number: int, values: Values, found: Mapping[str, Deviation], fitted: Fitted

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.tracing import Trace, repeated, trace
 from polygraphy.binding import resolve
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -30,10 +32,11 @@ from polygraphy.domain.rounding import (
     Rounding,
     allowance,
     deviation,
+    rounding_between,
     seen_between,
 )
-from polygraphy.domain.tensors.facts import compute_dtype
-from polygraphy.domain.tensors.precision import precision_of
+from polygraphy.domain.tensors.facts import compute_dtype, is_bounded, is_ordered
+from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
 
 _GAIN = 30.0
@@ -70,14 +73,65 @@ def adds_up(case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Va
     return True
 
 
-def _moved(case: Case, feed: Feed) -> Sequence[Mapping[str, Any]]:
+def explained(
+    case: Case,
+    feeds: Sequence[Feed],
+    values: Sequence[Values],
+    expected: Sequence[Values],
+    *,
+    by_steps: bool = False,
+) -> bool:
+    """Return whether rounding in the types in which outputs are computed explains how they differ
+    from what is right, as `run --rtol auto` judges it.
+
+    Args:
+        case: what is diagnosed.
+        feeds: the data.
+        values: what the model makes of each of them.
+        expected: what is right, of the first of them or of all.
+        by_steps: whether the steps of quantised types are rounding, as beside what is not
+            quantised; else they may hide that a backend computes something else.
+    """
+    for feed, own, right in zip(feeds, values, expected):
+        for name in case.differing(own, right):
+            rounding = _inside(case, name, own[name], right[name])
+            if rounding is None or not (by_steps or rounding.dtype in (*WIDE, *HALF)):
+                return False
+            is_sorted = is_ordered(case.facts, name)
+            found = deviation(own[name], right[name], rounding=rounding, is_sorted=is_sorted)
+            if found:
+                is_seen = rounding.dtype in (*WIDE, *HALF)
+                made = _moved(case, feed, rounding.dtype) if is_seen else ()
+                seen = seen_between(made, name, rounding)
+                if found.excess > allowance(seen, rounding.rtol):
+                    return False
+    return True
+
+
+def _inside(case: Case, name: str, value: Any, expected: Any) -> Rounding | None:
+    """Return what rounding explains of an output in the type in which it is computed; None of what
+    are no two arrays of one shape.
+    """
+    if not isinstance(value, np.ndarray) or not isinstance(expected, np.ndarray):
+        return None
+    if value.shape != expected.shape:
+        return None
+    inside = compute_dtype(case.facts, name)
+    types, by_nature = (inside, expected.dtype.name), is_bounded(case.facts, name)
+    made = rounding_between((value, expected), types, is_bounded=by_nature)
+    if made is not None and inside in HALF and not is_float(expected):
+        return evolve(made, dtype=inside)  # A few whole numbers may be others.
+    return made
+
+
+def _moved(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[str, Any]]:
     """Return the outputs twice as rounding may move them; nothing where that cannot be computed."""
-    if case.moved is None or case.moved[0] is not feed:
+    if case.moved is None or case.moved[0] is not feed or case.moved[1] != dtype:
         try:
-            case.moved = feed, resolve(NarrowModels).roughly(case.model.proto)(feed)
+            case.moved = feed, dtype, resolve(NarrowModels).roughly(case.model.proto, dtype)(feed)
         except PolygraphyException:
-            case.moved = feed, []
-    return case.moved[1]
+            case.moved = feed, dtype, []
+    return case.moved[2]
 
 
 def _seen(

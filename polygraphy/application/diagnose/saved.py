@@ -15,7 +15,7 @@ from polygraphy.domain.diagnosis.closeness import by_names_of, numbers_of, untes
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.editing import OpenModel
 
@@ -168,7 +168,7 @@ def _missing(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
     for name in outputs:
         count = sum(name in each for each in sets)
         if name not in never and count < len(sets):
-            yield f"{name!r} was saved for {count} of {len(sets)} sets of data"
+            yield f"{name!r} was saved for {count} of {sets_of_data(len(sets))}"
 
 
 def in_types_of(dtypes: Mapping[str, Any], saved: Values) -> Values:

@@ -19,7 +19,6 @@ from polygraphy.domain.asked import (
     iterate_pictures,
 )
 from polygraphy.domain.data.feed import in_shape
-from polygraphy.domain.data.preprocessing import Preprocess
 from polygraphy.domain.errors import InputError, ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
@@ -128,6 +127,10 @@ class StreamingDataLoader:
             UsageError: no path is given, one is a folder and `allow_dirs` is False, or there is no
                 such preprocessing.
         """
+        from polygraphy.domain.data.preprocessing import (
+            Preprocess,
+        )  # Data of other kinds do without.
+
         self._preprocess = Preprocess.of(preprocess or {})
         self.paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
         if not self.paths:

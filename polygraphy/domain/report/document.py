@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
-from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.errors import UsageError
@@ -403,18 +403,19 @@ class Recorder:
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         if len(runtimes):
+            middle = np.sort(runtimes)[(len(runtimes) - 1) // 2 : len(runtimes) // 2 + 1]
             self._party(runner)["times"] = Times(
                 count=len(runtimes),
                 first=runtimes[0],
-                mean=fmean(runtimes),
+                mean=float(np.mean(runtimes)),
                 min=min(runtimes),
-                median=median(runtimes),
+                median=float(middle.mean()),
                 max=max(runtimes),
             )
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         mean = {
-            part: fmean(getattr(each, part) for each in times)
+            part: float(np.mean([getattr(each, part) for each in times]))
             for part in ("to_device", "compute", "to_host", "total")
         }
         self._party(runner)

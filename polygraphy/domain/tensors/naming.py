@@ -141,6 +141,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def sets_of_data(count: int) -> str:
+    """Return how many sets of inputs: ``1 set of data``, ``3 sets of data``."""
+    return f"{counted(count, 'set')} of data"
+
+
 def differing(count: int, total: int, noun: str = "output") -> str:
     """Return how many differ in words: ``1 of 1 output differs``, ``2 of 3 outputs differ``."""
     return f"{count} of {counted(total, noun)} differ{'s' if count == 1 else ''}"

@@ -121,8 +121,8 @@ def test_a_backend_is_not_unsteady_where_the_models_differ_on_other_data() -> No
         diagnose(calling("Relu"), [OnnxrtParty()], reference=calling("Identity"))
 
 
-@pytest.mark.parametrize(("steps", "verdict"), [(127, "agree"), (3, "inconclusive")])
-def test_what_quantising_does_is_nobodys_fault(steps: int, verdict: str) -> None:
+@pytest.mark.parametrize(("steps", "verdict"), [(127, "inconclusive"), (3, "fault")])
+def test_what_quantising_usually_does_is_nobodys_fault(steps: int, verdict: str) -> None:
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((8, 8)).astype(np.float32)
     scale = np.array(np.abs(weight).max() / steps, np.float32)
@@ -135,7 +135,7 @@ def test_what_quantising_does_is_nobodys_fault(steps: int, verdict: str) -> None
     kept = Kept()
     with bind(Findings, kept), contextlib.suppress(InconclusiveError):
         diagnose(model, [OnnxrtParty()], reference=reference)
-    assert (kept.verdict == "agree") is (verdict == "agree")
+    assert kept.verdict == verdict  # As `run` fails: only weights are quantised.
 
 
 def branching(

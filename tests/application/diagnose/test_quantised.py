@@ -94,9 +94,10 @@ def found(model: onnx.ModelProto, reference: onnx.ModelProto | None = None) -> t
     return kept.verdict, kept.culprits
 
 
-@pytest.mark.parametrize("absorbs", [False, True])
-def test_a_healthy_quantised_model_is_not_blamed(absorbs: bool) -> None:
-    assert found(quantised(absorbs=absorbs)) == ("agree", [])
+@pytest.mark.parametrize(("absorbs", "verdict"), [(False, "inconclusive"), (True, "agree")])
+def test_a_healthy_quantised_model_is_not_blamed(absorbs: bool, verdict: str) -> None:
+    # Of the first, steps that add up are 0.14 of the size of the output: too much for `run` as well.
+    assert found(quantised(absorbs=absorbs)) == (verdict, [])
 
 
 def test_what_adds_up_over_a_coarsely_quantised_model_is_no_fault_of_one_node() -> None:

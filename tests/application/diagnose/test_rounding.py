@@ -62,8 +62,8 @@ class Counted(OnnxNarrowModels):
     def __init__(self) -> None:
         self.computed: list[Any] = []
 
-    def roughly(self, model: Any) -> Any:
-        compute = super().roughly(model)
+    def roughly(self, model: Any, dtype: str = "float32") -> Any:
+        compute = super().roughly(model, dtype)
 
         def counted(feed: Any) -> Any:
             self.computed.append(feed)

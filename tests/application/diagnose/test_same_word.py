@@ -4,24 +4,26 @@ either.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.backend.onnx import ConvertToFp16, OnnxReferenceRunner
+from polygraphy.backend.onnx import ConvertToBf16, ConvertToFp16, OnnxReferenceRunner
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, RunResults, SimpleCompareFunc
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.tensors.narrowing import in_float
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.support.examples import scaled
@@ -112,16 +114,73 @@ def test_a_conversion_that_fails_beside_float32_is_not_acquitted(
         assert not acquits(lambda: diagnose(half, [party], feeds, reference=model))
 
 
+def words(
+    half: onnx.ModelProto, model: onnx.ModelProto, name: str, feeds: list[Any], folder: Path
+) -> dict[str, bool]:
+    """Whether each way of asking passes: what a backend makes of a half model, beside float32."""
+    party = OnnxParty() if name == "onnx" else OnnxrtParty()
+    right = Comparator.run([backend(model, "right")], data_loader=feeds)
+    golden = str(folder / "right.json")
+    right.save(golden)
+    made = Comparator.run([backend(half, name)], data_loader=feeds, streaming=True)
+    runs = [made, RunResults.load_streaming(golden)]
+    return {
+        "run": bool(Comparator.compare_accuracy(runs, compare_func=AUTO)),
+        "golden": acquits(lambda: diagnose(half, [party], feeds, golden=golden)),
+        "reference": acquits(lambda: diagnose(half, [party], feeds, reference=model)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"), [("fp16", "onnxrt"), ("fp16", "onnx"), ("bf16", "onnx")]
+)
+@settings(max_examples=scaled(30), deadline=None)
+@given(**DRAWN, planted=st.sampled_from([1.0, 1.02, 1.5]))
+def test_saved_results_a_reference_and_a_run_say_the_same_of_a_half_model(
+    dtype: str, name: str, seed: int, depth: int, last: str, scale: float, planted: float
+) -> None:
+    feeds, model = fed(seed), network(seed, depth, last, scale)
+    half = (ConvertToFp16 if dtype == "fp16" else ConvertToBf16)(with_weight(model, planted))()
+    made = [OnnxParty().load(half)(feed)["y"] for feed in feeds]
+    assume(all(np.ptp(in_float(each)) > 0 for each in made))  # One number everywhere is no proof.
+    with tempfile.TemporaryDirectory() as folder:
+        said = words(half, model, name, feeds, Path(folder))
+    assert len(set(said.values())) == 1, said
+
+
+def with_weight(model: onnx.ModelProto, factor: float) -> onnx.ModelProto:
+    """The same with a weight times a number."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    weight = next(each for each in other.graph.initializer if each.name == "w0")
+    made = onnx.numpy_helper.to_array(weight) * np.float32(factor)
+    weight.CopyFrom(onnx.numpy_helper.from_array(made, "w0"))
+    return other
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_a_model_in_float32_is_compared_with_a_reference_in_float64(factor: float) -> None:
+    model = network(3, 3, "Identity", 1.0)
+    right = onnx.ModelProto()
+    right.CopyFrom(model)
+    for weight in right.graph.initializer:
+        wide = onnx.numpy_helper.to_array(weight).astype(np.float64)
+        weight.CopyFrom(onnx.numpy_helper.from_array(wide, weight.name))
+    for each in (*right.graph.input, *right.graph.output):
+        each.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    changed = with_weight(model, factor)
+    said = acquits(lambda: diagnose(changed, [OnnxrtParty()], fed(3), reference=right))
+    assert said is (factor == 1.0)
+
+
 @settings(max_examples=scaled(60), deadline=None)
 @given(**DRAWN, noise=st.sampled_from([0.0, 3e-6, 1e-4, 1e-2]))
 def test_a_float32_model_that_fails_in_a_run_is_not_acquitted(
     seed: int, depth: int, last: str, scale: float, noise: float
 ) -> None:
     feeds = fed(seed)
-    model, other = network(seed, depth, last, scale), network(seed, depth, last, scale)
-    weight = next(each for each in other.graph.initializer if each.name == "w0")
-    moved = onnx.numpy_helper.to_array(weight) * np.float32(1 + noise)
-    weight.CopyFrom(onnx.numpy_helper.from_array(moved, "w0"))
+    model = network(seed, depth, last, scale)
+    other = with_weight(model, 1 + noise)
     if not passes([backend(model, "onnxrt"), backend(other, "onnxrt")], feeds):
         assert not acquits(lambda: diagnose(model, [OnnxrtParty()], feeds, reference=other))
 

@@ -31,6 +31,7 @@ from polygraphy.domain.rounding import BESIDE, GROWTH, MOST, OutputError, Roundi
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, is_bounded, is_ordered
+from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.diagnosing import Compute, NarrowModel, NarrowModels
 
@@ -340,7 +341,7 @@ class Trial:
             measured = [model.measure(feed) for feed in feeds]
             self.exact = [outputs for outputs, _ in measured]
             self._losses = worst_of(losses for _, losses in measured)
-            said.append(f"{len(self._losses)} nodes on {len(feeds)} sets of data")
+            said.append(f"{counted(len(self._losses), 'node')} on {sets_of_data(len(feeds))}")
 
     def result(self) -> HalfPrecision:
         """Return what half precision does."""

@@ -142,8 +142,8 @@ def _cast(
 
 def of_narrowing(
     case: Case, reference: OpenModel, pairing: Pairing, feed: Feed, path: str
-) -> tuple[DiagnosisResult, Tolerance]:
-    """Find out what half precision loses of a reference, and what it leaves to be tolerated.
+) -> tuple[DiagnosisResult, OutputError]:
+    """Find out what half precision loses of a reference, and how far that puts outputs off.
 
     Args:
         case: the model that computes in half precision.
@@ -157,8 +157,7 @@ def of_narrowing(
     with case.attempt(f"every node in {narrow}") as notes:
         opened = resolve(NarrowModels).open(reference.proto, casting(dtype))
         tolerance = Tolerance(casting(dtype), opened.facts())
-        feeds = feeds_of(opened, [feed])
-        found = Trial(opened, tolerance, feeds).result()
+        found = Trial(opened, tolerance, feeds_of(opened, [feed])).result()
         notes.append(f"{found.verdict}: {found.before}.")
     mine, theirs = pairing.model, pairing.reference
     nodes = {theirs.identity(other): mine.identity(index) for index, other in pairing.nodes.items()}
@@ -171,7 +170,7 @@ def of_narrowing(
     made = DiagnosisResult(
         found.verdict, culprits, reason=reason if found.verdict == ILL_CONDITIONED else ""
     )
-    return made, tolerance.allowing(found.allowance)
+    return made, found.before
 
 
 def isolated_loss(found: HalfPrecision, dtype: str) -> Curve:
@@ -285,7 +284,7 @@ def of_half_model(
             said.append(f"Cannot be computed: {error}")
             return None
         said.append(f"{found.verdict}: {found.before}.")
-        if found.verdict != "agree" and not _is_observed(outputs, found.before):
+        if found.verdict != "agree" and not is_observed(outputs, found.before):
             said.append("The backends are not so far apart, so it is not why they differ.")
             return None
     if found.verdict == "ill-conditioned":
@@ -323,7 +322,8 @@ def of_saved_outputs(
         third: who computes what is right.
 
     Returns:
-        What was found; None where the model does not give them in float32 either.
+        What was found; None where the model does not give them in float32 either. Not that it is
+        rounding: what explains outputs is asked before.
     """
     name = named(half.dtype)
     goal = {output: in_float(array) for output, array in saved.items() if output in values}
@@ -339,15 +339,15 @@ def of_saved_outputs(
         said.append(f"It {'gives' if is_right else 'does not give'} what was saved.")
     if not is_right:
         return None
+    made = of_half_model(case, half, [[values]], third)
+    if made is None or made.verdict != AGREE:
+        return made
     off = tolerance.error(goal, {output: in_float(array) for output, array in values.items()})
-    if off.is_tolerable:
-        return DiagnosisResult(
-            AGREE, reason=f"What differs is what rounding to {name} does: {off}."
-        )
-    return of_half_model(case, half, [[values]], third)
+    reason = f"In float32 it gives what was saved, and rounding to {name} does not explain: {off}."
+    return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
 
-def _is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
+def is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
     """Return whether what half precision loses shows: backends that lose the same differ by
     something else.
     """
