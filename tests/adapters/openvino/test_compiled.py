@@ -235,6 +235,18 @@ def test_errors_leave_out_where_they_were_raised() -> None:
     assert point_of(said) == (
         "Conv-15 with a message: While validating ONNX node 'a': The rank has to be known"
     )
+    said = (
+        "Exception from src/core/src/pass/graph_rewrite.cpp:298:\n[AddTransformation] END: node:"
+        " opset1::Add Add@1 (opset1::Multiply a_DequantizeLinear[0]:f32[?,2]) -> (f32[?,2])"
+        " CALLBACK HAS THROWN: Check 'index < m_inputs.size()' failed at src/core/src/node.cpp:304:\n"
+        "index '0' out of range\n\n"
+    )
+    assert point_of(said) == "its AddTransformation failed at Add@1: index '0' out of range"
+    with (
+        pytest.raises(BackendError, match="LP_TRANSFORMS_MODE=NO"),
+        translated_errors("compile"),
+    ):
+        raise RuntimeError(said)
     with (
         pytest.raises(BackendError, match="could not run the thing: It is so"),
         translated_errors("run", "the thing"),
