@@ -49,7 +49,7 @@ MODULES = (
     "polygraphy.sweep",
     "polygraphy.util",
 )
-"""The modules whose names are published."""
+"""The modules whose names are published; `tests/published` adds their parts."""
 
 _ELSEWHERE = {
     "polygraphy.common": "DataTypeConversionException, PolygraphyException,"

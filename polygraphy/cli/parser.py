@@ -11,7 +11,7 @@ from polygraphy.cli.commands.command import Command
 from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn
 from polygraphy.cli.declare.kinds import Flag, Kind, Ordered
 from polygraphy.cli.declare.kinds.base import Repeated
-from polygraphy.cli.declare.option import Option, Options, options_of
+from polygraphy.cli.declare.option import Option, Options
 from polygraphy.cli.declare.removed import removed_from
 from polygraphy.cli.declare.rest import Rest, split_rest
 from polygraphy.cli.declare.values import Values
@@ -113,8 +113,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
 
 def _check_exclusions(values: Values) -> None:
     """Refuse options that exclude each other, as their rows say."""
-    rows = ((group, row) for group in values for row in options_of(type(group)) if row.flags)
-    given = {row.flags[0]: row for group, row in rows if getattr(group, row.name) != row.default}
+    given = {row.flags[0]: row for _, row, _ in values.given if row.flags}
     for flag, row in given.items():
         for other in row.excludes:
             if other in given:

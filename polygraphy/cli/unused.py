@@ -8,7 +8,7 @@ from contextlib import redirect_stderr
 from io import StringIO
 
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle, was_named
-from polygraphy.cli.declare.option import Option, Options, changed, options_of
+from polygraphy.cli.declare.option import Option, Options, changed
 from polygraphy.cli.declare.values import Values
 
 
@@ -33,13 +33,10 @@ def _suspects(values: Values, source: str) -> Iterator[tuple[Options, Option]]:
     """Yield the options that no call of a program takes, and that nothing was said about. Code may
     use them in another way: only for these is it worth rendering once more.
     """
-    for group in values:
-        for row in options_of(type(group)):
-            if getattr(group, row.name) == row.default or was_named(row.flags):
-                continue
-            calls = {target.rpartition(".")[0] for target in row.feeds}
-            if calls and not any(_makes(source, call) for call in calls):
-                yield group, row
+    for group, row, _ in values.given:
+        calls = {target.rpartition(".")[0] for target in row.feeds}
+        if calls and not was_named(row.flags) and not any(_makes(source, call) for call in calls):
+            yield group, row
 
 
 def _without(values: Values, group: Options, row: Option) -> Values:

@@ -124,14 +124,15 @@ def sample_files(source: str | Path) -> list[str] | None:
 
 @port
 def iterate_pictures(
-    source: str | Path, size: tuple[int, int] | None
+    source: str | Path, size: tuple[int, int] | None, is_grey: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield per picture its file, and its array by name: height, width, and red, green and blue;
-    of other files what they hold.
+    """Yield per picture its file, and its array by name: height, width, and red, green and blue, or
+    one channel; of other files what they hold.
 
     Args:
         source: a file or a folder.
         size: width and height to which pictures are brought; None for as they are.
+        is_grey: whether they have one channel, of grey.
 
     Raises:
         FileError: a file is damaged or cannot be read.

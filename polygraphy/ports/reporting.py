@@ -202,13 +202,14 @@ class Progress(Protocol):
 
 
 @port
-def report_page(document: Document, model: Model | None) -> str:
+def report_page(document: Document, model: Model | None, place: str = ".") -> str:
     """Return a page as HTML that needs nothing but itself.
 
     Args:
         document: what is shown.
         model: the model that it is about, read with layers and attributes; None where there is
             none.
+        place: the folder that the page will be in, at which its links start.
     """
 
 

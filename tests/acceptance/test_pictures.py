@@ -111,6 +111,33 @@ def test_other_pictures_are_converted_with_a_line(
         assert np.array_equal(feed["image"][0, ..., 1], array[..., 0])
 
 
+def test_a_model_of_one_channel_takes_pictures_in_grey(
+    polygraphy: Run,
+) -> None:
+    model(["n", 1, HEIGHT, WIDTH])
+    grey = np.random.RandomState(0).randint(0, 256, (HEIGHT, WIDTH)).astype(np.uint8)
+    Image.fromarray(grey).save("grey.png")
+    picture("colour.png")
+    saved = {}
+    for name in ("grey", "colour"):
+        done = polygraphy(
+            f"polygraphy run m.onnx --onnxrt --load-inputs {name}.png"
+            " --preprocess layout=nchw --save-inputs in.json"
+        )
+        assert done.code == 0, done.out
+        said = done.out + done.err
+        assert ("Pictures of mode RGB are converted to grey" in said) == (name == "colour")
+        [saved[name]] = [feed["x"] for feed in StreamingDataLoader("in.json")]
+    assert np.array_equal(saved["grey"][0, 0], grey)
+    assert saved["colour"].shape == (1, 1, HEIGHT, WIDTH)
+    done = polygraphy(
+        "polygraphy run m.onnx --onnxrt --load-inputs grey.png"
+        " --preprocess layout=nchw mean=0.4:0.5:0.6"
+    )
+    assert done.code != 0
+    assert "grey.png: the picture has 1 channel, but mean has 3 numbers." in done.err
+
+
 def test_a_picture_is_turned_as_its_camera_was() -> None:
     array = picture("a.png")
     exif = Image.Exif()

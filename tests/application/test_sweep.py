@@ -211,6 +211,9 @@ def test_a_slower_cell_is_run_again_before_it_is_reported(run: Sweeps, tmp_path:
     }
     assert all(job.exclusive for job in run.ran if ".time" in job.key)
     assert run.passed  # It is reported, and no failure.
+    again = run(resume=True, baseline=baseline)
+    assert [list(row.changes) for row in again.rows] == [list(row.changes) for row in outcome.rows]
+    assert run.ran == []  # What confirms it is kept, too.
 
 
 def test_known_failures(run: Sweeps) -> None:

@@ -9,10 +9,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 import polygraphy
+from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.commands.listing import load
 from polygraphy.codegen.signatures import SIGNATURES
 from polygraphy.domain.catalog.formats import FORMATS
 from tests.support import g1
@@ -60,8 +64,33 @@ def test_what_a_backend_declares_can_be_used() -> None:
     for name, each in built_in().items():
         assert each.model_types or each.text, name
         assert set(each.model_types) <= FORMATS.keys(), name
-        assert each.declares_runner, name
+        assert (each.call is not attrs.fields(BuiltIn).call.default) != (
+            each.choose is not None
+        ), name
     assert "PytRunner" in SIGNATURES
+
+
+def test_a_command_line_that_names_one_backend_has_no_options_of_others() -> None:
+    for name in ("run", "diagnose"):
+        every = load(name)
+        few = every.extended({"--onnxrt", "--seed", "-v"})
+        assert OnnxrtOptions in few.groups
+        assert set(few.groups) < set(every.groups)
+        assert not [group for group in few.groups if "Trt" in group.__name__]
+        for flags in ({"--onnxrt", "--tf32"}, {"--onnxrt", "--no-such"}, {"--onnxr"}):
+            assert every.extended(flags).groups == every.groups, flags
+
+
+def test_options_of_tensorrt_are_imported_where_it_takes_part(tmp_path: Path) -> None:
+    told = (
+        "import sys; from polygraphy.cli.main import main; main(sys.argv[1:]); print(*sys.modules)"
+    )
+    for flag, is_imported in (("--onnxrt", False), ("--trt", True)):
+        words = ["run", "m.onnx", flag, "--gen-script", str(tmp_path / f"{flag}.py")]
+        ran = subprocess.run(
+            [sys.executable, "-c", told, *words], text=True, capture_output=True, check=True
+        )
+        assert ("polygraphy.cli.backends.trt.config_options" in ran.stdout) is is_imported
 
 
 Tree = Callable[[str], Path]

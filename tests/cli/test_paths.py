@@ -50,7 +50,7 @@ MOVED = {"artifacts"}
 def test_every_row_that_names_a_file_says_whether_it_is_read_or_written() -> None:
     undecided = []
     for name in COMMANDS:
-        command = load(name).extended([])
+        command = load(name)
         for group in command.groups:
             for row in command.declared(group):
                 words = re.findall(r"[A-Z]+", str(row.kind.metavar))

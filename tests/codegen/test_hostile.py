@@ -353,7 +353,7 @@ def tensorflow_program(texts: list[str]) -> str:
         TfSaveOptions: TfSaveOptions(save_pb=saved, save_tensorboard=tensorboard),
         TfRunnerOptions: TfRunnerOptions(save_timeline=timeline),
     }
-    for group in RunCommand.groups:
+    for group in RunCommand().groups:
         groups.setdefault(group, group())
     return RunCommand().render(Values(groups), quoted_command(["polygraphy", "run", *texts]))
 

@@ -38,7 +38,7 @@ def program_with(texts: list[str]) -> str:
             memory_budget=1024, save_worst=(3, worst), save_error_by_depth=plot
         ),
     }
-    for group in RunCommand.groups:
+    for group in RunCommand().groups:
         groups.setdefault(group, group())
     return RunCommand().render(Values(groups), quoted_command(["polygraphy", "run", *texts]))
 

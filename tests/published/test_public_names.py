@@ -5,68 +5,38 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from polygraphy.addresses import ADDRESSES, stub_of
 
-MODULES = [
-    "polygraphy.assertions",
-    "polygraphy.backend.base",
+_GENERATE = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "generate.py"))
+_PARTS = [
     "polygraphy.backend.base.util",
-    "polygraphy.backend.common",
-    "polygraphy.backend.onnx",
     "polygraphy.backend.onnx.util",
-    "polygraphy.backend.onnxrt",
-    "polygraphy.backend.openvino",
-    "polygraphy.backend.pluginref",
     "polygraphy.backend.pluginref.references",
-    "polygraphy.backend.pyt",
-    "polygraphy.backend.tensorrt_rtx",
-    "polygraphy.backend.tf",
     "polygraphy.backend.tf.util",
-    "polygraphy.backend.trt",
     "polygraphy.backend.trt.util",
-    "polygraphy.check",
-    "polygraphy.common",
     "polygraphy.common.interface",
-    "polygraphy.comparator",
     "polygraphy.comparator.struct",
     "polygraphy.comparator.util",
-    "polygraphy.config",
-    "polygraphy.constants",
-    "polygraphy.cuda",
-    "polygraphy.data",
-    "polygraphy.datatype",
     "polygraphy.datatype.numpy",
     "polygraphy.datatype.onnx",
     "polygraphy.datatype.onnxrt",
     "polygraphy.datatype.tensorrt",
     "polygraphy.datatype.torch",
-    "polygraphy.diagnose",
-    "polygraphy.debug",
-    "polygraphy.doctor",
-    "polygraphy.exception",
-    "polygraphy.extension",
-    "polygraphy.func",
-    "polygraphy.inspect",
-    "polygraphy.json",
-    "polygraphy.logger",
     "polygraphy.logger.logger",
-    "polygraphy.mod",
-    "polygraphy.multi_device",
-    "polygraphy.plugin",
-    "polygraphy.surgeon",
-    "polygraphy.sweep",
-    "polygraphy.testing",
-    "polygraphy.util",
     "polygraphy.util.array",
     "polygraphy.util.misc",
 ]
+"""Published modules that have no page."""
+MODULES = sorted([*_GENERATE["MODULES"], *_PARTS])
 PUBLISHED: dict[str, list[str]] = {
     name: list(importlib.import_module(name).__all__) for name in MODULES
 }

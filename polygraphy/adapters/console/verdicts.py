@@ -136,7 +136,7 @@ def _log_compared(pair: PairResult, result: OutputCompareResult, *, draws: bool)
         if result.difference is not None and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
             summaries = result.difference.operands()
             for index, summary in enumerate(summaries):
-                _log_array(pair.runners[index], pair.outputs[index], result, index, summary)
+                _log_array(pair.runners[index], result, index, summary)
             _log_metrics(result)
             if draws and pair.is_judged and not result and _has_many(summaries):
                 _log_histograms(pair, result, summaries)
@@ -148,9 +148,7 @@ def _named(statistic: str, result: OutputCompareResult) -> str:
     return f"{result.quantile:g} quantile" if statistic == "quantile" else statistic
 
 
-def _log_array(
-    runner: str, outputs: Any, result: OutputCompareResult, index: int, summary: Summary
-) -> None:
+def _log_array(runner: str, result: OutputCompareResult, index: int, summary: Summary) -> None:
     assert result.arrays is not None
     tensor = (result.tensor0, result.tensor1)[index]
     label = f"{label_of_runner(runner)}: {one_line(tensor.name) if tensor else ''}"

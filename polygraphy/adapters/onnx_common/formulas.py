@@ -22,7 +22,6 @@ from polygraphy.domain.tensors.precision import is_float
 Formula = Callable[..., Array]
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
-_AXES_ARE_INPUTS = 18
 _NEW_SOFTMAX = 13
 _BROADCASTS = 7
 

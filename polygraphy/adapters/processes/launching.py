@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
 from polygraphy.adapters.os.signals import ends_with
@@ -111,18 +111,6 @@ class _Used(NamedTuple):
     memory: int
 
 
-class _Process(Protocol):
-    @property
-    def pid(self) -> int | None:
-        """Its number, once it is there."""
-
-    def has_ended(self, wait: float) -> bool:
-        """Return whether it has ended, after so many seconds at most."""
-
-    def reap(self) -> _Used:
-        """End it and what it started."""
-
-
 class _Fresh:
     """A new process of an interpreter, or of anything else."""
 
@@ -196,6 +184,9 @@ class _Forked:
         found = self._answer or self._waiting.stop(self._number)
         code = int(found.get("code", -signal.SIGKILL))
         return _Used(code, found.get("cpu", 0.0), found.get("memory", 0))
+
+
+_Process = _Fresh | _Forked
 
 
 class LaunchedProcess:

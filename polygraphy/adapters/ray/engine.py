@@ -48,7 +48,6 @@ class RayEngine:
     ) -> None:
         _connect()
         has_gpus = ray.cluster_resources().get("GPU", 0) > 0
-        whole = max(1, int(min(node["Resources"].get("CPU", 1) for node in ray.nodes())))
         waiting = deque(sorted(jobs, key=lambda job: job.exclusive))
         running: dict[Any, Job] = {}
         task = ray.remote(_launch)
@@ -58,7 +57,7 @@ class RayEngine:
                 while waiting and len(running) < most:
                     job = waiting.popleft()
                     asked = {
-                        "num_cpus": whole if job.exclusive else 1,
+                        "num_cpus": _whole(job.gpu and has_gpus) if job.exclusive else 1,
                         "num_gpus": 1 if job.gpu and has_gpus else 0,
                         "max_retries": _RETRIES,
                         "retry_exceptions": False,
@@ -73,6 +72,13 @@ class RayEngine:
         finally:
             for one in running:
                 ray.cancel(one, force=True)
+
+
+def _whole(needs_gpu: bool) -> int:
+    """Return the processors of the largest host, which a job that takes as many has to itself."""
+    hosts = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    fit = [host for host in hosts if not needs_gpu or host.get("GPU", 0) >= 1]
+    return max(1, int(max((host.get("CPU", 1) for host in fit), default=1)))
 
 
 def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
@@ -125,6 +131,7 @@ def _connect() -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         ray.init(
+            os.environ.get("RAY_ADDRESS") or "local",  # Not one that was here once.
             runtime_env={"env_vars": {"PYTHONPATH": paths}},
             log_to_driver=False,
             logging_level=logging.ERROR,

@@ -340,7 +340,7 @@ class Session:
             _print(self._stdout, json_of(document))
         annotate(document)
         for path in self._paths:
-            write_text(path, _written(document, model, format_of_report(path)))
+            write_text(path, _written(document, model, path))
 
     def _document(self, code: int, model: Model | None) -> Document:
         recorder = self._recorder
@@ -393,10 +393,11 @@ def json_of(document: Document) -> str:
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
-def _written(document: Document, model: Model | None, format: str | None) -> str:
-    """Return the text of a report."""
+def _written(document: Document, model: Model | None, path: str) -> str:
+    """Return the text of a report, as the name of its file says."""
+    format = format_of_report(path)
     if format == "html":
-        return report_page(document, model)
+        return report_page(document, model, str(PurePath(path).parent))
     writers = {"json": json_of, "markdown": markdown_of, "junit": junit_of, "sarif": sarif_of}
     return writers[format or ""](document)
 

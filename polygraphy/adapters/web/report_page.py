@@ -10,11 +10,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from attrs import evolve, frozen
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -199,8 +202,8 @@ _CURVES = {
 _AROUND = 16
 """Nodes that are drawn around a culprit: it should be seen at once."""
 _MOST_ROWS = 3000
-_MOST_CELLS = 300
-_MOST_MODELS = 40
+_MOST_CELLS = 80
+_MOST_MODELS = 30
 """Rows of the tables of a sweep that are laid out at first; the page holds all."""
 _MOST_LETTERS = 20_000
 
@@ -234,9 +237,9 @@ class _Table:
         return chosen or list(names)
 
 
-def report_page(document: Document, model: Model | None) -> str:
+def report_page(document: Document, model: Model | None, place: str = ".") -> str:
     """Return a page that shows a document; see the port."""
-    sweeps = [_matrix(each) for each in document.results if each["kind"] == _SWEEP]
+    sweeps = [_matrix(each, place) for each in document.results if each["kind"] == _SWEEP]
     tables = [_table(each, number) for number, each in enumerate(document.comparisons)]
     script = (_FOLDER / "report.js").read_text(encoding="utf-8")
     style = (_FOLDER / "report.css").read_text(encoding="utf-8")
@@ -295,7 +298,7 @@ def report_page(document: Document, model: Model | None) -> str:
     return displayable(page)
 
 
-def _matrix(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
+def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     """Return the cells of a sweep as rows of texts and by model and combination, with their
     numbers; of very many, the others are data for the script of the page.
     """
@@ -304,7 +307,8 @@ def _matrix(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
     models: dict[str, dict[str, tuple[int, Any]]] = {}
     for number, row in enumerate(rows, 1):
         models.setdefault(row["model"], {})[row["label"]] = (number, row)
-    texts = [_cell(sweep, number, row) for number, row in enumerate(rows, 1)]
+    folder = quote(Path(os.path.relpath(sweep["folder"] or ".", place)).as_posix())
+    texts = [_cell(folder, number, row) for number, row in enumerate(rows, 1)]
     lines = [
         [model, *([cells[label][0], cells[label][1]["state"]] if label in cells else None
                   for label in labels)]
@@ -321,7 +325,7 @@ def _matrix(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _cell(sweep: Mapping[str, Any], number: int, row: Mapping[str, Any]) -> list[str]:
+def _cell(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
     """Return what stands in the columns of a cell, and before that the class of its row."""
     time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
     why = [*row["changes"], row["known"]]
@@ -338,7 +342,7 @@ def _cell(sweep: Mapping[str, Any], number: int, row: Mapping[str, Any]) -> list
         _brief(row["seconds"]),
         "" if row["memory"] is None else str(row["memory"] // (1 << 20)),
         " ".join(filter(None, why)),
-        f"{sweep['folder']}/{row['report']}" if row["report"] else "",
+        f"{folder}/{row['report']}" if row["report"] else "",
         row["command"],
     ]
 

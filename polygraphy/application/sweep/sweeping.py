@@ -302,20 +302,20 @@ class _Sweep:
     ) -> list[Row]:
         """Return rows with the shortest times of cells that seem slower, which are run again."""
         made = list(rows)
-        slower = [
-            at
-            for at, row in enumerate(rows)
-            if row.key in self._ran_now and is_slower(row, before.get(row.name, {}))
-        ]
+        slower = [at for at, row in enumerate(rows) if is_slower(row, before.get(row.name, {}))]
         for number in range(_CONFIRMATIONS):
             suffix = f".time{number + 1}"
             again = {at: evolve(self._planned.job(cells[at], suffix), exclusive=True)
                      for at in slower}  # fmt: skip
-            for job in again.values():
-                forget_record(job.result)
-            found = run("Times", list(again.values()))
             for at, job in again.items():
-                took = found[job.key].get("essence", {}).get("inference")
+                if cells[at].key in self._ran_now:
+                    forget_record(job.result)
+            found = {job.key: self._read(job) for job in again.values()}
+            found.update(run("Times", [job for job in again.values() if not found[job.key]]))
+            for at, job in again.items():
+                record = found[job.key]
+                is_ours = record is not None and not self._is_foreign(record)
+                took = record.get("essence", {}).get("inference") if record and is_ours else None
                 times = [time for time in (made[at].inference, took) if time is not None]
                 made[at] = evolve(made[at], inference=min(times, default=None))
         return made

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from polygraphy.cli.shared.model import ModelOptions
     from polygraphy.cli.shared.onnx_model import OnnxModel
 
+Groups = tuple[type[Options], ...]
+
 
 @frozen
 class RunnerModel:
@@ -151,7 +153,7 @@ class BuiltIn(Backend):
 
     Attributes:
         name: what programs and templates call it.
-        groups: the groups of its own options.
+        groups: returns the groups of its own options, imported where it takes part.
         text: what the text after its flag is called; such a backend runs what the text names, and
             the others the model of the command line.
         shared: those of them that say how a model is loaded, whichever backend runs it.
@@ -166,17 +168,17 @@ class BuiltIn(Backend):
         party: returns the call that makes a party of a diagnosis; None where it cannot be one.
         program: returns the call that makes a program from which models are exported, of what the
             flag names; None where there is none.
-        party_groups: the groups of options that the party takes; `groups` unless there are others.
+        party_groups: returns those that the party takes; `groups` unless there are others.
         warn: logs which of its options have no effect, from the options, the names of the backends
             that are chosen, and the type of the model.
-        conversion: what `convert` makes for it; None for nothing.
-        inspection: what `inspect model` shows of it; None for nothing.
+        conversion: returns what `convert` makes for it; None for nothing.
+        inspection: returns what `inspect model` shows of it; None for nothing.
         choose: returns how a program uses it, where more than that call is to be known: from the
             options and the type of the model.
     """
 
     name: str
-    groups: tuple[type[Options], ...] = ()
+    groups: Callable[[], Groups] = tuple
     shared: tuple[type[Options], ...] = ()
     text: str = ""
     idle: str = ""
@@ -187,21 +189,16 @@ class BuiltIn(Backend):
     call: Callable[[Values, RunnerModel], Call] = field(default=_no_call)
     party: Callable[[Values], Call] | None = None
     program: Callable[[str], Call] | None = None
-    party_groups: tuple[type[Options], ...] | None = None
+    party_groups: Callable[[], Groups] | None = None
     warn: Callable[[Values, Collection[str], str], None] = _no_warning
-    conversion: Conversion | None = None
-    inspection: Inspection | None = None
+    conversion: Callable[[], Conversion] | None = None
+    inspection: Callable[[], Inspection] | None = None
     choose: Callable[[Values, str], Chosen] | None = None
 
     @property
-    def own_groups(self) -> tuple[type[Options], ...]:
+    def own_groups(self) -> Groups:
         """The groups of options that nothing else uses."""
-        return tuple(group for group in self.groups if group not in self.shared)
-
-    @property
-    def declares_runner(self) -> bool:
-        """Whether it says how a runner is made, in one way."""
-        return (self.call is not _no_call) != (self.choose is not None)
+        return tuple(group for group in self.groups() if group not in self.shared)
 
     def chosen(self, values: Values, kind: str) -> Chosen:
         """Return how a program uses the backend.

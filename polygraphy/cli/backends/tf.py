@@ -90,9 +90,6 @@ def _runner(values: Values, model: RunnerModel) -> Call:
 
 def _in_session(values: Values) -> list[Call]:
     """Return what happens to a graph that TensorFlow runs itself."""
-    groups = {type(group) for group in values}
-    if not groups >= {TfTrtOptions, TfSaveOptions}:
-        return []
     save = call_of("SaveGraph", values)
     return [
         *([_in_tensorrt(values)] if values[TfTrtOptions].tftrt else ()),
@@ -118,8 +115,7 @@ def _choose(values: Values, kind: str) -> Chosen:
 
 def _check_tensorrt(values: Values) -> None:
     """Refuse options about TensorRT in TensorFlow without it."""
-    declared = {type(group) for group in values}  # `check compatibility` has no such options.
-    given = flags_given(values, declared & {TfTrtOptions})
+    given = flags_given(values, [TfTrtOptions])
     if given and not values[TfTrtOptions].tftrt:
         raise CommandLineError(f"{given[0]} needs --tftrt, which it is about.")
     if given and "trt" not in built_in():
@@ -133,7 +129,7 @@ BACKENDS = (
         name="tf",
         title="TensorFlow",
         help="Run the model in TensorFlow.",
-        groups=(TfLoadOptions, TfSaveOptions, TfTrtOptions, TfRunnerOptions, TfOnnxOptions),
+        groups=lambda: (TfLoadOptions, TfSaveOptions, TfTrtOptions, TfRunnerOptions, TfOnnxOptions),
         model_types=formats_of("tensorflow"),
         shared=(TfLoadOptions, TfOnnxOptions),
         idle="nothing runs in TensorFlow",

@@ -61,7 +61,7 @@ BACKENDS = (
             " exported program (.pt2) or TorchScript (.pt)."
         ),
         text="MODEL",
-        groups=(TorchOptions,),
+        groups=lambda: (TorchOptions,),
         model_types=(),
         idle="nothing runs in PyTorch",
         marks_outputs=True,

@@ -42,7 +42,7 @@ class Command:
 
     def __init_subclass__(cls) -> None:
         """Put the last groups behind the others."""
-        if "groups" in vars(cls):
+        if isinstance(vars(cls).get("groups"), tuple):
             cls.groups = (*cls.groups, *cls.ending)
 
     @property
@@ -70,6 +70,11 @@ class Command:
     def options(self) -> list[Option]:
         """The declarations of all groups."""
         return [option for group in self.groups for option in self.declared(group)]
+
+    @property
+    def flags(self) -> set[str]:
+        """All spellings of its options."""
+        return {"-h", "--help", *(flag for option in self.options for flag in option.flags)}
 
     def missing(self) -> Mapping[str, str]:
         """Return flags that people look for here and do not find, and a sentence about each that

@@ -34,7 +34,7 @@ from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
-CONVERSIONS = [each.conversion for each in built_in().values() if each.conversion]
+CONVERSIONS = [each.conversion() for each in built_in().values() if each.conversion]
 """What backends make of models, where these backends are there."""
 
 TARGETS = {

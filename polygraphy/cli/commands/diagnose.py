@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import RunnerModel
+from collections.abc import Collection
+from functools import cached_property
+
+from polygraphy.cli.backends.built_in import BuiltIn, Groups, RunnerModel
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.diagnose_half import HalfOptions, half_of, render_half
 from polygraphy.cli.commands.diagnose_options import (
@@ -28,6 +31,16 @@ from polygraphy.codegen.call import Step
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
 
+_BEFORE: Groups = (
+    PartyOptions,
+    ComparedOptions,
+    *((ProgramOptions,) if PROGRAMS else ()),
+    CheckedModelOptions,
+    HandoverOptions,
+    MemoryOptions,
+    HalfOptions,
+)
+
 
 class DiagnoseCommand(Command):
     """Find out why the outputs of an ONNX model are wrong: which node, whose fault it is, why, and
@@ -37,17 +50,23 @@ class DiagnoseCommand(Command):
     """
 
     name = "diagnose"
-    groups = (
-        PartyOptions,
-        ComparedOptions,
-        *((ProgramOptions,) if PROGRAMS else ()),
-        CheckedModelOptions,
-        HandoverOptions,
-        MemoryOptions,
-        HalfOptions,
-        *(group for each in PARTIES.values() for group in groups_of(each)),
-        DataOptions,
-    )
+
+    def __init__(self, backends: Collection[BuiltIn] | None = None) -> None:
+        """Set whose options there are, by default all."""
+        self.backends = PARTIES.values() if backends is None else backends
+
+    @cached_property
+    def groups(self) -> Groups:  # type: ignore[override]
+        """The options, those of backends among them."""
+        of_backends = [group for each in self.backends for group in groups_of(each)]
+        return (*_BEFORE, *of_backends, DataOptions, *self.ending)
+
+    def extended(self, flags: Collection[str] | None = None) -> DiagnoseCommand:
+        """Return the command with the options of the backends that the flags of a command line
+        name; with all where it has other flags, and for help.
+        """
+        few = DiagnoseCommand([each for each in PARTIES.values() if each.flag in (flags or ())])
+        return self if flags is None or not few.flags.issuperset(flags) else few
 
     def program(self, values: Values) -> Program:
         path = values[CheckedModelOptions].path
@@ -55,7 +74,7 @@ class DiagnoseCommand(Command):
             raise CommandLineError("no model is given. Name its path.")
         half = half_of(values)
         if half is not None:
-            _warn_of_unused(values)
+            self._warn_of_unused(values)
             return render_half(values, half)
         exported = program_of(values)
         parties = values[PartyOptions].parties or ((usual_party(),) if exported else ())
@@ -65,7 +84,7 @@ class DiagnoseCommand(Command):
                 f"no backend is given. Choose some of {flags}; or ask about half precision with"
                 " --fp-to-fp16 or --to-bf16."
             )
-        _warn_of_unused(values)
+        self._warn_of_unused(values)
         data = data_of(values[DataOptions], values[CheckedModelOptions].input_shapes)
         return Program(
             "check.py.j2",
@@ -82,10 +101,9 @@ class DiagnoseCommand(Command):
             ),
         )
 
-
-def _warn_of_unused(values: Values) -> None:
-    """Log which options are about backends that take no part."""
-    for name, each in PARTIES.items():
-        if name not in values[PartyOptions].parties:
-            unused = flags_given(values, groups_of(each))
-            warn_idle(unused, f", because {each.flag} is not given")
+    def _warn_of_unused(self, values: Values) -> None:
+        """Log which options are about backends that take no part."""
+        for each in self.backends:
+            if each.name not in values[PartyOptions].parties:
+                unused = flags_given(values, groups_of(each))
+                warn_idle(unused, f", because {each.flag} is not given")

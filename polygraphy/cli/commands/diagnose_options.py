@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn, Groups
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.kinds import Ordered, Text
 from polygraphy.cli.declare.option import Options, option, option_group
@@ -32,9 +32,9 @@ def usual_party() -> str:
     return next(name for name in able if all(map(has_mod, PARTIES[name].modules[:1])))
 
 
-def groups_of(backend: BuiltIn) -> tuple[type[Options], ...]:
+def groups_of(backend: BuiltIn) -> Groups:
     """Return the groups of options that a party takes."""
-    return backend.groups if backend.party_groups is None else backend.party_groups
+    return (backend.party_groups or backend.groups)()
 
 
 def party_of(name: str, values: Values) -> Call:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from polygraphy.cli.declare.option import Option, Options, options_of
+from polygraphy.cli.declare.option import Options
+from polygraphy.cli.declare.values import given_in
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.signatures import SIGNATURES
 from polygraphy.codegen.source import Source
@@ -29,7 +30,7 @@ def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list
     their names in its place.
     """
     constants, listed = [], list(calls)
-    for row, value in _given(values):
+    for _, row, value in given_in(values):
         named = {target.rpartition(".")[::2] for target in row.feeds if row.constant}
         fed = [call for call in listed for name, given in named if name == call.name]
         if len(fed) < 2:
@@ -43,19 +44,10 @@ def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list
     return constants, listed
 
 
-def _given(values: Iterable[Options]) -> Iterator[tuple[Option, Any]]:
-    """Yield the rows that have a value other than their default, and the value."""
-    for group in values:
-        for row in options_of(type(group)):
-            value = getattr(group, row.name)
-            if value != row.default:
-                yield row, value
-
-
 def _fed(name: str, values: Iterable[Options]) -> Iterator[tuple[str, Any]]:
     """Yield the arguments that rows feed."""
     defaults = SIGNATURES[name].arguments
-    for row, value in _given(values):
+    for _, row, value in given_in(values):
         for target in row.feeds:
             called, _, argument = target.rpartition(".")
             if called == name:

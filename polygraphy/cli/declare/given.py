@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from polygraphy.cli.declare.errors import warn_idle, was_named
-from polygraphy.cli.declare.option import Option, Options, options_of
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Option, Options
+from polygraphy.cli.declare.values import Values, given_in
 
 
 def flags_given(
@@ -18,11 +18,10 @@ def flags_given(
     """
     left_out = set(besides)
     return [
-        _spelled(declared)
-        for group in groups
-        for declared in options_of(group)
-        if getattr(values[group], declared.name) != declared.default
-        and _spelled(declared) not in left_out
+        _spelled(row)
+        for wanted in groups
+        for group, row, _ in values.given
+        if type(group) is wanted and _spelled(row) not in left_out
     ]
 
 
@@ -33,10 +32,8 @@ def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
     wanted = set(calls)
     found = (
         _spelled(row)
-        for group in values
-        for row in options_of(type(group))
-        if getattr(group, row.name) != row.default
-        and any(target.rpartition(".")[0] in wanted for target in row.feeds)
+        for _, row, _ in given_in(values)
+        if any(target.rpartition(".")[0] in wanted for target in row.feeds)
     )
     return list(dict.fromkeys(found))
 
@@ -51,16 +48,11 @@ def flags_feeding_others(
     return [flag for flag in flags_given(values, groups) if flag not in feeding]
 
 
-def warn_of_needs(values: Iterable[Options], since: int) -> None:
+def warn_of_needs(values: Values, since: int) -> None:
     """Log which options have no effect because others are left out that they need, but for those
     that a warning or a note has named already, `since` there were so many.
     """
-    given = [
-        row
-        for group in values
-        for row in options_of(type(group))
-        if getattr(group, row.name) != row.default
-    ]
+    given = [row for _, row, _ in values.given]
     known = {flag for row in given for flag in row.flags}
     lacking: dict[tuple[str, ...], list[str]] = {}
     for row in given:

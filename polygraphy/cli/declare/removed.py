@@ -133,6 +133,14 @@ _ROWS = (
         "does not exist: the output stands last, without a flag, as in data convert inputs.json"
         " inputs.safetensors.",
     ),
+    # As other tools call them.
+    Removed(
+        ("--gpu", "--cuda"),
+        ("run", "diagnose", "debug reduce"),
+        "does not exist: each backend has its own. ONNX Runtime runs on a GPU with --providers cuda"
+        " (onnxruntime-gpu), PyTorch with --torch-device cuda, OpenVINO with --openvino-device GPU;"
+        " TensorRT always does.",
+    ),
     # Of trtexec.
     Removed(("--shapes",), ("run", "convert", "debug"), "is --input-shapes here."),
     Removed(("--minShapes",), _BUILDS, "is --trt-min-shapes here."),

@@ -28,8 +28,8 @@ class Rest(Kind):
 
 
 def flags_in(words: Sequence[str]) -> set[str]:
-    """Return the words of a command line that may be flags."""
-    return {word for word in words if word.startswith("--")}
+    """Return the flags of a command line, and what else begins as they do."""
+    return {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
 
 
 def split_rest(

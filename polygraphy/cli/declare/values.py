@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
-from polygraphy.cli.declare.option import Options
+from polygraphy.cli.declare.option import Option, Options, options_of
 
 G = TypeVar("G", bound=Options)
+Given = tuple[Options, Option, Any]
+"""A group, one of its rows, and the value that is not the row's default."""
 
 
 class Values:
-    """The option groups of one command line, by class."""
+    """The option groups of one command line, by class; one that the command lacks is as if all of
+    it had been left out.
+    """
 
     def __init__(self, groups: Mapping[type[Options], Options]) -> None:
         self._groups = groups
 
     def __getitem__(self, group: type[G]) -> G:
-        found: Any = self._groups[group]
-        return found  # type: ignore[no-any-return]
+        found: Any = self._groups.get(group)
+        return group() if found is None else found
 
     def replaced(self, *groups: Options) -> Values:
         """Return the same with some groups instead of those of their classes."""
@@ -28,9 +33,23 @@ class Values:
         """Return the same without some groups."""
         return Values({each: group for each, group in self._groups.items() if each not in classes})
 
-    def completed(self, *classes: type[Options]) -> Values:
-        """Return the same with the groups of some classes that it lacks as if left out."""
-        return Values({**{each: each() for each in classes}, **self._groups})
-
     def __iter__(self) -> Any:
         return iter(self._groups.values())
+
+    @cached_property
+    def given(self) -> Sequence[Given]:
+        """What has a value other than its default, in order of declaration."""
+        return [*_given(self)]
+
+
+def given_in(groups: Iterable[Options]) -> Sequence[Given]:
+    """Return what has a value other than its default in some groups, in order of declaration."""
+    return groups.given if isinstance(groups, Values) else [*_given(groups)]
+
+
+def _given(groups: Iterable[Options]) -> Iterable[Given]:
+    for group in groups:
+        for row in options_of(type(group)):
+            value = getattr(group, row.name)
+            if value != row.default:
+                yield group, row, value

@@ -60,21 +60,20 @@ def graph_of(values: Values, kind: str) -> tuple[Call, ...]:
     the one before gives.
 
     Args:
-        values: the options; those about outputs are as if left out where the command lacks them.
+        values: the options.
         kind: the type of the model, one of `TF_TYPES`.
 
     Raises:
         CommandLineError: a checkpoint is named, and the model is none.
     """
     load = values[TfLoadOptions]
-    every = next((group for group in values if isinstance(group, OutputOptions)), OutputOptions())
     if load.ckpt is not None and kind != "ckpt":
         raise CommandLineError(
             f"--ckpt names a checkpoint, but the model is of type {kind}. Give the folder of the"
             " checkpoint as MODEL."
         )
     outputs = call_of("ModifyGraphOutputs", values)
-    if every.mark_all:
+    if values[OutputOptions].mark_all:
         outputs = outputs.of(outputs=Outputs("NAME").argument(EVERY_TENSOR))
     return (
         call_of(_LOADERS[kind], values),

@@ -84,15 +84,6 @@ def _class_name(function: str) -> str:
     return function.replace("_", " ").title().replace(" ", "")
 
 
-def with_defaults(values: Values) -> Values:
-    """Return the options of a command that loads an ONNX model and does not save it as one of its
-    options says, with the groups that it lacks as if they had been left out.
-    """
-    return values.completed(
-        OutputOptions, OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions, OnnxSaveOptions
-    )
-
-
 def onnx_of(
     values: Values,
     *,
@@ -104,7 +95,7 @@ def onnx_of(
     """Return how the model is loaded.
 
     Args:
-        values: the options; groups that the command lacks are as if they had been left out.
+        values: the options.
         is_loaded: whether a runner loads the model at all.
         has_others: whether there is another model that the options for all backends are about.
         graph: the loaders of the TensorFlow graph that it is converted from; none for an ONNX file.
@@ -113,7 +104,6 @@ def onnx_of(
     Raises:
         CommandLineError: the model is asked to be changed or saved, and nothing loads it.
     """
-    values = with_defaults(values)
     load, save = values[OnnxLoadOptions], values[OnnxSaveOptions]
     every = OutputOptions() if has_others and not is_loaded else values[OutputOptions]
     converts = [Call("convert_opset", kwargs={"opset": opset})] if opset and not graph else []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import Option, options_of
+from polygraphy.cli.declare.option import Option
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
@@ -66,11 +66,8 @@ def _named_by(values: Values, is_one: Callable[[Option], object]) -> Iterator[tu
     """Yield the files that the options of some rows name, each with the flag; standard output is
     none.
     """
-    for group in values:
-        for row in options_of(type(group)):
-            value = getattr(group, row.name)
-            if not value or not is_one(row):
-                continue
+    for _, row, value in values.given:
+        if value and is_one(row):
             paths = [path for path, _ in row.kind.files(value) if path != "-"]
             yield from zip(row.kind.flags_of(value) or [row.spelling] * len(paths), paths)
 
@@ -92,14 +89,13 @@ def check_log_and_program(values: Values) -> None:
     }
     written: list[tuple[str, str]] = []
     named: set[str] = set()
-    for group in values:
-        for row in options_of(type(group)):
-            texts = _texts(getattr(group, row.name))
-            flag = flags.get((type(group), row.name))
-            if flag is None:
-                named.update(map(_place, texts))
-            else:
-                written += [(flag, text) for text in texts]
+    for group, row, value in values.given:
+        texts = _texts(value)
+        flag = flags.get((type(group), row.name))
+        if flag is None:
+            named.update(map(_place, texts))
+        else:
+            written += [(flag, text) for text in texts]
     others: set[str] = set()
     for flag, path in written:
         place = _place(path)
@@ -120,15 +116,13 @@ def check_read(values: Values) -> None:
     Raises:
         UsageError: there is none.
     """
-    for group in values:
-        for declared in options_of(type(group)):
-            value = getattr(group, declared.name)
-            if declared.reads is None or not value:
-                continue
-            for path, symbol in declared.kind.files(value):
-                _check_file(declared.reads, path)
-                if symbol is not None and path.endswith(".py"):
-                    _check_symbol(path, symbol)
+    for _, row, value in values.given:
+        if row.reads is None or not value:
+            continue
+        for path, symbol in row.kind.files(value):
+            _check_file(row.reads, path)
+            if symbol is not None and path.endswith(".py"):
+                _check_symbol(path, symbol)
 
 
 def read_in(values: Values) -> list[tuple[str, str]]:

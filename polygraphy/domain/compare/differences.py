@@ -243,22 +243,6 @@ class OutputCompareResult(CompareResult):
             self._is_rounding = all(self._is_within(rounding, each) for each in checked)
         return self._is_rounding
 
-    @property
-    def may_add_up(self) -> bool:
-        """Whether it is no more than may add up along a model, of which no more is known here."""
-        rounding = self.rounding
-        limits = self.tolerance
-        if rounding is None or self.is_rounding:
-            return False
-        if (limits.atol, limits.rtol) == (rounding.atol, rounding.rtol):  # It was counted.
-            return False
-        share = rounding.most
-        return all(
-            excess_ratio(absolute, rounding.atol) <= share
-            or excess_ratio(relative, rounding.rtol) <= share
-            for absolute, relative in map(self.required, self.tolerance.check_error_stat)
-        )
-
     def _is_within(self, rounding: Rounding, statistic: str) -> bool:
         if statistic == "elemwise" and self.difference is not None:
             return self.difference.mismatches(rounding.atol, rounding.rtol).count == 0

@@ -165,12 +165,14 @@ class StreamingDataLoader:
         """Yield a feed dictionary per picture; InputError, which names the file, where the model
         takes no such pictures.
         """
-        for file, arrays in iterate_pictures(path, self._preprocess.resize):
+        inputs = TensorMetadata() if self.input_metadata is None else self.input_metadata
+        shapes = [shape for _, shape in inputs.values()]
+        is_grey = len(shapes) == 1 and self._preprocess.channels_in(shapes[0]) == 1
+        for file, arrays in iterate_pictures(path, self._preprocess.resize, is_grey):
             if [*arrays] != ["image"]:
                 yield dict(arrays)
                 continue
             array = self._preprocess(arrays["image"], file)
-            inputs = TensorMetadata() if self.input_metadata is None else self.input_metadata
             if len(inputs) != 1:
                 yield {"image": array}
                 continue

@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.naming import counted
 
 LAYOUTS = ("nchw", "nhwc", "chw", "hwc")
 
@@ -67,6 +68,11 @@ class Preprocess:
             raise UsageError(f"{unknown[0]!r} is no preprocessing.", hint=f"There are {known}.")
         return Preprocess(**settings)
 
+    def channels_in(self, shape: Sequence[Any] | None) -> Any:
+        """Return how many channels an input of a shape takes; None where that is not known."""
+        is_known = shape is not None and len(shape) == len(self.layout)
+        return shape[self.layout.index("c")] if is_known and shape is not None else None
+
     def __call__(self, array: Array, where: str) -> Array:
         """Return a picture as the model takes it.
 
@@ -85,8 +91,8 @@ class Preprocess:
         for name, numbers in (("mean", self.mean), ("std", self.std)):
             if len(numbers) not in (1, array.shape[2]):
                 raise InputError(
-                    f"{where}: the picture has {array.shape[2]} channels, but {name} has"
-                    f" {len(numbers)} numbers."
+                    f"{where}: the picture has {counted(array.shape[2], 'channel')}, but {name}"
+                    f" has {len(numbers)} numbers."
                 )
         if (self.scale, self.mean, self.std) != (1.0, (0.0,), (1.0,)):
             wide = array.astype(np.float64) * self.scale

@@ -27,10 +27,6 @@ class OutputValidity:
     first_inf: tuple[int, ...] | None
     uniform: str = ""
 
-    def is_valid(self, *, check_nan: bool, check_inf: bool) -> bool:
-        """Return whether the output is free of what is looked for."""
-        return not self.complaint(check_nan=check_nan, check_inf=check_inf)
-
     def complaint(self, *, check_nan: bool, check_inf: bool) -> str:
         """Describe what was looked for and found, and where it lies first; empty for nothing."""
         looked_for = (

@@ -269,9 +269,11 @@ def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
     if row.state == FAILED:
         if diagnosis is None:
             return Group("Outputs differ; they were not diagnosed (--diagnose does)", ())
-        said = str(diagnosis.get("essence", {}).get("summary") or diagnosis["said"])
-        first = _NUMBER.sub("N", said.replace(row.model, "MODEL")).partition(". ")[0]
-        return Group(f"Outputs differ, and the diagnosis blames nothing: {first}", ())
+        state, said = state_of(diagnosis)
+        first = _NUMBER.sub("N", said.replace(row.model, "MODEL")).partition(". ")[0].rstrip(".")
+        has_ended = state in _JUDGED
+        why = "and the diagnosis blames nothing" if has_ended else "but their diagnosis failed"
+        return Group(f"Outputs differ, {why}: {first}", ())
     if row.state in (HUNG, MEMORY):
         return Group({HUNG: "The time limit", MEMORY: "The memory limit"}[row.state], ())
     text = row.summary.replace(row.model, "MODEL").partition("\n")[0]
@@ -326,7 +328,8 @@ class SweepOutcome:
         """See the documentation of exit codes."""
         states = {row.state for row in self.rows} - {MISSING}
         passing = any("known, but passes" in row.changes for row in self.rows)
-        if states and not states & {*_JUDGED, NO_REFERENCE}:
+        has_run = states & {*_JUDGED, NO_REFERENCE}
+        if not has_run and any(row.failed and not row.known for row in self.rows):
             return _EXIT_BROKEN
         if self.new_failures or (self.is_strict and passing):
             return _EXIT_FAILED

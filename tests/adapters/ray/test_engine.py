@@ -8,16 +8,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from polygraphy.adapters.ray.engine import RayEngine
+from polygraphy.binding import bind
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.sweep.cells import Job, Limits
-from polygraphy.domain.sweep.outcome import Row, row_of
+from polygraphy.domain.sweep.outcome import Row, SweepOutcome, row_of
+from polygraphy.ports.reporting import Reports
+from polygraphy.ports.sweeping import SweepEngine
+from polygraphy.sweep import sweep
+from tests.support import models
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -27,7 +32,9 @@ LIMITS = Limits(timeout=60)
 @pytest.fixture(scope="module")
 def engine() -> Iterator[RayEngine]:
     here = str(Path.cwd())
-    ray.init(num_cpus=2, runtime_env={"env_vars": {"PYTHONPATH": here}}, log_to_driver=False)
+    ray.init(
+        "local", num_cpus=2, runtime_env={"env_vars": {"PYTHONPATH": here}}, log_to_driver=False
+    )
     yield RayEngine()
     ray.shutdown()
 
@@ -67,6 +74,34 @@ def test_every_job_ends_once_with_its_exit_code(engine: RayEngine, tmp_path: Pat
     assert records_of(engine, jobs[:2]) == {key: found[key] for key in ("0", "1")}
 
 
+class _Heard:
+    rows: Sequence[Row] = ()
+
+    def sweep(self, outcome: SweepOutcome) -> None:
+        self.rows = outcome.rows
+
+
+def test_a_plan_gives_through_ray_what_it_gives_here(engine: RayEngine, tmp_path: Path) -> None:
+    models.save(models.mlp(), tmp_path / "mlp.onnx")
+    models.save(models.conv_net(), tmp_path / "conv.onnx")
+    plan = {
+        "models": ["*.onnx"],
+        "reference": "onnx",
+        "runners": {"plain": "--onnxrt", "gone": "--onnxrt --providers Nowhere"},
+        "precisions": {"fp32": "", "fp16": {"plain": "--fp-to-fp16 --rtol 1e-7 --atol 0"}},
+    }
+    found = {}
+    for name in ("local", "ray"):
+        heard = _Heard()
+        with bind(Reports, cast("Any", heard)), bind(SweepEngine, engine, "ray"):
+            assert not sweep(plan, str(tmp_path / name), str(tmp_path), engine=name)
+        found[name] = [
+            (row.name, row.state, row.summary, row.output, row.difference) for row in heard.rows
+        ]
+    assert found["local"] == found["ray"]
+    assert {row[1] for row in found["ray"]} == {"passed", "failed", "error"}
+
+
 def test_jobs_without_a_gpu_see_none(engine: RayEngine, tmp_path: Path) -> None:
     program = "import os; open('seen', 'w').write(repr(os.environ['CUDA_VISIBLE_DEVICES']))"
     records_of(engine, [job(tmp_path, "one", program, gpu=False)])
@@ -104,7 +139,7 @@ def test_a_folder_that_cannot_be_written_is_one_error(engine: RayEngine, tmp_pat
 _DRIVER = """
 import sys
 import ray
-ray.init(num_cpus=2, log_to_driver=False)
+ray.init("local", num_cpus=2, log_to_driver=False)
 from polygraphy.adapters.ray.engine import RayEngine
 from polygraphy.domain.sweep.cells import Job, Limits
 run = "import time; open('{0}.pids', 'a').write('x'); time.sleep({1})"

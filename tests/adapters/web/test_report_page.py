@@ -321,5 +321,7 @@ def test_cells_of_a_sweep_have_verdict_report_and_command() -> None:
     assert '<a href="#c20" class="bad">failed</a>' in page
     assert f'<a href="plan.sweep/cells/00/{19:032x}.report.json">report</a>' in page
     assert f"polygraphy run model_0.onnx --onnxrt --load-inputs {19:032x}.json</code>" in page
+    elsewhere = report_page(sweep_document(40), None, "out/pages")
+    assert f'<a href="../../plan.sweep/cells/00/{19:032x}.report.json">report</a>' in elsewhere
     assert "<b>1 of 1" not in page
     assert "2 cells: Outputs differ; they were not diagnosed (--diagnose does)" in page

@@ -205,6 +205,11 @@ def test_nodes_are_coloured_by_a_report_and_found_by_module(browser: Any, tmp_pa
     assert len({fills[0], fills[5]}) == 2
     assert "block1" in opened.panel() and "2 failed" in opened.panel()
     assert "2 of 6" in opened.panel()
+    off = opened("""(() => {
+        const [, y, , height] = viewer.placed.boxes[viewer.documented.graphs[0].inputs.length + 4];
+        return (y + Math.min(height, 200) / 2 - viewer.view.y) * viewer.view.scale - viewer.canvas.clientHeight / 2;
+    })()""")
+    assert abs(off) < 1  # What fails first is in the middle.
     opened.tab.click("dt:has-text('First to fail') + dd .link")
     assert model.graph.node[4].name in opened.panel() and "failed, max abs" in opened.panel()
     opened.tab.press("#search", "Escape")

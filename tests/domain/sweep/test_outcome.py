@@ -126,6 +126,13 @@ def test_exit_codes(states: list[str], code: int) -> None:
     assert SweepOutcome(rows).exit_code == code
 
 
+def test_cells_that_are_known_not_to_run_are_no_failure() -> None:
+    rows = [evolve(ROW, name=str(at), state="error") for at in range(2)]
+    known = [evolve(row, known="no such provider") for row in rows]
+    assert [SweepOutcome(found).exit_code for found in (rows, known)] == [3, 0]
+    assert SweepOutcome([*known[:1], rows[1]]).exit_code == 3
+
+
 def test_failures_of_one_cause_are_one_group() -> None:
     culprit = {
         "nodes": ["conv"], "op": "Conv", "cause": "rewrite", "rewrite": "ConvBnFusion",
@@ -145,14 +152,17 @@ def test_failures_of_one_cause_are_one_group() -> None:
 
 
 def test_failures_that_a_diagnosis_does_not_explain() -> None:
-    rows = [evolve(ROW, name=key, key=key, model=f"{key}.onnx", state="failed") for key in "abc"]
+    rows = [evolve(ROW, name=key, key=key, model=f"{key}.onnx", state="failed") for key in "abcd"]
     said = "All outputs match in fp16. The largest tensor, '{}', reaches 3%."
     diagnoses: dict[str, dict[str, Any]] = {
-        key: {"said": "", "essence": {"summary": said.format(key)}} for key in "ab"
+        key: record(code=1, essence={"summary": said.format(key)}) for key in "ab"
     }
+    late = without_verdict(code=-9, ended="timeout", seconds=600.2, said="[W] no effect")
+    diagnoses["d"] = late
     groups = [(list(group.cells), group.cause) for group in groups_of(rows, diagnoses)]
     assert groups == [
         (["a", "b"], "Outputs differ, and the diagnosis blames nothing: All outputs match in fp16"),
+        (["d"], "Outputs differ, but their diagnosis failed: Stopped after N s: the time limit"),
         (["c"], "Outputs differ; they were not diagnosed (--diagnose does)"),
     ]
 

@@ -42,18 +42,18 @@ def _pictures_in(folder: Path) -> list[Path]:
 
 
 def iterate_pictures(
-    source: str | Path, size: tuple[int, int] | None
+    source: str | Path, size: tuple[int, int] | None, is_grey: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield per picture its file, and its array by name; see the port."""
     for name in sample_files(source) or ():
         if Path(name).suffix.lower() in _TENSORS:
             yield name, _saved(Path(name))
         else:
-            yield name, {"image": _picture(Path(name), size)}
+            yield name, {"image": _picture(Path(name), size, "L" if is_grey else "RGB")}
 
 
-def _picture(file: Path, size: tuple[int, int] | None) -> np.ndarray[Any, Any]:
-    """Read a picture: upright, in red, green and blue."""
+def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[Any, Any]:
+    """Read a picture: upright, in red, green and blue, or in grey, as a mode of Pillow says."""
     image, ops = _needed("PIL.Image", "pillow"), _needed("PIL.ImageOps", "pillow")
     with translated_os_errors(file, "read"):
         content = file.open("rb")
@@ -61,10 +61,11 @@ def _picture(file: Path, size: tuple[int, int] | None) -> np.ndarray[Any, Any]:
         try:
             with image.open(content) as opened:
                 upright = ops.exif_transpose(opened)
-                upright = _in_colour(upright, image)
+                upright = _in_mode(upright, mode, image)
                 if size is not None:
                     upright = upright.resize(size, image.Resampling.BILINEAR)
-                return np.asarray(upright)
+                array = np.asarray(upright)
+                return array if array.ndim == 3 else array[:, :, np.newaxis]
         except Exception as error:  # Each of its formats has its own.
             raise DamagedFileError(
                 f"Could not read the picture {file}: {' '.join(str(error).split()) or 'damaged'}.",
@@ -73,14 +74,15 @@ def _picture(file: Path, size: tuple[int, int] | None) -> np.ndarray[Any, Any]:
             ) from error
 
 
-def _in_colour(picture: Any, image: Any) -> Any:
-    if picture.mode == "RGB":
+def _in_mode(picture: Any, mode: str, image: Any) -> Any:
+    if picture.mode == mode:
         return picture
-    _say(f"Pictures of mode {picture.mode} are converted to RGB of 8 bits.")
+    name = "grey" if mode == "L" else mode
+    _say(f"Pictures of mode {picture.mode} are converted to {name} of 8 bits.")
     if picture.mode in _DEEP:
         narrow = (np.asarray(picture).astype(np.uint32) >> 8).clip(0, 255).astype(np.uint8)
         picture = image.fromarray(narrow)
-    return picture.convert("RGB")
+    return picture.convert(mode)
 
 
 def _say(text: str) -> None:

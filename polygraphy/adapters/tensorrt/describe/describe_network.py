@@ -147,12 +147,6 @@ def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def layer_attribute_names(layer: Any) -> list[str]:
-    """Return the names of what a layer has that one of the base class has not, in order."""
-    with _as_special(layer) as generic:
-        return [name for name, _ in _raw_attributes(layer, generic)]
-
-
 def layer_classes(module: Any) -> dict[Any, type]:
     """Return the class of each type of layers, as far as there is one."""
     known = _layer_classes(module)

@@ -56,12 +56,12 @@ function broken(text) {
   return parts.flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part]));
 }
 
-/** A row of the cells of a sweep, whose element is made when it is looked at. */
-function cellRow([kind, ...columns]) {
+/** A row of the cells of a sweep, whose element is there, or made when it is looked at. */
+function cellRow([kind, ...columns], shown) {
   const [number] = columns;
   const texts = [...columns];
   texts[9] = columns[9] && "report";
-  let made = null;
+  let made = shown;
   const element = () => {
     if (made) return made;
     made = document.createElement("tr");
@@ -81,6 +81,14 @@ function cellRow([kind, ...columns]) {
   return { texts, failed: kind === "failed", id: `c${number}`, element };
 }
 
+/** Call what adds to a table whenever its end is nearly scrolled to. */
+function extend(table, add) {
+  const place = table.parentElement;
+  place.addEventListener("scroll", () => {
+    if (place.scrollTop + 3 * place.clientHeight > place.scrollHeight) add();
+  });
+}
+
 function asCsv(lines) {
   const quoted = (text) => `"${text.trim().replace(/\s+/g, " ").replaceAll('"', '""')}"`;
   return `${lines.map((texts) => texts.map(quoted).join(",")).join("\r\n")}\r\n`;
@@ -89,21 +97,41 @@ function asCsv(lines) {
 /** What shows the row of an id, also where a filter hides it. */
 const revealing = [];
 
-/** Make a table sort and filter its rows. Of very many that match, the first ones are laid out. */
-function dress(table, rows, most = Infinity) {
+/** Make a table sort and filter its rows. Those that are not there yet are read when they are first
+ * asked for, and laid out where they are scrolled to, so many at a time. */
+function dress(table, held, step = Infinity) {
   const heads = [...table.tHead.rows[0].cells];
   const body = table.tBodies[0];
   const tools = table.parentElement.previousElementSibling;
   tools.hidden = false;
   const [filter, only, count] = [".filter", ".only-failed", ".count"].map((name) => tools.querySelector(name));
-  const letters = new Map(rows.map((row) => [row, row.texts.join(" ").toLowerCase()]));
+  const there = [...body.rows];
+  let rows = held ? null : there.map(shownRow);
   let matching = rows;
+  let laidOut = there.length;
+  let letters = null;
+  let reading = null;
+  const read = () => reading ??= rows ? Promise.resolve() : contentOf(held).then((text) => {
+    matching = rows = JSON.parse(text).map((columns, at) => cellRow(columns, there[at]));
+  });
+  const search = (wanted) => {
+    letters ??= new Map(rows.map((row) => [row, row.texts.join(" ").toLowerCase()]));
+    return (row) => letters.get(row).includes(wanted);
+  };
+  const tell = (found, all) => { count.textContent = `${found} of ${all}`; };
+  const add = () => read().then(() => {
+    const next = matching.slice(laidOut, laidOut + step);
+    laidOut += next.length;
+    body.append(...next.map((row) => row.element()));
+  });
   const show = () => {
     const wanted = filter.value.trim().toLowerCase();
-    matching = rows.filter((row) => (!only.checked || row.failed) && letters.get(row).includes(wanted));
-    body.replaceChildren(...matching.slice(0, most).map((row) => row.element()));
-    const first = matching.length > most ? `, the first ${most} are shown` : "";
-    count.textContent = `${matching.length} of ${rows.length}${first}`;
+    const found = only.checked ? rows.filter((row) => row.failed) : [...rows];
+    matching = wanted ? found.filter(search(wanted)) : found;
+    const first = matching.slice(0, step);
+    laidOut = first.length;
+    body.replaceChildren(...first.map((row) => row.element()));
+    tell(matching.length, rows.length);
   };
   const sortBy = (column) => {
     const isNumber = column === 0 || heads[column].classList.contains("number");
@@ -126,35 +154,47 @@ function dress(table, rows, most = Infinity) {
     button.role = "button";
     button.tabIndex = 0;
     button.append(...head.childNodes);
-    button.addEventListener("click", () => sortBy(column));
+    const sort = () => read().then(() => sortBy(column));
+    button.addEventListener("click", sort);
     button.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
-      sortBy(column);
+      sort();
     });
     head.append(button);
   });
-  filter.addEventListener("input", show);
-  only.addEventListener("change", show);
+  filter.addEventListener("input", () => read().then(show));
+  only.addEventListener("change", () => read().then(show));
   const titles = heads.map((head) => head.textContent);
-  tools.querySelector(".csv").addEventListener("click", () =>
-    save(asCsv([titles, ...matching.map((row) => row.texts)]), "outputs.csv", "text/csv"));
-  revealing.push((id) => {
+  tools.querySelector(".csv").addEventListener("click", () => read().then(() =>
+    save(asCsv([titles, ...matching.map((row) => row.texts)]), "outputs.csv", "text/csv")));
+  revealing.push(async (id) => {
+    if (document.getElementById(id)) return;
+    await read();
     const row = rows.find((each) => each.id === id);
-    if (row && !row.element().isConnected) body.prepend(row.element());
+    if (row) body.prepend(row.element());
   });
-  show();
+  const all = held ? table.dataset.all : rows.length;
+  tell(all, all);
+  if (filter.value || only.checked) read().then(show);  // What a browser kept when the page was read again.
+  if (held) {
+    extend(table, add);
+    return;
+  }
   // What failed is what is looked for: the first such row is in sight, a few that passed above it.
   const failed = rows.findIndex((row) => row.failed);
-  const above = failed > 3 && failed < most ? rows[failed - 3].element() : null;
+  const above = failed > 3 ? rows[failed - 3].element() : null;
   if (above) table.parentElement.scrollTop = above.offsetTop - table.tHead.offsetHeight;
 }
 
-/** The rows of a matrix that are not there yet are added where its end is scrolled to. */
-function extend(table, lines) {
+/** The rows of a matrix that are not there yet. */
+function drawModels(table, held) {
   const body = table.tBodies[0];
-  const add = () => {
-    for (const [model, ...cells] of lines.slice(body.rows.length, body.rows.length + 40)) {
+  let lines = null;
+  extend(table, async () => {
+    lines ??= contentOf(held).then(JSON.parse);
+    const all = await lines;
+    for (const [model, ...cells] of all.slice(body.rows.length, body.rows.length + 40)) {
       const row = body.insertRow();
       const head = row.appendChild(document.createElement("th"));
       head.scope = "row";
@@ -168,29 +208,24 @@ function extend(table, lines) {
         if (table.dataset.failures.split(",").includes(cell[1])) link.className = "bad";
       }
     }
-  };
-  const place = table.parentElement;
-  place.addEventListener("scroll", () => {
-    if (place.scrollTop + 3 * place.clientHeight > place.scrollHeight) add();
   });
 }
 
-async function start() {
+function start() {
   for (const table of document.querySelectorAll("table.outputs")) {
     const held = table.matches(".cells") ? document.getElementById("all-cells") : null;
-    if (held) dress(table, JSON.parse(await contentOf(held)).map(cellRow), Number(table.dataset.most));
-    else dress(table, [...table.tBodies[0].rows].map(shownRow));
+    dress(table, held, held ? Number(table.dataset.most) : Infinity);
   }
-  const lines = document.getElementById("all-models");
-  if (lines) extend(document.querySelector("table.matrix"), JSON.parse(await contentOf(lines)));
+  const held = document.getElementById("all-models");
+  if (held) drawModels(document.querySelector("table.matrix"), held);
   reveal();
 }
 
 /** A link to a row that a filter hides shows it; one to an element's details opens them. */
-function reveal() {
+async function reveal() {
   const id = decodeURIComponent(location.hash.slice(1));
   if (!id) return;
-  for (const each of revealing) each(id);
+  await Promise.all(revealing.map((each) => each(id)));
   const target = document.getElementById(id);
   target?.closest("details")?.setAttribute("open", "");
   target?.scrollIntoView({ block: "center" });

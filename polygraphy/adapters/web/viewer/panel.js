@@ -106,6 +106,12 @@ class Panel {
     return levelOf(this.documented.errors, node) > 0;
   }
 
+  /** The vertex of the node that fails first; -1 where none does. */
+  firstFailed(graph) {
+    const first = graph.nodes.findIndex((node) => this.failed(node));
+    return first < 0 ? first : graph.inputs.length + first;
+  }
+
   /** What a report says about the whole model: how much failed, what failed first, and what is worst. */
   failures(graph) {
     const { errors } = this.documented;

@@ -69,7 +69,7 @@ class Viewer {
     });
   }
 
-  /** Begin at the top, so large that it can be read. */
+  /** Begin at what fails first, or at the top, so large that it can be read. */
   start() {
     const scale = Math.min(1, Math.max(0.6, this.canvas.clientWidth / (this.placed.width + 60)));
     this.view = { scale, x: this.placed.width / 2 - this.canvas.clientWidth / scale / 2, y: -20 / scale };
@@ -77,6 +77,8 @@ class Viewer {
     if (first && this.placed.width * scale > this.canvas.clientWidth) {
       this.view.x = first[0] + first[2] / 2 - this.canvas.clientWidth / scale / 2;
     }
+    const failed = this.panel.firstFailed(this.documented.graphs[0]);
+    if (failed >= 0) this.bring(0, failed);
     this.repaint();
   }
 
@@ -116,6 +118,10 @@ class Viewer {
     }
     if (isNew) this.arrange();
     this.choose(graph, vertex);
+    this.bring(graph, vertex);
+  }
+
+  bring(graph, vertex) {
     const box = boxOf(this.placed, graph, vertex);
     if (!box) return;
     this.view.scale = Math.max(this.view.scale, 0.8);

@@ -1,4 +1,8 @@
-"""TensorRT: engines that are built, and saved ones."""
+"""TensorRT: engines that are built, and saved ones.
+
+Few programs use it, and its options, and what turns them into calls, are large: they are imported
+where it takes part.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
-from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS, warn_about_groups
-from polygraphy.cli.backends.trt.conversion import CONVERSION
-from polygraphy.cli.backends.trt.engine_options import TrtPartyOptions, TrtSaveOptions
-from polygraphy.cli.backends.trt.inspection import INSPECTION
-from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+from polygraphy.cli.backends.built_in import (
+    BuiltIn,
+    Chosen,
+    Conversion,
+    Groups,
+    Inspection,
+    RunnerModel,
+)
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call, Step
@@ -25,8 +31,33 @@ if TYPE_CHECKING:
 _ENGINE, _SCRIPT = "engine", "trt-network-script"
 
 
+def _groups() -> Groups:
+    from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS
+    from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
+    from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+
+    return (*BUILD_GROUPS, TrtPluginOptions, TrtSaveOptions, *LOAD_GROUPS)
+
+
+def _party_groups() -> Groups:
+    from polygraphy.cli.backends.trt.engine_options import TrtPartyOptions
+
+    return (TrtPartyOptions,)
+
+
+def _conversion() -> Conversion:
+    from polygraphy.cli.backends.trt.conversion import CONVERSION
+
+    return CONVERSION
+
+
+def _inspection() -> Inspection:
+    from polygraphy.cli.backends.trt.inspection import INSPECTION
+
+    return INSPECTION
+
+
 def _choose(values: Values, kind: str) -> Chosen:
-    # Few programs use TensorRT, and what turns its options into calls is large.
     from polygraphy.cli.backends.trt.context import build_of, loaded_of, running_of
 
     runs = running_of(values)
@@ -50,6 +81,8 @@ def _choose(values: Values, kind: str) -> Chosen:
 
 def _warn(values: Values, chosen: Collection[str], kind: str) -> None:
     """Log in one line which options have no effect because nothing is built, or nothing is run."""
+    from polygraphy.cli.backends.trt.checks import warn_about_groups
+
     loads = bool({"trt", "trt_engine"} & set(chosen))
     tftrt = "tf" in chosen  # Its engines are built as the options of TensorRT say.
     if not (tftrt and loads):
@@ -63,8 +96,9 @@ def _party(values: Values) -> Call:
 
 
 def _saved(values: Values) -> str | None:
-    groups = {type(group) for group in values}
-    return values[TrtSaveOptions].save_engine if TrtSaveOptions in groups else None
+    from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
+
+    return values[TrtSaveOptions].save_engine
 
 
 def _built(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) -> Chosen:
@@ -99,16 +133,16 @@ BACKENDS = (
             "Run the model in TensorRT: build an engine from an ONNX model or a network script, or"
             " load the engine that the model is."
         ),
-        groups=(*BUILD_GROUPS, TrtPluginOptions, TrtSaveOptions, *LOAD_GROUPS),
+        groups=_groups,
         model_types=formats_of("onnx", "tensorrt", "tensorflow"),
         runs_parts=True,
         modules=("polygraphy.backend.trt",),
         choose=_choose,
         party=_party,
-        party_groups=(TrtPartyOptions,),
+        party_groups=_party_groups,
         warn=_warn,
-        conversion=CONVERSION,
-        inspection=INSPECTION,
+        conversion=_conversion,
+        inspection=_inspection,
     ),
     BuiltIn(
         name="trt_engine",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, is_calibrated, warn_about_unused
+from polygraphy.cli.backends.trt.checks import is_calibrated, warn_about_unused
 from polygraphy.cli.backends.trt.config_options import (
     TrtConfigOptions,
     TrtDeviceOptions,
@@ -17,7 +17,6 @@ from polygraphy.cli.backends.trt.names import DATA_TYPES
 from polygraphy.cli.backends.trt.network_options import (
     TrtNetworkOptions,
     TrtParserOptions,
-    TrtPluginOptions,
 )
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.profiles import Profile, TrtProfileOptions, profiles_of
@@ -34,13 +33,6 @@ from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 _NATIVE_INSTANCENORM = "native_instancenorm"
 _REPORT_DLA = "report_capability_dla"
 _DECOMPOSABLE = "SetDecomposableAttentions"
-
-
-def with_build_defaults(values: Values) -> Values:
-    """Return the options of a command, with all groups about builds that it lacks as if they had
-    been left out.
-    """
-    return values.completed(*BUILD_GROUPS, TrtPluginOptions, OutputOptions)
 
 
 def build_of(values: Values, *, is_script: bool, builder: str = "EngineFromNetwork") -> TrtModel:
@@ -267,8 +259,7 @@ def _parser_config(values: Values) -> Call:
 
 def running_of(values: Values) -> Call:
     """Return what runs an engine, and lacks it."""
-    groups = {type(group) for group in values}
-    options = values[TrtRunnerOptions] if TrtRunnerOptions in groups else TrtRunnerOptions()
+    options = values[TrtRunnerOptions]
     budget = options.weight_streaming_budget
     return call_of(
         "TrtRunner",

@@ -31,7 +31,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
         CommandLineError: it is neither.
     """
     # Few say anything about builds, and what turns that into a program is large.
-    from polygraphy.cli.backends.trt.context import loaded_of, network_of, with_build_defaults
+    from polygraphy.cli.backends.trt.context import loaded_of, network_of
 
     path, kind = model.model_file or "", model_type(model)
     is_script = kind == "trt-network-script"
@@ -49,7 +49,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     precision = TrtPrecisionOptions(
         layer_precisions=typing.layer_precisions, strongly_typed=typing.strongly_typed
     )
-    whole = with_build_defaults(values.replaced(precision, model))
+    whole = values.replaced(precision, model)
     network = network_of(whole, is_script=is_script)
     return Inspected(
         split_symbol(path)[0], network.steps_from(RunnerModel.path), Source("load_network")

@@ -82,7 +82,7 @@ _PACKAGES = {
     "trt": "tensorrt",
 }
 """The packages of the backends that run ONNX models."""
-_SESSIONS = built_in()["onnxrt"].groups[:1] if "onnxrt" in built_in() else ()
+_SESSIONS = built_in()["onnxrt"].groups()[:1] if "onnxrt" in built_in() else ()
 """How ONNX Runtime runs a model; nothing where that backend is not there."""
 _UNCHECKED = ("engine", "trt-network-script")
 """Types of models that are TensorRT's already."""

@@ -268,7 +268,7 @@ def iterations_of(
         results: files that are written when the search is over, None for those that are not.
     """
     options: Any = values[group]
-    replay = _replay_of(values)
+    replay = (each.save_debug_replay for each in values if isinstance(each, DebugReplayOptions))
     return call_of(
         "Iterations",
         values,
@@ -276,7 +276,7 @@ def iterations_of(
         artifact=getattr(options, "iter_artifact", None),
         numbered=list(numbered) or None,
         results=[path for path in results if path is not None] or None,
-        save_replay=None if replay is None else replay.save_debug_replay,
+        save_replay=next(replay, None),
     )
 
 
@@ -296,7 +296,3 @@ def check_artifacts(values: Values) -> None:
     """Refuse to move away what is read."""
     artifacts = values[ArtifactOptions].artifacts
     check_paths(read_in(values), [("--artifacts", path) for path in artifacts])
-
-
-def _replay_of(values: Values) -> DebugReplayOptions | None:
-    return next((group for group in values if isinstance(group, DebugReplayOptions)), None)

@@ -56,7 +56,7 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
     )
 
 
-_INSPECTIONS = [each.inspection for each in built_in().values() if each.inspection]
+_INSPECTIONS = [each.inspection() for each in built_in().values() if each.inspection]
 """What backends make of models to show it, where these backends are there."""
 
 

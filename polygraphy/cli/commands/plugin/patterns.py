@@ -95,7 +95,7 @@ class PluginListCommand(Command):
     groups = (OneModelOptions, PluginFolderOptions, PluginChoiceOptions, *_LOADING, *_ENDING)
 
     def program(self, values: Values) -> Program:
-        return _matching(self, values, None)
+        return matching(values, values[OneModelOptions].path, _onnx(values), None)
 
 
 class PluginMatchCommand(Command):
@@ -117,7 +117,7 @@ class PluginMatchCommand(Command):
         path = values[OneModelOptions].path
         output = values[MatchOutputOptions].output or _beside(path, _CONFIG)
         check_files(values, written=[("--output", output)])
-        return _matching(self, values, output)
+        return matching(values, path, _onnx(values), output)
 
 
 class PluginReplaceCommand(Command):
@@ -143,11 +143,6 @@ class PluginReplaceCommand(Command):
             config=config,
             save=Call("save_onnx", kwargs={"path": output}),
         )
-
-
-def _matching(command: Command, values: Values, output: str | None) -> Program:
-    onnx = _onnx(values)
-    return matching(values, values[OneModelOptions].path, onnx, output)
 
 
 def matching(values: Values, model: str, onnx: OnnxModel, output: str | None) -> Program:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from polygraphy.cli.backends.built_in import Chosen, RunnerModel
+from polygraphy.cli.backends.built_in import BuiltIn, Chosen, Groups, RunnerModel
 from polygraphy.cli.backends.foreign import (
     PluggedBackend,
     all_backends,
@@ -23,7 +23,7 @@ from polygraphy.cli.commands.run.whole import Run, as_a_whole, one_after_the_oth
 from polygraphy.cli.declare.call import call_of, constants_of
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import Option, Options, options_of
+from polygraphy.cli.declare.option import Option, Options
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
     CompareOptions,
@@ -57,68 +57,72 @@ from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
 from polygraphy.domain.tensors.naming import enumerated
 
-Groups = tuple[type[Options], ...]
+_COMPARING: Groups = (
+    CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions
+)  # fmt: skip
+_ALSO_OF_ONE = (
+    "--fail-fast",  # Validation heeds it, too.
+    "--postprocess",
+    "--postprocess-func-script",
+    "--save-accuracy-results",
+    "--validate",
+)
+"""Those of them that are about a single run, too."""
 
-_CHOOSE = f"Choose at least one of {', '.join(able_in_parts().values())}."
 
-
-def check_run(values: Values) -> None:
+def check_run(values: Values, backends: Sequence[BuiltIn]) -> None:
     """Refuse what cannot be meant together, and name what has no effect.
 
     Args:
         values: the options.
+        backends: those whose options are among them.
     """
-    for refusal in _REFUSALS:
-        if refusal.applies(values):
-            raise CommandLineError(refusal.message)
+    _refuse(values)
     check_saved_verdicts(values, len(_runners(values)))
-    for idle in (*_idle_backends(_runners(values)), *_IDLE):
-        given = flags_given(values, idle.groups, besides=idle.besides)
-        if given and idle.applies(values):
-            warn_idle(given, f", because {idle.because}")
-
-
-@frozen
-class _Refusal:
-    """A combination that cannot be meant, and what is said about it."""
-
-    applies: Callable[[Values], object]
-    message: str
-
-
-@frozen
-class _Idle:
-    """When the options of some groups have no effect, why, and which have one nevertheless."""
-
-    applies: Callable[[Values], bool]
-    groups: Groups
-    because: str
-    besides: Sequence[str] = ()
+    for because, groups, besides in _idle(values, backends):
+        warn_idle(flags_given(values, groups, besides=besides), f", because {because}")
 
 
 def _runners(values: Values) -> tuple[str, ...]:
     return values[RunnerOptions].runners
 
 
-def _idle_backends(runners: Sequence[str]) -> list[_Idle]:
-    """Return what is said about the options of backends that are not chosen, if others are."""
+def _refuse(values: Values) -> None:
+    """Refuse combinations that cannot be meant."""
+    order, saved, runners = values[OrderOptions], values[RunOptions], _runners(values)
+    if order.subprocess_timeout is not None and not order.use_subprocess:
+        raise CommandLineError(
+            "--subprocess-timeout needs --use-subprocess: the limit is that of a process of its"
+            " own."
+        )
+    choose = "" if runners else f"Choose at least one of {', '.join(able_in_parts().values())}."
+    if not runners and not values[CompareOptions].load_outputs:
+        raise CommandLineError(f"nothing is selected to run. {choose}")
+    runs_model = any(":" not in runner for runner in runners)
+    if runs_model and values[ModelOptions].model_file is None:
+        raise CommandLineError("a runner is selected but no model is given. Name its path.")
+    if not runners and any((saved.save_inputs, saved.save_outputs, saved.save_input_blob)):
+        raise CommandLineError(f"without a runner there is nothing to save. {choose}")
+
+
+def _idle(
+    values: Values, backends: Sequence[BuiltIn]
+) -> Iterator[tuple[str, Groups, Sequence[str]]]:
+    """Yield why the options of some groups have no effect, and which have one nevertheless."""
+    runners = _runners(values)
+    alone = [each for each in backends if each.idle]
+    if not runners:
+        own = [group for each in alone for group in each.own_groups]
+        yield "nothing is run", (ModelOptions, *own, DataOptions, OrderOptions), ()
+        return
     chosen = named_in(runners)
-    return [
-        _Idle(lambda values: bool(runners), each.own_groups, each.idle)
-        for name, each in built_in().items()
-        if each.idle and name not in chosen
-    ]
-
-
-def _lacks_model(values: Values) -> bool:
-    """Return whether a runner runs the model, and none is given."""
-    runs_model = any(":" not in runner for runner in _runners(values))
-    return runs_model and values[ModelOptions].model_file is None
-
-
-def _saves_a_run(values: Values) -> bool:
-    saved = values[RunOptions]
-    return any((saved.save_inputs, saved.save_outputs, saved.save_input_blob))
+    for each in alone:
+        if each.name not in chosen:
+            yield each.idle, each.own_groups, ()
+    if _runs_nothing(values):
+        yield "nothing is run: --iterations is 0", _COMPARING, ()
+    elif not compares_runs(values):
+        yield "nothing is compared: a single runner is", _COMPARING, _ALSO_OF_ONE
 
 
 def compares_runs(values: Values) -> bool:
@@ -133,52 +137,6 @@ def _runs_nothing(values: Values) -> bool:
     data = values[DataOptions]
     given = data.load_inputs or data.data_loader_script or values[CompareOptions].load_outputs
     return bool(_runners(values)) and data.iterations == 0 and not given
-
-
-_REFUSALS = (
-    _Refusal(
-        lambda values: values[OrderOptions].subprocess_timeout is not None
-        and not values[OrderOptions].use_subprocess,
-        "--subprocess-timeout needs --use-subprocess: the limit is that of a process of its own.",
-    ),
-    _Refusal(
-        lambda values: not _runners(values) and not values[CompareOptions].load_outputs,
-        f"nothing is selected to run. {_CHOOSE}",
-    ),
-    _Refusal(_lacks_model, "a runner is selected but no model is given. Name its path."),
-    _Refusal(
-        lambda values: not _runners(values) and _saves_a_run(values),
-        f"without a runner there is nothing to save. {_CHOOSE}",
-    ),
-)
-
-_GROUPS = tuple(group for each in built_in().values() if each.idle for group in each.own_groups)
-"""The options that are about one backend alone."""
-
-_IDLE = (
-    _Idle(
-        lambda values: not _runners(values),
-        (ModelOptions, *_GROUPS, DataOptions, OrderOptions),
-        "nothing is run",
-    ),
-    _Idle(
-        _runs_nothing,
-        (CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions),
-        "nothing is run: --iterations is 0",
-    ),
-    _Idle(
-        lambda values: not compares_runs(values) and not _runs_nothing(values),
-        (CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions),
-        "nothing is compared: a single runner is",
-        besides=(
-            "--fail-fast",  # Validation heeds it, too.
-            "--postprocess",
-            "--postprocess-func-script",
-            "--save-accuracy-results",
-            "--validate",
-        ),
-    ),
-)
 
 
 def chosen_for_parts(values: Values, backends: Backends) -> list[tuple[Chosen, str]] | None:
@@ -291,7 +249,8 @@ def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> 
     path = split_symbol(values[ModelOptions].model_file or "")[0]
     model = quoted(path.replace("\\", "/").rpartition("/")[2]) if path else ""
     runners = [each.partition(":")[::2] for each in values[RunnerOptions].runners]
-    saved = {name for name, each in built_in().items() if each.text and not each.groups}
+    of_text = named_in(values[RunnerOptions].runners).values()
+    saved = {each.name for each in of_text if each.text and not each.groups()}
     backends = [titles[name] for name, _ in runners if name not in saved]
     engines = [quoted(text) for name, text in runners if name in saved]
     loaded = [quoted(path) for path in values[CompareOptions].load_outputs]
@@ -311,6 +270,32 @@ def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> 
     return f"Compare {where}." if compares else f"Run {where}."
 
 
+_BEFORE: Groups = (
+    RunnerOptions,
+    ModelOptions,
+    OutputOptions,
+    OnnxLoadOptions,
+    OnnxCastOptions,
+    OnnxShapeOptions,
+    OnnxSaveOptions,
+)
+_AFTER: Groups = (
+    TfLoadOptions,
+    TfOnnxOptions,
+    DataOptions,
+    OrderOptions,
+    RunOptions,
+    CompareOptions,
+    JudgeOptions,
+    SimpleOptions,
+    FunctionOptions,
+    TopKOptions,
+    LayerwiseOptions,
+    PlotOptions,
+)
+"""The options around those of backends."""
+
+
 class RunCommand(Command):
     """Run a model in one or more backends on the same input data, and compare the outputs of each
     runner with those of the next. Exits with 0 when everything matched and with 1 when something
@@ -318,48 +303,36 @@ class RunCommand(Command):
     """
 
     name = "run"
-    groups = (
-        RunnerOptions,
-        ModelOptions,
-        OutputOptions,
-        OnnxLoadOptions,
-        OnnxCastOptions,
-        OnnxShapeOptions,
-        OnnxSaveOptions,
-        *dict.fromkeys(
-            (
-                *(group for each in built_in().values() for group in each.groups),
-                TfLoadOptions,
-                TfOnnxOptions,
-            )
-        ),
-        DataOptions,
-        OrderOptions,
-        RunOptions,
-        CompareOptions,
-        JudgeOptions,
-        SimpleOptions,
-        FunctionOptions,
-        TopKOptions,
-        LayerwiseOptions,
-        PlotOptions,
-    )
-    plugins: Sequence[PluggedBackend] = ()
-    """The backends of other packages that take part."""
+
+    def __init__(
+        self,
+        backends: Sequence[BuiltIn] | None = None,
+        plugins: Sequence[PluggedBackend] = (),
+    ) -> None:
+        """Set which backends take part, by default all of this package; `plugins` are those of
+        others.
+        """
+        self.backends = [*built_in().values()] if backends is None else backends
+        self.plugins = plugins
+
+    @cached_property
+    def groups(self) -> Groups:  # type: ignore[override]
+        """The options, those of the backends that take part among them."""
+        of_backends = [group for each in self.backends for group in each.groups()]
+        own = [each.declared.options for each in self.plugins if each.declared.options is not None]
+        return tuple(dict.fromkeys((*_BEFORE, *of_backends, *_AFTER, *self.ending, *own)))
 
     def extended(self, flags: Collection[str] | None = None) -> RunCommand:
-        """Return the command with the backends of other packages: those that the flags of a
-        command line name, or all.
+        """Return the command with the backends that the flags of a command line name; with all
+        where it has other flags, and for help.
         """
-        if flags is not None:
-            warn_of_others()
-        taken = self._flags()
-        plugins = all_backends(taken) if flags is None else backends_in(flags, taken)
-        command = RunCommand()
-        command.plugins = plugins
-        own = [plugin.declared.options for plugin in plugins if plugin.declared.options is not None]
-        command.groups = (*self.groups, *own)
-        return command
+        if flags is None:
+            return RunCommand(plugins=all_backends(self.flags))
+        warn_of_others()
+        few = RunCommand([each for each in self.backends if each.flag in flags])
+        if few.flags.issuperset(flags):
+            return few
+        return RunCommand(plugins=backends_in(flags, self.flags))
 
     def declared(self, group: type[Options]) -> Sequence[Option]:
         """Return the declarations of a group; there is a flag for each backend."""
@@ -371,21 +344,17 @@ class RunCommand(Command):
         """Return the flags of backends of other packages that are not used."""
         return {
             flag: f"is about {plugin.flag}, which is not given."
-            for plugin in all_backends(self._flags())
+            for plugin in all_backends(RunCommand().flags)
             for flag in plugin.option_flags
         }
 
-    def _flags(self) -> set[str]:
-        own = (option for group in RunCommand.groups for option in options_of(group))
-        return {"-h", "--help", *(flag for option in own for flag in option.flags)}
-
     def program(self, values: Values) -> Program:
-        check_run(values)
-        backends = backends_of(values, self.plugins)
+        check_run(values, self.backends)
+        backends = backends_of(values, self.backends, self.plugins)
         compares = compares_runs(values)
         check_worst(values, compares=compares)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
-        checks, verdicts = _checks(values, compares=compares)
+        checks, verdicts = _checks(values)
         parts = chosen_for_parts(values, backends)
         if parts is not None:
             run = by_layers(values, backends, parts, data)
@@ -401,7 +370,7 @@ class RunCommand(Command):
                 0, Step("MODEL", split_symbol(values[ModelOptions].model_file or "")[0])
             )
         saved = values[CompareOptions].save_accuracy_results
-        titles = {name: each.title for name, each in built_in().items()}
+        titles = {name: each.title for name, each in named_in(_runners(values)).items()}
         titles |= {plugin.name: plugin.declared.title for plugin in self.plugins}
         return Program(
             "run.py.j2",
@@ -432,7 +401,7 @@ def _is_looked_at(values: Values, compares: bool) -> bool:
     return compares or saves or values[CompareOptions].validate
 
 
-def _checks(values: Values, *, compares: bool) -> tuple[list[Step], Call]:
+def _checks(values: Values) -> tuple[list[Step], Call]:
     """Return what is done with the results before they are compared, and what compares them."""
     options, worst = values[CompareOptions], values[LayerwiseOptions].save_worst
     functions = functions_of(values)

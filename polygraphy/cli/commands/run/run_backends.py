@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
-from polygraphy.cli.backends.built_in import Chosen
+from polygraphy.cli.backends.built_in import BuiltIn, Chosen
 from polygraphy.cli.backends.foreign import PluggedBackend
 from polygraphy.cli.backends.registry import built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
@@ -51,11 +51,14 @@ class Backends:
         return list(dict.fromkeys(names))
 
 
-def backends_of(values: Values, plugins: Sequence[PluggedBackend] = ()) -> Backends:
+def backends_of(
+    values: Values, declared: Iterable[BuiltIn], plugins: Sequence[PluggedBackend] = ()
+) -> Backends:
     """Return how the model is loaded, built and run in the backends that are chosen.
 
     Args:
         values: the options.
+        declared: the backends whose options are among them.
         plugins: the backends of other packages that are chosen.
 
     Raises:
@@ -77,7 +80,7 @@ def backends_of(values: Values, plugins: Sequence[PluggedBackend] = ()) -> Backe
         *(name for name, each in chosen.items() if "onnx" in each.model_types),
     }
     is_loaded = bool(accepting) and kind in _LOADED
-    for each in built_in().values():
+    for each in declared:
         each.warn(values, names, kind)
     _warn_about_graphs(values, kind)
     used = {name: each.chosen(values, kind) for name, each in chosen.items()}

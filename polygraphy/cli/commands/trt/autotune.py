@@ -11,7 +11,7 @@ from polygraphy.cli.backends.trt.config_options import (
     TrtPlanOptions,
     TrtScriptOptions,
 )
-from polygraphy.cli.backends.trt.context import build_of, with_build_defaults
+from polygraphy.cli.backends.trt.context import build_of
 from polygraphy.cli.backends.trt.network_options import TrtParserOptions, TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
 from polygraphy.cli.backends.trt.profiles import TrtProfileOptions
@@ -213,12 +213,10 @@ def _whole(values: Values) -> Values:
     """
     model, plugins = values[CheckedModelOptions], values[TuningPluginOptions].plugin_libraries
     timing = vars(values[TrtTimingOptions])
-    return with_build_defaults(
-        values.replaced(
-            TrtTacticOptions(**timing),
-            TrtPluginOptions(plugins=plugins),
-            ModelOptions(model_file=model.path, input_shapes=model.input_shapes),
-        )
+    return values.replaced(
+        TrtTacticOptions(**timing),
+        TrtPluginOptions(plugins=plugins),
+        ModelOptions(model_file=model.path, input_shapes=model.input_shapes),
     )
 
 

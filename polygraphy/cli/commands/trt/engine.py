@@ -41,7 +41,7 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of, with_defaults
+from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
@@ -224,7 +224,7 @@ class _EngineCommand(Command):
         check = check_of(values, implied=check_words, asks=asks)
         replay, artifacts = values[TrtTacticOptions].save_tactics, values[ArtifactOptions].artifacts
         numbered = [replay] if replay is not None and replay not in artifacts else []
-        trt = build_of(with_defaults(values), is_script=is_script, builder="EngineBytesFromNetwork")
+        trt = build_of(values, is_script=is_script, builder="EngineBytesFromNetwork")
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         calibration, path = trt.config.calibration, RunnerModel.path
         shares = calibration is not None and "cache" not in calibration.kwargs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.trt.checks import CONFIG_CALLS, CONFIG_GROUPS, NETWORK_GROUPS
-from polygraphy.cli.backends.trt.context import config_of, network_of, with_build_defaults
+from polygraphy.cli.backends.trt.context import config_of, network_of
 from polygraphy.cli.backends.trt.model import TrtNetwork
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
@@ -68,9 +68,8 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
             *flags_feeding(values, ["CreateConfig"]),
         ]
         warn_idle(given, ", because the configuration decides it")
-        whole = with_build_defaults(values)
-        onnx = onnx_of(whole) if parses else OnnxModel()
-        made = network_of(whole, is_script=is_script, is_empty=model is None)
+        onnx = onnx_of(values) if parses else OnnxModel()
+        made = network_of(values, is_script=is_script, is_empty=model is None)
         path = None if model is None else split_symbol(model)[0]
         is_brief = onnx.is_as_saved and not made.steps
         return Program(
@@ -106,7 +105,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
         used = ["--fp32", *flags_feeding(values, CONFIG_CALLS)]
         unused = flags_given(values, (TrtPrecisionOptions, TrtTacticOptions), besides=used)
         warn_idle(unused, ", because that belongs to the network, or to the build")
-        config = config_of(with_build_defaults(values))
+        config = config_of(values)
         path = None if model is None or is_script else split_symbol(model)[0]
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         calibration = config.own_calibration
