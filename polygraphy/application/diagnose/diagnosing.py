@@ -517,7 +517,21 @@ class _Diagnosis:
             return DiagnosisResult(FAULT, [*mistaken, *culprits])
         if unclear:
             return _unclear(unclear)
+        if self._is_within_steps():
+            reason = (
+                "Every node alone agrees, and the steps of quantised types explain the outputs."
+            )
+            return DiagnosisResult(AGREE, reason=reason)
         return of_rounding(case, found, known)
+
+    def _is_within_steps(self) -> bool:
+        """Return whether steps of quantised types explain how far all outputs are apart."""
+        if self._has_nan() or len(self._outputs) < 2:
+            return False
+        first, *others = self._outputs.values()
+        return all(
+            explained(self._case, self._feeds, first, made, by_steps=True) for made in others
+        )
 
     def _places(
         self, party: SuspectedParty, known: Trace, found: Mapping[str, Deviation]

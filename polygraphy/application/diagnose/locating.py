@@ -34,8 +34,14 @@ from polygraphy.ports.editing import OpenModel, open_model
 
 _ONE_STEP = 0.03
 """The same of integers that are one off, where what comes before is computed in integers, too."""
+_COARSELY = 0.15
+"""The same where a backend computes in integers what the model quantises, such as a Softmax."""
 _STEPPING = MOVES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
 """Operators that compute nothing but steps."""
+_WHOLE = 128
+"""A region of more nodes is no place: what they hand to each other is rounded otherwise."""
+_STEP = 2.0**-7
+"""A step of eight bits, relative to the size of a tensor."""
 _EVERYWHERE = 0.05
 """The share from which on it is not as right."""
 SMALL = 1e-4
@@ -224,9 +230,10 @@ def _wrong_regions(
     for name, made in made_alone.wrong:
         # It may be made of others than in the model, where a node was copied or taken out.
         region = region_before(nodes, name, read_by_region(graph.nodes, name, surviving))
-        if _is_flip(made, [nodes[index] for index in region]) or _is_cut_off(
-            case, name, made_alone.values[name], known
-        ):
+        within = [nodes[index] for index in region]
+        if len(region) > _WHOLE or _is_flip(made, within) or _is_step(case, made, within):
+            continue
+        if _is_cut_off(case, name, made_alone.values[name], known):
             continue
         taking_part = replaced_nodes(nodes, region, graph.nodes, name)
         explained = not all(nodes[index].op == "Cast" for index in taking_part) and (
@@ -248,6 +255,19 @@ def _is_flip(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     if is_chain and made.largest <= 1 and (made.share <= _ONE_STEP or made.count <= 1):
         return True
     return made.share <= FLIPS or made.count <= 1 < _FEW <= 1 / max(made.share, 1e-9)
+
+
+def _is_step(case: Case, made: Deviation, nodes: Sequence[GraphNode]) -> bool:
+    """Return whether nodes that are rewritten to compute in integers, of what is quantised, are off
+    by less than a step of eight bits, or by one step in a few elements.
+    """
+    makers = producers(case.model.nodes)
+    before = (makers[name] for node in nodes for name in node.reads if name in makers)
+    if not any(case.model.nodes[index].op == "DequantizeLinear" for index in before):
+        return False
+    if nodes[-1].op == "QuantizeLinear":
+        return made.largest <= 1 and made.share <= _COARSELY
+    return made.relative <= _STEP
 
 
 def _is_cut_off(case: Case, tensor: str, value: Any, known: Trace) -> bool:

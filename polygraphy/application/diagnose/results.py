@@ -32,6 +32,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
     TensorError,
+    with_reasons,
 )
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
@@ -97,6 +98,22 @@ def against_results(
         return DiagnosisResult(INCONCLUSIVE, reason=doubts[0])
     reason = next(filter(None, (one.fitted.doubt() for one in made)), agreed)
     return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
+
+
+def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]:
+    """Return why a node makes NaN: what is known of it, or else where they are born, with what else
+    differs.
+    """
+    if not any(set(one.nodes) & set(broken.nodes) and one.remedy.proven for one in culprits):
+        return [with_reasons(broken, culprits)]
+    return [
+        (
+            evolve(one, evidence=[*broken.evidence, *one.evidence])
+            if set(one.nodes) & set(broken.nodes)
+            else one
+        )
+        for one in culprits
+    ]
 
 
 class _Comparison:
@@ -180,21 +197,44 @@ class _Comparison:
         case.feed = feed
         if not self.fitted.inner and self._is_rounding():
             return DiagnosisResult(AGREE, reason=_ROUNDED)
+        broken = None
         if breaks(values, saved) and not self._run.is_traced:
             broken = first_non_finite(case, trace(case, self._third, feed))
-            if broken is not None:
-                return DiagnosisResult(FAULT, [broken])
         if not self.fitted.inner:
+            if broken is not None:
+                return DiagnosisResult(FAULT, [self._before(broken, feed, saved)])
             return self._of_outputs(number, values, self.compared.found, self.fitted)
         floats = [array.dtype for array in saved.values() if is_float(array)]
         self._coarse = max(map(epsilon_of, floats), default=0.0)
         made = self._of_tensors(number, self._in_own_types(number))
+        if broken is not None:
+            known = [] if made is None else made.culprits
+            return DiagnosisResult(FAULT, _with_nan(broken, known))
         if made is None and case.evidence.unexplained:
             if self._is_rounding():
                 case.evidence.unexplained = ""
                 return DiagnosisResult(AGREE, reason=_ROUNDED)
             return self._of_half_model(number, values)
         return made
+
+    def _before(self, broken: Culprit, feed: Feed, saved: Values) -> Culprit:
+        """Return a node that makes NaN with what it may have been, if that gives what was saved."""
+        case = self._case
+        side = Side(graph_with_weights(case.model.proto))
+        found = (i for i in range(len(side.nodes)) if side.identity(i) in broken.nodes)
+        for variant in (variant for index in found for variant in variants(side, index)):
+            try:
+                output = next(filter(None, variant.node.outputs))
+                values = self._party.load(altered(case.model.proto, output, variant))(feed)
+            except Exception:  # A variant that no backend takes is none.
+                continue
+            if values.keys() & saved.keys() and explained(case, [feed], [values], [saved]):
+                said = f"{variant.what[0].upper()}{variant.what[1:]}."
+                proof = "With only that changed, it makes what was saved."
+                evidence = [*broken.evidence, said, proof]
+                remedy = case.undoing(side, [variant])
+                return evolve(broken, cause=variant.cause, evidence=evidence, remedy=remedy)
+        return broken
 
     def _is_rounding(self) -> bool:
         """Return whether rounding explains all outputs that differ."""

@@ -116,6 +116,8 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     yield from _partners(side, index)
     yield from _words(node)
     yield from _operators(node)
+    yield from _rounds(side, node)
+    yield from _directions(node)
 
 
 def _with(node: Node, name: str, kind: str, value: Any) -> Node:
@@ -199,6 +201,32 @@ def _operators(node: Node) -> Iterator[Variant]:
             if op != node.op:
                 what = f"{node.op} is there instead of {op}"
                 yield Variant("structure", what, evolve(node, op=op))
+
+
+def _rounds(side: Side, node: Node) -> Iterator[Variant]:
+    """One round more or less of a loop."""
+    name = node.inputs[0] if node.op == "Loop" and node.inputs else ""
+    held = side.weights[name].values if name in side.weights else None
+    if held is None or np.size(held) != 1:
+        return
+    count = int(np.reshape(held, -1)[0])
+    for other in (count + 1, count - 1):
+        what = f"the trip count {name!r} of Loop is {count} instead of {other}"
+        yield Variant("weight", what, node, {name: np.full_like(held, other)})
+
+
+def _directions(node: Node) -> Iterator[Variant]:
+    """What a scan reads, or makes, from its other end."""
+    if node.op != "Scan":
+        return
+    read = int(node.attribute("num_scan_inputs", 1))
+    made = len(node.outputs) - (len(node.inputs) - read)
+    for name, number in (("scan_input_directions", read), ("scan_output_directions", made)):
+        held = tuple(node.attribute(name) or (0,) * number)
+        ones = [(*held[:at], 1 - held[at], *held[at + 1 :]) for at in range(len(held))]
+        for value in dict.fromkeys([tuple(1 - one for one in held), *ones]):
+            what = f"the attribute {name!r} of Scan is {held} instead of {value}"
+            yield Variant("attribute", what, _with(node, name, "ints", value))
 
 
 def _axes(node: Node) -> Iterator[Variant]:

@@ -326,6 +326,18 @@ def test_probabilities_are_bounded_and_what_was_sorted_is_ordered() -> None:
     assert set(facts.ordered) == {"best", "at", "chosen"}
 
 
+def test_quantised_probabilities_are_bounded() -> None:
+    steps = {"s": np.array(1 / 256, np.float32), "z": np.array(0, np.uint8)}
+    for op, is_bounded in (("Softmax", True), ("Relu", False)):
+        nodes = [
+            helper.make_node(op, ["x"], ["p"]),
+            helper.make_node("QuantizeLinear", ["p", "s", "z"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+        ]
+        made = model(nodes, {"x": FLOAT}, {"y": FLOAT}, steps)
+        assert ("y" in find_facts(made).bounded) is is_bounded
+
+
 def test_an_if_node_is_bounded_where_a_branch_is() -> None:
     for ops, is_bounded in (
         (("Tanh", "Sigmoid"), True),

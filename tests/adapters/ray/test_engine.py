@@ -32,7 +32,9 @@ LIMITS = Limits(timeout=60)
 @pytest.fixture(scope="module")
 def engine() -> Iterator[RayEngine]:
     here = str(Path.cwd())
-    ray.init("local", num_cpus=2, runtime_env={"env_vars": {"PYTHONPATH": here}}, log_to_driver=False)
+    ray.init(
+        "local", num_cpus=2, runtime_env={"env_vars": {"PYTHONPATH": here}}, log_to_driver=False
+    )
     yield RayEngine()
     ray.shutdown()
 

@@ -52,6 +52,25 @@ def test_what_an_attribute_was_is_found_and_proven(kind: str, tmp_path: Path) ->
     assert any(said in sentence for sentence in culprit["evidence"]), culprit["evidence"]
 
 
+def dividing(*reads: str) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["zeros"], name="zeros"),
+        helper.make_node("Exp", ["x"], ["positive"], name="positive"),
+        helper.make_node("Div", reads, ["ratio"], name="ratio"),
+        helper.make_node("Identity", ["ratio"], ["y"], name="last"),
+    ]
+    return make("net", nodes, [value("x", [3, 6])], [value("y", [3, 6])])
+
+
+@pytest.mark.parametrize("inner", [(), ("zeros", "positive", "ratio")])
+def test_why_a_node_makes_infinity_is_said(inner: tuple[str, ...], tmp_path: Path) -> None:
+    pair = dividing("zeros", "positive"), dividing("positive", "zeros")
+    kept = found(*pair, tmp_path, *inner)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["ratio"], "structure")
+    assert any("infinite" in sentence for sentence in culprit["evidence"])
+
+
 class Counting(OnnxrtParty):
     """ONNX Runtime, which counts how often it hands out the tensors of the whole model."""
 

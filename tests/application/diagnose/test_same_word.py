@@ -134,7 +134,7 @@ def words(
 @pytest.mark.parametrize(
     ("dtype", "name"), [("fp16", "onnxrt"), ("fp16", "onnx"), ("bf16", "onnx")]
 )
-@settings(max_examples=scaled(30), deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 @given(**DRAWN, planted=st.sampled_from([1.0, 1.02, 1.5]))
 def test_saved_results_a_reference_and_a_run_say_the_same_of_a_half_model(
     dtype: str, name: str, seed: int, depth: int, last: str, scale: float, planted: float

@@ -42,7 +42,17 @@ CASES = {
         "attribute",
         numbers(kernel_shape=(3, 3), pads=(1, 1, 1, 1)),
     ),
+    "direction": (
+        Node("n", "Scan", "", ("s", "x"), ("e", "y"), numbers(num_scan_inputs=1, scan_input_directions=(1,))),
+        "attribute",
+        numbers(num_scan_inputs=1, scan_input_directions=(0,)),
+    ),
 }  # fmt: skip
+
+
+def test_a_loop_may_have_made_a_round_more_or_less():
+    loop = side(Node("n", "Loop", "", ("count", "", "x"), ("y",)), count=np.array(3))
+    assert [int(one.weights["count"]) for one in variants(loop, 0)] == [4, 2]
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -483,12 +483,14 @@ def _in_node(content: Content, start: int, end: int, depth: int) -> str:
 
 
 _CHOOSES = MOVES | {
-    "AveragePool", "Clip", "Compress", "DepthToSpace", "Dropout", "Expand", "Gather",
-    "GatherElements", "GatherND", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "Neg",
-    "ReduceMax", "ReduceMean", "ReduceMin", "Resize", "SpaceToDepth", "Split", "Tile", "TopK",
-    "ZipMap",
+    "AveragePool", "Clip", "Compress", "DepthToSpace", "DequantizeLinear", "Dropout", "Expand",
+    "Gather", "GatherElements", "GatherND", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "Neg",
+    "QuantizeLinear", "ReduceMax", "ReduceMean", "ReduceMin", "Resize", "SpaceToDepth", "Split",
+    "Tile", "TopK", "ZipMap",
 }  # fmt: skip
-"""Operators whose numbers are within the range of those of their first input."""
+"""Operators whose numbers are within the range of those of their first input; those that quantise
+stand for what their steps stand for.
+"""
 _JOINS = frozenset({"Concat", "Max", "Mean", "Min", "Mul"})
 """The same of all their inputs."""
 _PROBABILITIES = frozenset({"LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"})
