@@ -7,8 +7,8 @@ and, rewritten where an input was an attribute once, at the opset of every earli
 operator that can say the same. Each model goes through what `polygraphy run MODEL --onnxrt --onnx`
 runs, without optimisation, and what comes out is compared with what is expected: three opinions, so
 that it shows who departs. OpenVINO, where it is installed, is a column beside them: it computes in
-float32, in a process of its own for each model. Cases run in a process of their own by the hundred,
-so that a crash of a backend costs one line, not the tally.
+float32, in processes of its own. Cases run in a process of their own by the hundred, so that a
+crash of a backend costs one line, not the tally.
 """
 
 from __future__ import annotations
@@ -236,40 +236,63 @@ def outcome(model: Any, inputs: list[Any], case: Any) -> tuple[str, str]:
     return (NOBODY_IS_RIGHT if _difference(theirs, expected, case) else ONNXRT_IS_RIGHT), between
 
 
-def in_openvino(model: Any, inputs: list[Any], case: Any) -> str:
-    """Return how OpenVINO does on what a case expects; empty where it is not installed, or nothing
-    is compared.
+Lowered = tuple[Any, list[Any], Any]
+"""A model, its inputs, and the case that says what is expected."""
+
+
+def in_openvino(models: list[Lowered]) -> list[str]:
+    """Return how OpenVINO does on each model; empty where it is not installed, or nothing is
+    compared. All go through one process, which begins before OpenVINO computes anything; where it
+    dies or hangs, each half through another one.
     """
     from importlib.util import find_spec
 
     from polygraphy.adapters.processes.forked import call_isolated
+    from polygraphy.exception import PolygraphyException
+
+    if find_spec("openvino") is None or not models:
+        return [""] * len(models)
+    try:
+        limit = 60 + 2 * len(models)
+        done: list[str] = call_isolated(
+            lambda: [_in_openvino(*each) for each in models],
+            what="openvino",
+            timeout=limit,
+            is_silent=True,
+        )
+        return done
+    except PolygraphyException as error:
+        if len(models) == 1:
+            return [f"{CRASHES}: {_line(error)}"]
+        half = len(models) // 2
+        return in_openvino(models[:half]) + in_openvino(models[half:])
+
+
+def _in_openvino(model: Any, inputs: list[Any], case: Any) -> str:
     from polygraphy.backend.openvino import CompiledModelFromOnnx, OpenvinoRunner
     from polygraphy.exception import PolygraphyException
 
     values = [*model.graph.input, *model.graph.output]
-    is_compared = all(value.type.WhichOneof("value") == "tensor_type" for value in values) and not (
-        any(node.op_type in STOCHASTIC for node in model.graph.node)
-    )
-    if find_spec("openvino") is None or not is_compared:
+    if any(value.type.WhichOneof("value") != "tensor_type" for value in values) or any(
+        node.op_type in STOCHASTIC for node in model.graph.node
+    ):
         return ""
     feed = dict(zip([value.name for value in model.graph.input], inputs))
-
-    def run() -> list[Any]:
+    try:
         with OpenvinoRunner(CompiledModelFromOnnx(model, precision_hint="f32")) as runner:
             asked = runner.get_input_metadata(use_numpy_dtypes=False)
             found = runner.infer({name: feed[name] for name in asked})
-            return [found[value.name] for value in model.graph.output]
-
-    try:
-        found = call_isolated(run, what="openvino", timeout=60, is_silent=True)
+            outputs = [found[value.name] for value in model.graph.output]
     except PolygraphyException as error:
-        said = str(error).splitlines()[0].replace("|", "/")
-        return f"{CRASHES if 'crashed' in said or 'stopped' in said else REFUSES}: {said}"
+        return f"{REFUSES}: {_line(error)}"
     except Exception as error:  # What is no array, or an output that it does not have.
         return f"{REFUSES}: {type(error).__name__}"
-    expected = [_array(value) for value in case.data_sets[0][1]]
-    against = _difference(found, expected, case)
+    against = _difference(outputs, [_array(value) for value in case.data_sets[0][1]], case)
     return f"{DIFFERS}: {against}" if against else AGREES
+
+
+def _line(error: Exception) -> str:
+    return str(error).splitlines()[0].replace("|", "/")
 
 
 def _array(value: Any) -> Any:
@@ -302,12 +325,14 @@ def _difference(found: list[Any], wanted: list[Any], case: Any) -> str:
 def chunk(start: int, stop: int, only: str) -> list[Row]:
     """Return what happened to a range of the cases."""
     chosen = [case for case in cases() if only in case.name][start:stop]
+    made = [
+        (opset, (model, inputs, case)) for case in chosen for opset, model, inputs in versions(case)
+    ]
+    thirds = in_openvino([each for _, each in made])
     rows = []
-    for case in chosen:
+    for (opset, (model, inputs, case)), third in zip(made, thirds):
         op = case.model.graph.node[0].op_type if len(case.model.graph.node) == 1 else "function"
-        for opset, model, inputs in versions(case):
-            third = in_openvino(model, inputs, case)
-            rows.append(Row(case.name, op, opset, *outcome(model, inputs, case), third))
+        rows.append(Row(case.name, op, opset, *outcome(model, inputs, case), third))
     return rows
 
 

@@ -48,6 +48,7 @@ PACKAGES = (
 SECONDS = 600
 """How long one command line may take."""
 LEAST = "ORT_DISABLE_ALL"
+_IN_FLOAT32 = ("--openvino", "--openvino-precision", "f32")
 
 
 class Model(NamedTuple):
@@ -148,14 +149,15 @@ class Failed(Exception):
 
     @property
     def is_said(self) -> bool:
-        """Whether the model is against the standard, and the one that refuses it says which node:
-        a signal of rank 2, which ONNX Runtime takes and the reference evaluator does not.
+        """Whether the one that refuses the model says which node: a signal of rank 2, which is
+        against the standard, and which ONNX Runtime takes and the reference evaluator does not; or
+        what OpenVINO lacks.
         """
-        return _REFUSED in self.said
+        return any(sign in self.said for sign in _REFUSALS)
 
 
-_REFUSED = "(STFT, opset"
-"""What a refusal names: the operator of the node, and its version."""
+_REFUSALS = ("(STFT, opset", "OpenVINO could not")
+"""What a refusal names: the operator of the node, and its version; or what OpenVINO lacks."""
 
 
 class Trial:
@@ -386,6 +388,19 @@ def check_two_backends(trial: Trial) -> None:
     trial.healthy("--onnxrt", "--onnx", *trial.data)
 
 
+def check_openvino(trial: Trial) -> None:
+    """Compare OpenVINO, in float32, with ONNX Runtime."""
+    words = (*_IN_FLOAT32, "--onnxrt", "--rtol", "auto", "--atol", "auto")
+    trial.run("run", trial.model, *words, *trial.data)
+
+
+def check_three_backends(trial: Trial) -> None:
+    """Diagnose it in OpenVINO, ONNX Runtime and the reference evaluator: nobody is to blame, or
+    what is printed helps.
+    """
+    trial.healthy(*_IN_FLOAT32, "--onnxrt", "--onnx", *trial.data)
+
+
 def check_itself(trial: Trial) -> None:
     """Diagnose it beside itself: nobody is to blame."""
     trial.healthy("--onnxrt", "--reference", trial.model, *trial.data)
@@ -551,6 +566,8 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "fold": check_fold,
     "fp16": check_fp16,
     "two backends": check_two_backends,
+    "openvino": check_openvino,
+    "three backends": check_three_backends,
     "itself": check_itself,
     "tensors": check_tensors,
     "strip": check_strip,

@@ -89,6 +89,7 @@ _ADAPTERS: dict[str, str] = {
     "ModelTrial/onnxrt": "polygraphy.adapters.onnxruntime.trial:OnnxrtTrial",
     "save_model": "polygraphy.adapters.onnx.storage.saving:save_model",
     "open_environment/onnxrt": "polygraphy.adapters.onnxruntime.environments:open_environment",
+    "open_environment/openvino": "polygraphy.adapters.openvino.environments:open_environment",
     "PerceptualDistance": "polygraphy.adapters.lpips:LpipsDistance",
     "Plots": "polygraphy.adapters.plots:MatplotlibPlots",
     "Progress": "polygraphy.adapters.console.progress:TerminalProgress",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
 }
 
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
+
+_APART = pytest.StashKey[bool]()
+"""Whether the tests are those that compute in OpenVINO."""
 
 # A shell has commands that it starts in the background ignore ctrl-C, and all that they start. What it
 # does is tested.
@@ -67,9 +71,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     theirs = [item for item in items if extra_packages.computes_in_openvino(item)]
     for item in theirs:
         item.add_marker(extra_packages.OPENVINO)
-    if len(theirs) < len(items) and extra_packages.OPENVINO not in str(config.option.markexpr):
+    asked = str(config.option.markexpr)
+    is_apart = len(theirs) == len(items) or extra_packages.OPENVINO in asked or "huge" in asked
+    config.stash[_APART] = is_apart
+    if not is_apart:
         items[:] = [item for item in items if item not in theirs]
         config.hook.pytest_deselected(items=theirs)
+
+
+@pytest.fixture(autouse=True)
+def _computes_not_in_openvino(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that lets OpenVINO compile a model in the process from which others are forked:
+    those would wait for its threads.
+    """
+    yield
+    compiled = sys.modules.get("polygraphy.adapters.openvino.compiled")
+    if compiled is not None and not request.config.stash[_APART]:
+        said = "OpenVINO computed in this process: test_apart.py runs such tests"
+        assert not compiled.PROCESS.is_entered, said
 
 
 @pytest.hookimpl(wrapper=True)

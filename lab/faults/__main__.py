@@ -1,9 +1,10 @@
 """Measure `polygraphy diagnose`: faults of released packages, and planted ones.
 
     python -m faults [--seed N] [--only real|planted] [--take N] [--kind PART] [--jobs N]
-                     [--ways WAY ... [--cases N]] [--markdown ../docs/development/diagnosis.md]
+                     [--party onnxrt|openvino] [--third] [--ways WAY ... [--cases N]]
+                     [--markdown ../docs/development/diagnosis.md]
 
-In the folder `lab`. Cases, and a virtual environment for each version of ONNX Runtime, are
+In the folder `lab`. Cases, and a virtual environment for each version of a backend, are
 written into POLYGRAPHY_FAULTS (.faults). Real models are used where `make models` put them.
 """
 
@@ -19,15 +20,23 @@ from pathlib import Path
 from polygraphy.logger import G_LOGGER
 
 from .case import Case
-from .environments import FOLDER, PACKAGES, ROOT
+from .environments import FOLDER, OPENVINO, ROOT, VERSIONS
 from .judge import Score, scores
 from .planted_cases import WAYS, planted_cases
-from .real_cases import real_cases
+from .real_cases import RUN, real_cases
 from .report import page, table
 from .shipped import shipped
 
-REAL, PLANTED = (110, 44), (114, 28)
+REAL, PLANTED = (140, 44), (114, 28)
 """Faulty and healthy ones."""
+
+
+def with_third(case: Case) -> Case:
+    """The same case, with OpenVINO as one party more."""
+    words = (*case.words[:2], "--openvino", "--openvino-precision", "f32", *case.words[2:])
+    return case._replace(
+        group=f"{case.group}, with OpenVINO beside,", version=OPENVINO[-1], words=words
+    )
 
 
 def main() -> int:
@@ -39,6 +48,8 @@ def main() -> int:
     parser.add_argument("--kind", help="diagnose those whose kind has this in it")
     parser.add_argument("--ways", nargs="+", choices=WAYS, help="planted, compared with these only")
     parser.add_argument("--cases", type=int, help="how many faulty ones with --ways")
+    parser.add_argument("--party", choices=RUN, help="draw bugs of this one only")
+    parser.add_argument("--third", action="store_true", help="once more with OpenVINO beside")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
@@ -47,14 +58,19 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     cases: list[Case] = []
     if given.only != "planted" and not given.ways:
-        cases += real_cases(folder, given.seed, *REAL)
+        parties = [given.party] if given.party else [*RUN]
+        cases += real_cases(folder, given.seed, *REAL, parties)
     if given.only != "real":
         many = (given.cases or PLANTED[0], PLANTED[1])
         models = shipped(ROOT / ".models")
         cases += planted_cases(folder, models, given.seed, *many, given.ways or ())
     cases = [case for case in cases if given.kind is None or given.kind in case.kind]
+    cases = cases[:: given.take or 1]
+    if given.third:
+        pairs = [(case, with_third(case)) for case in cases if case.version == VERSIONS[-1]]
+        cases = [case for pair in pairs for case in pair]
     done: list[Score] = []
-    for score in scores(folder, cases[:: given.take or 1], given.jobs):
+    for score in scores(folder, cases, given.jobs):
         done.append(score)
         if not score.right:
             print(f"{score.case.name} [{score.case.version}] {score.case.kind}: {score.said}")
@@ -62,12 +78,15 @@ def main() -> int:
                 print(f"    expected {one.nodes[:4]} {one.party} {one.causes} {one.rewrites}")
             sys.stdout.flush()
     print(table(done))
+    if given.third:
+        worse = [two for one, two in zip(done[::2], done[1::2]) if one.right and not two.right]
+        print(f"Worse with OpenVINO beside: {[score.case.name for score in worse] or 'none'}")
     slow = sorted(score.seconds for score in done)
     print(f"Seconds a case: {statistics.median(slow):.1f} (median), {slow[-1]:.1f} (longest)")
     kinds = collections.Counter(score.case.kind.split(":")[0] for score in done if not score.right)
     print(f"Not right, by kind: {dict(kinds.most_common())}")
     if given.markdown:
-        given.markdown.write_text(page(done, given.seed, tuple(PACKAGES)))
+        given.markdown.write_text(page(done, given.seed))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Virtual environments with released versions of ONNX Runtime, and this package in them.
+"""Virtual environments with released versions of ONNX Runtime and OpenVINO, and this package.
 
     python -m faults.environments
 
@@ -40,26 +40,57 @@ PACKAGES = {
 """Version of ONNX Runtime: the onnx package of its time, and the NumPy that it was built for."""
 
 VERSIONS = tuple(PACKAGES)
+WITH_OPENVINO = {
+    "2024.0.0": OLD,
+    "2024.2.0": OLD,
+    "2024.4.0": OLD,
+    "2024.6.0": OLD,
+    "2025.1.0": "numpy<2.3",
+    "2025.3.0": "numpy<2.3",
+    "2026.0.0": NEW,
+    "2026.2.0": NEW,
+    "2026.4.1": NEW,
+}
+"""Version of OpenVINO, and the NumPy that it takes, beside the last ONNX Runtime and onnx."""
+OPENVINO = tuple(WITH_OPENVINO)
 NEEDED = ("attrs", "black", "filelock", "jinja2", "ml_dtypes", "rich", "protobuf")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def between(first: str, last: str) -> list[str]:
     """The versions from the first to the last, both included."""
-    return list(VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1])
+    known = VERSIONS if first in VERSIONS else OPENVINO
+    return list(known[known.index(first) : known.index(last) + 1])
+
+
+def after(last: str) -> list[str]:
+    """The versions behind one."""
+    known = VERSIONS if last in VERSIONS else OPENVINO
+    return list(known[known.index(last) + 1 :])
+
+
+def title(version: str) -> str:
+    """What is released in this version."""
+    return f"{'OpenVINO' if version in OPENVINO else 'ONNX Runtime'} {version}"
 
 
 def environment(version: str) -> Path:
     """Return the folder of an environment, which is made where it is missing."""
     folder = FOLDER / "environments" / version
     if not (folder / "made").exists():
-        onnx, numpy = PACKAGES[version]
-        packages = [f"onnxruntime=={version}", f"onnx=={onnx}", numpy, *NEEDED]
         _make(folder)
-        _install(folder, *packages)
+        _install(folder, *_packages(version), *NEEDED)
         _install(folder, "--no-deps", "--editable", str(ROOT))
         (folder / "made").touch()
     return folder
+
+
+def _packages(version: str) -> list[str]:
+    if version in OPENVINO:
+        newest = VERSIONS[-1]
+        return [f"openvino=={version}", *_packages(newest)[:2], WITH_OPENVINO[version]]
+    onnx, numpy = PACKAGES[version]
+    return [f"onnxruntime=={version}", f"onnx=={onnx}", numpy]
 
 
 def python(version: str) -> str:
@@ -84,5 +115,5 @@ def _install(folder: Path, *packages: str) -> None:
 
 
 if __name__ == "__main__":
-    for each in VERSIONS:
+    for each in (*VERSIONS, *OPENVINO):
         environment(each)

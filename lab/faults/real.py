@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from onnx import TensorProto
 
+from . import openvino
 from .hosts import HOSTS, Net
-from .kernels import FIRST, LAST, ROWS, chain
+from .kernels import FIRST, LAST, ROWS, Row, chain
 
 TYPES = {
     "fp16": TensorProto.FLOAT16,
@@ -250,13 +251,18 @@ def _average_ceil(net: Net, t: str) -> str:
     return net.excite(t, made, 1, 1, size)
 
 
-def _erf_nan(net: Net, t: str) -> str:
-    root = net.same("Sqrt", net.same("Sub", t, net.constant(-0.5)))
-    with net.culprit():
-        made = net.same("Erf", root)
-    bad = net.node("IsNaN", made)
-    made = net.node("Where", bad, net.constant(0.25), made)
-    return net.same("Add", t, net.shaped(made, net.shapes[t]))
+def _not_numbers(op: str) -> Callable[[Net, str], str]:
+    """An operator that passes on what is no number, by the standard."""
+
+    def build(net: Net, t: str) -> str:
+        root = net.same("Sqrt", net.same("Sub", t, net.constant(-0.5)))
+        with net.culprit():
+            made = net.same(op, root)
+        bad = net.node("IsNaN", made)
+        made = net.node("Where", bad, net.constant(0.25), made)
+        return net.same("Add", t, net.shaped(made, net.shapes[t]))
+
+    return build
 
 
 def _rounded_sum(net: Net, t: str) -> str:
@@ -462,7 +468,7 @@ _PATTERNS = (
         "AveragePool, pads at the ends", _average_ends, "1.21.1", "1.24.4", cause="kernel", opset=19
     ),
     Fault("AveragePool, ceil_mode", _average_ceil, FIRST, "1.28.0", cause="kernel"),
-    Fault("Erf of NaN", _erf_nan, FIRST, "1.26.0", cause="kernel"),
+    Fault("Erf of NaN", _not_numbers("Erf"), FIRST, "1.26.0", cause="kernel"),
     Fault(
         "AveragePool, SAME_UPPER",
         _pool(
@@ -557,7 +563,30 @@ _PATTERNS = (
         rewrites=("FuseReluClip", "ReluClipFusion", "FuseReluClipRule"),
     ),
 )
-FAULTS = _PATTERNS + tuple(
-    Fault(row.name, chain(row), row.first, row.last, row.cause, row.rewrites, opset=row.opset)
-    for row in ROWS
+
+
+def _of_row(row: Row, party: str = "onnxrt") -> Fault:
+    ends = (row.first, row.last)
+    return Fault(row.name, chain(row), *ends, row.cause, row.rewrites, party, row.opset)
+
+
+_OF_OPENVINO = (
+    *(_of_row(row, "openvino") for row in openvino.ROWS),
+    Fault(
+        "Relu of NaN",
+        _not_numbers("Relu"),
+        openvino.FIRST,
+        openvino.LAST,
+        "kernel",
+        party="openvino",
+    ),
+    Fault(
+        "cast to FLOAT16 and back, tiny",
+        _narrow("fp16", 1e-8),
+        openvino.FIRST,
+        openvino.LAST,
+        party="openvino",
+        causes=("kernel",),
+    ),
 )
+FAULTS = (*_PATTERNS, *map(_of_row, ROWS), *_OF_OPENVINO)

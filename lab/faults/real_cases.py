@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from .case import Case, Culprit
-from .environments import VERSIONS, between, python
+from .environments import after, between, python
 from .hosts import HOSTS, STYLES, Net
 from .real import FAULTS, Fault
 
 SHOWS = 1e-4
 """Relative to the spread of the outputs; what is less would not be called a fault by anybody."""
-WORDS = ("diagnose", "model.onnx", "--onnxrt", "--onnx", "--format", "json")
+WORDS = {
+    "onnxrt": ("diagnose", "model.onnx", "--onnxrt", "--onnx", "--format", "json"),
+    "openvino": (
+        *("diagnose", "model.onnx", "--openvino", "--openvino-precision", "f32"),
+        *("--onnxrt", "--onnx", "--format", "json"),
+    ),
+}
 
 # Runs each model of a folder as a user would, without Polygraphy.
-RUN = """
+IN_ONNXRT = """
 import pathlib, sys
 import numpy, onnxruntime
 onnxruntime.set_default_logger_severity(4)
@@ -37,33 +44,67 @@ for folder in sys.argv[1:]:
         continue
     numpy.savez(folder / "was.npz", *outputs)
 """
+IN_OPENVINO = """
+import pathlib, sys
+import numpy, openvino
+core = openvino.Core()
+for folder in sys.argv[1:]:
+    folder = pathlib.Path(folder)
+    data = dict(numpy.load(folder / "shown.npz"))
+    try:
+        read = core.read_model(folder / "model.onnx")
+        compiled = core.compile_model(read, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        request = compiled.create_infer_request()
+        for port in compiled.inputs:
+            [name] = port.names & data.keys()
+            request.set_tensor(port, openvino.Tensor(data[name]))
+        request.infer()
+    except Exception as error:
+        (folder / "refused.txt").write_text(str(error))
+        continue
+    count = len(compiled.outputs)
+    numpy.savez(folder / "was.npz", *(request.get_output_tensor(i).data for i in range(count)))
+"""
+RUN = {"onnxrt": IN_ONNXRT, "openvino": IN_OPENVINO}
 
 
-def real_cases(folder: Path, seed: int, faulty: int, healthy: int) -> list[Case]:
-    """Draw so many cases of each kind, write them, and return those whose fault shows."""
+def real_cases(
+    folder: Path, seed: int, faulty: int, healthy: int, parties: Collection[str] = tuple(RUN)
+) -> list[Case]:
+    """Draw so many cases of each kind, write them, and return those whose fault shows.
+
+    Args:
+        folder: where they are written.
+        seed: of the draw.
+        faulty: how many with a fault.
+        healthy: how many without one.
+        parties: whose faults.
+    """
     rng = np.random.default_rng(seed)
-    wanted = [(fault, True) for fault in _order(rng, faulty)]
-    mended = [fault for fault in FAULTS if len(_right(fault))]
-    wanted += [(mended[i % len(mended)], False) for i in range(healthy)]
+    faults = [fault for fault in FAULTS if fault.party in parties]
+    wanted = [(fault, True) for fault in _order(rng, faults, faulty)]
+    mended = [fault for fault in faults if len(_right(fault))]
+    wanted += [(mended[i % len(mended)], False) for i in range(healthy) if mended]
     cases = [_case(folder, rng, *one, number) for number, one in enumerate(wanted)]
-    _run(folder, cases)
+    for party in RUN:
+        _run(folder, party, [case for case in cases if case.words == WORDS[party]])
     return [case for case in cases if _stands(folder / case.name, bool(case.culprits))]
 
 
-def _order(rng: np.random.Generator, count: int) -> list[Fault]:
+def _order(rng: np.random.Generator, faults: Sequence[Fault], count: int) -> list[Fault]:
     """Every fault about as often, in a random order."""
     found: list[Fault] = []
     while len(found) < count:
-        found += [FAULTS[int(i)] for i in rng.permutation(len(FAULTS))]
+        found += [faults[int(i)] for i in rng.permutation(len(faults))]
     return found[:count]
 
 
 def _right(fault: Fault) -> list[str]:
     """The releases after those that are wrong."""
-    after = VERSIONS[VERSIONS.index(fault.last) + 1 :]
+    right = after(fault.last)
     if fault.name.startswith("MaxPool, SAME_UPPER"):
         return []  # It is wrong first, and refused then.
-    return list(after[-3:] if "ReduceL1" in fault.name else after[:3])
+    return right[-3:] if "ReduceL1" in fault.name else right[:3]
 
 
 def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, number: int) -> Case:
@@ -71,14 +112,22 @@ def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, num
     version = str(rng.choice(versions))
     host, style = str(rng.choice(list(fault.hosts))), str(rng.choice(STYLES))
     net = Net(int(rng.integers(2**31)), style, fault.opset)
-    model = net.model(HOSTS[host](net, fault.build, rng.random()))
+    pattern: list[onnx.NodeProto] = []
+
+    def embed(net: Net, tensor: str) -> str:
+        start = len(net.nodes)
+        made = fault.build(net, tensor)
+        pattern.extend(net.nodes[start:])
+        return made
+
+    model = net.model(HOSTS[host](net, embed, rng.random()))
     case = Case(
         name=f"real-{number:03d}",
         kind=fault.name,
         group="real",
         version=version,
-        words=WORDS,
-        culprits=(_culprit(net, fault),) if wrong else (),
+        words=WORDS[fault.party],
+        culprits=(_culprit(net, fault, pattern),) if wrong else (),
     )
     place = folder / case.name
     place.mkdir(parents=True)
@@ -88,7 +137,8 @@ def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, num
     return case
 
 
-def _culprit(net: Net, fault: Fault) -> Culprit:
+def _culprit(net: Net, fault: Fault, pattern: Sequence[onnx.NodeProto]) -> Culprit:
+    """What is to be found; OpenVINO, whose graph shows it, may run the whole pattern as one."""
     core = [net.identity(node) for node in net.core]
     made = {name for node in net.core for name in node.output}
     read = {name for node in net.core for name in node.input}
@@ -96,7 +146,11 @@ def _culprit(net: Net, fault: Fault) -> Culprit:
         net.identity(node)
         for node in net.nodes
         if node not in net.core
-        and (made.intersection(node.input) or read.intersection(node.output))
+        and (
+            made.intersection(node.input)
+            or read.intersection(node.output)
+            or (fault.party == "openvino" and node in pattern)
+        )
     ]
     return Culprit(
         tuple(core),
@@ -120,11 +174,12 @@ def drawn(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
     return data
 
 
-def _run(folder: Path, cases: list[Case]) -> None:
+def _run(folder: Path, party: str, cases: list[Case]) -> None:
     """Run the models in their environments, one process for each."""
     for version in dict.fromkeys(case.version for case in cases):
         places = [str(folder / case.name) for case in cases if case.version == version]
-        subprocess.run([python(version), "-c", RUN, *places], check=True, stderr=subprocess.DEVNULL)
+        line = [python(version), "-c", RUN[party], *places]
+        subprocess.run(line, check=True, stderr=subprocess.DEVNULL)
 
 
 def _stands(place: Path, wrong: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
+from .environments import OPENVINO, VERSIONS, title
 from .judge import Score
 
 TARGETS = {
@@ -29,7 +30,7 @@ def table(scores: Sequence[Score]) -> str:
         "| cases | number | " + " | ".join(COLUMNS) + " |",
         "| --- " * (len(COLUMNS) + 2) + "|",
     ]
-    for group in ("real", "planted"):
+    for group in dict.fromkeys(score.case.group for score in scores):
         for faulty in (True, False):
             held = [s for s in scores if s.case.group == group and bool(s.case.culprits) == faulty]
             # Counted apart: it is not wrong to say that outputs alone do not tell.
@@ -52,7 +53,7 @@ def _share(scores: Sequence[Score], column: Callable[[Score], bool | None]) -> s
     return f"{100 * sum(map(bool, answers)) / len(answers):.1f}" if answers else ""
 
 
-def page(scores: Sequence[Score], seed: int, versions: Sequence[str]) -> str:
+def page(scores: Sequence[Score], seed: int) -> str:
     """The page `docs/development/diagnosis.md`."""
     seconds = sorted(score.seconds for score in scores)
     kinds = dict.fromkeys(
@@ -68,16 +69,15 @@ def page(scores: Sequence[Score], seed: int, versions: Sequence[str]) -> str:
         shares = [_share(held, COLUMNS[name]) for name in ("node", "party and cause", "pass")]
         rows.append(f"| {kind} | {len(held)} | " + " | ".join(shares) + " |")
     missed = [
-        f"- {s.case.kind}, ONNX Runtime {s.case.version}: {s.said[:200]}"
-        for s in scores
-        if not s.right
+        f"- {s.case.kind}, {title(s.case.version)}: {s.said[:200]}" for s in scores if not s.right
     ]
     return f"""# How often `diagnose` is right
 
 Cases are drawn by a seed: bugs of released packages, each embedded in a CNN, a transformer encoder
-or a U-Net at a random depth and run with ONNX Runtime {versions[0]} to {versions[-1]}, and faults
-that are planted in such networks and in models that packages ship. Every fault is first shown to
-change the outputs. To repeat it (virtual environments are made at the first run, 2 GB):
+or a U-Net at a random depth and run with ONNX Runtime {VERSIONS[0]} to {VERSIONS[-1]} or OpenVINO
+{OPENVINO[0]} to {OPENVINO[-1]}, and faults that are planted in such networks and in models that
+packages ship. Every fault is first shown to change the outputs. To repeat it (virtual environments
+are made at the first run, 2 GB):
 
     make faults
 

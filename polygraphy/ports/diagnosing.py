@@ -149,6 +149,7 @@ class SuspectedParty(Protocol):
         settings: how it runs models, for a program that needs nothing of this package: its
             ``module``, and arguments that are not the default; none where there can be no such
             program.
+        options: the words of a command line that say so, beside its name.
     """
 
     name: str
@@ -156,6 +157,7 @@ class SuspectedParty(Protocol):
     rewrites: bool
     levels: Sequence[str]
     settings: Mapping[str, Any]
+    options: Sequence[str]
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Load a model as a user would.

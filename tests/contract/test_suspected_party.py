@@ -84,6 +84,11 @@ def test_a_model_that_is_invalid_is_refused(party: SuspectedParty) -> None:
         party.load(model("NoSuchOperator"), plain=True)({"x": X})
 
 
+def test_its_options_are_words_of_a_command_line(party: SuspectedParty) -> None:
+    assert all(isinstance(word, str) and word for word in party.options)
+    assert not party.options or party.options[0].startswith("--")
+
+
 def test_a_remedy_is_one_line(party: SuspectedParty) -> None:
     for plain in (True, False):
         said = party.remedy("m.onnx", plain=plain, without=party.passes[:1])

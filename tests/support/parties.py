@@ -21,6 +21,7 @@ class WrongRewriter:
     rewrites = True
     levels = ()
     settings: dict[str, Any] = {}
+    options = ()
 
     def __init__(self, guilty: Collection[str] = ("ExpLogFusion",), refuses: bool = False) -> None:
         """Say which passes have to be switched off together, and whether it refuses instead."""

@@ -1,27 +1,15 @@
-"""What ONNX Runtime offers here, for the port `sections_of`, and as other environments have it.
-They need ONNX Runtime and numpy, and nothing of this package; nothing is installed.
-"""
+"""What ONNX Runtime offers here, for the port `sections_of`, and as other environments have it."""
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from polygraphy.adapters.onnxruntime.providers import devices_of, plugin_packages
-from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
+from polygraphy.adapters.os.elsewhere import OtherEnvironment
 from polygraphy.domain.environment import Section
-from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.logger import G_LOGGER
-from polygraphy.ports.models import save_model
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.running import call_isolated
 
-_VERSION = "import onnxruntime; print('version', onnxruntime.__version__)"
 _RUN = """
 import json, sys
 import numpy, onnxruntime
@@ -62,42 +50,9 @@ print("names", json.dumps(names))
 """
 
 
-def open_environment(path: str) -> OnnxrtEnvironment:
+def open_environment(path: str) -> OtherEnvironment:
     """Ask an environment for its version; see the port."""
-    interpreter = interpreter_of(path)
-    output = output_of([interpreter, "-I", "-c", _VERSION], path)
-    version = value_behind(output, "version")
-    if version is None:
-        raise BackendError(f"{path} does not say which ONNX Runtime it has.")
-    return OnnxrtEnvironment(path, interpreter, version)
-
-
-class OnnxrtEnvironment:
-    """An interpreter with an ONNX Runtime; see the port `OtherEnvironment`."""
-
-    def __init__(self, path: str, interpreter: str, version: str) -> None:
-        self.path = path
-        self.version = version
-        self.install = f"pip install onnxruntime=={version}"
-        self._interpreter = interpreter
-
-    def run(
-        self, model: Any, feed: Mapping[str, Any], settings: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Run a model there; see the port."""
-        inputs = [value.name for value in model.graph.input]
-        weights = {tensor.name for tensor in model.graph.initializer}
-        asked = [name for name in inputs if name not in weights]
-        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
-            path, given, made = (str(Path(folder) / n) for n in ("model.onnx", "in.npz", "out.npz"))
-            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Where it is written is of no interest.
-                save_model(model, path)
-            np.savez(given, **{str(i): feed[name] for i, name in enumerate(asked)})
-            how = json.dumps({key: value for key, value in settings.items() if key != "module"})
-            command = [self._interpreter, "-I", "-c", _RUN, path, given, made, how]
-            names = json.loads(value_behind(output_of(command, self.path), "names") or "[]")
-            with np.load(made) as stored:
-                return {name: stored[str(i)] for i, name in enumerate(names)}
+    return OtherEnvironment(path, "onnxruntime", "ONNX Runtime", _RUN)
 
 
 def provider_sections() -> list[Section]:

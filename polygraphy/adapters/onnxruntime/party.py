@@ -66,6 +66,23 @@ class OnnxrtParty:
             made["disabled_optimizers"] = list(self._disabled)
         return made
 
+    @property
+    def options(self) -> list[str]:
+        """Return how sessions are made, as words of a command line: see the port."""
+        words = [*self._of_providers()]
+        if self._level is not None:
+            words += ["--graph-optimization-level", self._level]
+        if self._threads is not None:
+            words += ["--intra-op-threads", str(self._threads)]
+        return [*words, *(["--disabled-optimizers", *self._disabled] if self._disabled else [])]
+
+    def _of_providers(self) -> list[str]:
+        words = [f"{name}={source}" for name, source in self._libraries.items()]
+        made = ["--provider-library", *words] if words else []
+        if self._providers != ["cpu"]:
+            made += ["--providers", *map(_provider_in_words, self._providers)]
+        return made
+
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Make a session; see the port."""
         runner = OnnxrtRunner(self._session(model, _PLAIN if plain else None, without))
@@ -86,7 +103,7 @@ class OnnxrtParty:
         how = ["--graph-optimization-level", _PLAIN]
         if without and not plain:
             how = ["--disabled-optimizers", *dict.fromkeys([*self._disabled, *without])]
-        return shlex.join(["polygraphy", "run", path, "--onnxrt", *how])
+        return shlex.join(["polygraphy", "run", path, "--onnxrt", *self._of_providers(), *how])
 
     def _matched_providers(self) -> list[Provider]:
         return matched_providers(self._providers, self._libraries)
@@ -105,3 +122,10 @@ class OnnxrtParty:
             if saved is not None and isinstance(source, str) and source is not model:
                 options.add_session_config_entry(_WEIGHTS_OF_OPTIMISED, "weights.data")
             return load_session(source, options, providers, without)
+
+
+def _provider_in_words(provider: Provider) -> str:
+    if isinstance(provider, str):
+        return provider
+    name, options = provider
+    return f"{name}:{','.join(f'{key}={value}' for key, value in options.items())}"

@@ -19,6 +19,8 @@ _WHERE = re.compile(
 """Where in OpenVINO an error was raised, which says nothing to its users."""
 _CHECK = re.compile(r"Check '.*?' failed at \S+:\d+:")
 _FAILED = re.compile(r"Failed operations detailed log: -- (.+?)(?= -- |$)")
+_PASS = re.compile(r"^\[(\w+)\] END: node: \S+ (\S+) .* CALLBACK HAS THROWN: (.+)$")
+"""A rewrite that failed, at which node, and why; between them stands all that the node reads."""
 _LACKING = re.compile(
     r"(?:No conversion rule found for operations:|not support the following ONNX operations:) ?"
     r"(.+?)(?: To facilitate .*)?$"
@@ -36,6 +38,10 @@ _HINTS = (
         "The libraries of the device's driver are missing, or it is not there.",
     ),
     ("Unsupported property", "--openvino-properties takes what the device knows."),
+    (
+        "Transformation failed at",  # So are those of quantised models called.
+        "--openvino-properties LP_TRANSFORMS_MODE=NO keeps a quantised model in floating point.",
+    ),
     ("bad allocation", "Out of memory: use a smaller batch."),
     ("bad_alloc", "Out of memory: use a smaller batch."),
 )
@@ -81,4 +87,7 @@ def point_of(message: str) -> str:
     whole = " ".join(" ".join(line for line in lines if line).split())
     if failed := _FAILED.search(whole):  # The first of all nodes that it cannot convert.
         return " ".join(_CHECK.sub("", failed[1]).split())
+    if thrown := _PASS.search(whole):
+        why = " ".join(_CHECK.sub("", thrown[3]).split())
+        return f"its {thrown[1]} failed at {thrown[2]}: {why}"
     return whole

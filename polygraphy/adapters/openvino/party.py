@@ -50,7 +50,6 @@ class OpenvinoParty:
     passes = (_FUSION, *_SWITCHES)
     rewrites = True
     levels: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,
@@ -71,6 +70,24 @@ class OpenvinoParty:
             "fuse": fuse,
         }
         self._tensors: dict[str, str] = {}
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """How models are compiled: the arguments of `CompiledModelFromOnnx`."""
+        return MappingProxyType(self._how)
+
+    @property
+    def options(self) -> list[str]:
+        """How models are compiled, as words of a command line."""
+        how = self._how
+        words = ["--openvino-device", how["device"]] if how["device"] else []
+        words += ["--openvino-precision", how["precision_hint"]] if how["precision_hint"] else []
+        words += ["--openvino-threads", str(how["threads"])] if how["threads"] else []
+        words += ["--no-openvino-fusion"] if how["fuse"] is False else []
+        given = [f"{key}={value}" for key, value in how["properties"].items()]
+        words += ["--openvino-properties", *given] if given else []
+        kept = how["float32_tensors"]
+        return [*words, *(["--openvino-float32", *kept] if kept else [])]
 
     @property
     def lowers_to(self) -> str | None:
@@ -112,16 +129,11 @@ class OpenvinoParty:
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
         """Return the command line that compiles a model so."""
         nodes = [] if plain else [name for name in without if name not in self.passes]
-        off = self.passes if plain else [name for name in without if name in self.passes]
-        words = ["polygraphy", "run", path, "--openvino"]
-        asked = "f32" if plain else self._how["precision_hint"]
-        words += ["--openvino-precision", asked] if asked else []
-        words += ["--no-openvino-fusion"] if _FUSION in off else []
-        given = {**self._how["properties"], **{k: v for k, v in _SWITCHES.items() if k in off}}
-        if given:
-            words += ["--openvino-properties", *(f"{key}={value}" for key, value in given.items())]
-        kept = [*self._how["float32_tensors"], *(self._tensors.get(name, name) for name in nodes)]
-        words += ["--openvino-float32", *kept] if kept and not plain else []
+        how = self._switched_off(plain=plain, without=without)
+        if nodes:
+            tensors = (self._tensors.get(name, name) for name in nodes)
+            how["float32_tensors"] = [*how["float32_tensors"], *tensors]
+        words = ["polygraphy", "run", path, "--openvino", *OpenvinoParty(**how).options]
         words += ["--onnxrt", "--rtol", "auto", "--atol", "auto"] if nodes else []
         return shlex.join(words)
 

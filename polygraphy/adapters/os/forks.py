@@ -26,6 +26,11 @@ class OneProcess:
             self._pid = os.getpid()
         self.check()
 
+    @property
+    def is_entered(self) -> bool:
+        """Whether the library has computed here, or was about to."""
+        return self._pid == os.getpid()
+
     def check(self) -> None:
         """Raise as `enter` does."""
         if self._pid not in (None, os.getpid()):

@@ -40,6 +40,7 @@ class TrtParty:
     """Its rewrites can neither be seen nor be switched off."""
     levels: tuple[str, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
+    options: tuple[str, ...] = ()
 
     def __init__(
         self,

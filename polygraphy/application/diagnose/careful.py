@@ -31,6 +31,7 @@ class CarefulParty:
         self.rewrites = party.rewrites
         self.levels = party.levels
         self.settings = party.settings
+        self.options = party.options
         self._party = party
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:

@@ -197,7 +197,12 @@ class Case:
             off: by how much the outputs still differ at most.
         """
         command = party.remedy(self.path, plain=plain, without=without)
-        others = [f"--{one.name}" for one in self.parties if one.name != party.name]
+        others = [
+            word
+            for one in self.parties
+            if one.name != party.name
+            for word in (f"--{one.name}", *one.options)
+        ]
         if not command.startswith("polygraphy run ") or not others:
             return command
         words = [*others, *self.data_options]

@@ -106,7 +106,8 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
         return result
     if not first.nodes:  # It is too new, or too old, for that party, which says so.
         return result
-    command = reporting(case.path, (one.name for one in case.parties), case.data_options)
+    parties = [word for one in case.parties for word in (f"--{one.name}", *one.options)]
+    command = reporting(case.path, parties, case.data_options)
     made = [
         evolve(one, remedy=Remedy(command)) if one.remedy == first.remedy else one
         for one in result.culprits

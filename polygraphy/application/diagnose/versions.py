@@ -152,7 +152,12 @@ def _tried(
                     refusals[version], tried[version] = str(error), False
             return tried[version]
 
-        span = wrong_span(list(known), here, is_right)
+        asked = list(known)
+        span = wrong_span(asked, here, is_right)
+        is_refused = any(one.cause == "refusal" for one in result.culprits)
+        while not is_refused and not refusals.keys().isdisjoint(asked):  # They are not wrong.
+            asked = [version for version in asked if version not in refusals]
+            span = wrong_span(asked, here, is_right)
         said.append(f"{len(tried)} of {counted(len(known), 'version')} were run.")
         best = span.after or span.before
         evidence = [span.in_words()]

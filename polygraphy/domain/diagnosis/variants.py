@@ -429,9 +429,9 @@ def _given(flag: str, values: Sequence[str]) -> list[str]:
 
 def reporting(path: str, parties: Iterable[str], data: Iterable[str]) -> str:
     """Return the command line that saves what a party computes wrongly, or refuses, and the text of
-    a bug report: nothing else is known to help.
+    a bug report: nothing else is known to help. Backends come as options.
     """
-    words = ["polygraphy", "diagnose", path, *(f"--{name}" for name in parties), *data]
+    words = ["polygraphy", "diagnose", path, *parties, *data]
     folder, text = made_of(path, "_culprit"), made_of(path, "_issue.md")
     return shlex.join([*words, "--save-culprit", folder, "--issue", text])
 

@@ -72,3 +72,16 @@ def test_the_interpreter_of_a_folder_is_found(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     script(tmp_path / "bin", "echo version 9.8.7")
     assert open_environment(str(tmp_path)).version == "9.8.7"
+
+
+def test_what_a_party_is_asked_stands_on_printed_command_lines() -> None:
+    providers = ["cpu", ("mine", {"device_id": "1", "config": '{"a": 1}'})]
+    party = OnnxrtParty(providers, "basic", 2, ["ConstantFolding"], {"mine": "lib.so"})
+    assert party.options == [
+        *("--provider-library", "mine=lib.so", "--providers", "cpu"),
+        *('mine:device_id=1,config={"a": 1}', "--graph-optimization-level", "basic"),
+        *("--intra-op-threads", "2", "--disabled-optimizers", "ConstantFolding"),
+    ]
+    assert OnnxrtParty().options == []
+    said = party.remedy("m.onnx", plain=True, without=())
+    assert said.startswith("polygraphy run m.onnx --onnxrt --provider-library mine=lib.so")

@@ -235,11 +235,49 @@ def test_errors_leave_out_where_they_were_raised() -> None:
     assert point_of(said) == (
         "Conv-15 with a message: While validating ONNX node 'a': The rank has to be known"
     )
+    said = (
+        "Exception from src/core/src/pass/graph_rewrite.cpp:298:\n[AddTransformation] END: node:"
+        " opset1::Add Add@1 (opset1::Multiply a_DequantizeLinear[0]:f32[?,2]) -> (f32[?,2])"
+        " CALLBACK HAS THROWN: Check 'index < m_inputs.size()' failed at src/core/src/node.cpp:304:\n"
+        "index '0' out of range\n\n"
+    )
+    assert point_of(said) == "its AddTransformation failed at Add@1: index '0' out of range"
+    with (
+        pytest.raises(BackendError, match="LP_TRANSFORMS_MODE=NO"),
+        translated_errors("compile"),
+    ):
+        raise RuntimeError(said)
     with (
         pytest.raises(BackendError, match="could not run the thing: It is so"),
         translated_errors("run", "the thing"),
     ):
         raise RuntimeError("It is so")
+
+
+@pytest.mark.slow
+@pytest.mark.huge
+def test_a_model_above_two_gigabytes_is_read_from_where_it_is(tmp_path: Path) -> None:
+    rows, width = 550, 1 << 20
+    model = models.make(
+        "lookup",
+        [helper.make_node("Gather", ["table", "place"], ["y"])],
+        [models.value("place", [1], TensorProto.INT64)],
+        [models.value("y", [1, width])],
+        weights={"table": np.zeros((1, width), np.float32)},
+    )
+    table = onnx.TensorProto(name="table", data_type=1, dims=[rows, width], data_location=1)
+    table.external_data.add(key="location", value="table.bin")
+    model.graph.initializer[0].CopyFrom(table)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with (tmp_path / "table.bin").open("wb") as weights:  # Zeros take no room, but for one row.
+        weights.truncate(rows * width * 4)
+        weights.seek((rows - 1) * width * 4)
+        weights.write(np.arange(width, dtype=np.float32).tobytes())
+    assert (tmp_path / "table.bin").stat().st_size > 2 << 30
+    with OpenvinoRunner(CompiledModelFromOnnx(str(tmp_path / "m.onnx"))) as runner:
+        for place, first in ((0, 0.0), (rows - 1, 1.0)):
+            made = runner.infer({"place": np.array([place])})["y"]
+            assert made.shape == (1, width) and made[0, 1] == first
 
 
 def test_a_cache_is_filled_and_read(tmp_path: Path) -> None:

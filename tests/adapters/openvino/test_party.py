@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,15 @@ def test_a_remedy_says_what_was_switched_off() -> None:
         " --openvino-properties PERF_COUNT=YES SNIPPETS_MODE=DISABLE"
     )
     assert "LP_TRANSFORMS_MODE=NO" in party.remedy("m.onnx", plain=True, without=())
+
+
+def test_what_it_is_asked_stands_on_printed_command_lines() -> None:
+    party = OpenvinoParty("CPU", "f32", 1, {"PERF_COUNT": "YES"}, ["y"], False)
+    assert shlex.join(party.options) == (
+        "--openvino-device CPU --openvino-precision f32 --openvino-threads 1 --no-openvino-fusion"
+        " --openvino-properties PERF_COUNT=YES --openvino-float32 y"
+    )
+    assert not OpenvinoParty().options
 
 
 def test_nodes_that_stay_in_float32_do() -> None:

@@ -138,6 +138,8 @@ class Elsewhere:
 
         def run(model: Any, feed: Any, settings: Any) -> Any:
             self.runs.append(path)
+            if path == "1.1.5":
+                raise BackendError(f"{path}: it has no such option")
             party = OnnxParty() if path >= "1.4.0" else WrongRewriter()
             return party.load(model)(feed)
 
@@ -170,6 +172,15 @@ def test_a_version_that_is_right_is_found_among_environments(make: Any, kept: Ke
     installed = {"command": "pip install wrong==1.4.0", "proven": True, "note": ""}
     assert (culprit["remedy"] == installed) == (make is Unmendable)
     assert len(elsewhere.runs) == len(set(elsewhere.runs)) <= 4
+
+
+def test_a_version_that_does_not_run_the_model_is_not_wrong(kept: Kept) -> None:
+    with bind(open_environment, Elsewhere(), "wrong"):
+        assert not diagnose(network(), [WrongRewriter(), OnnxParty()], environments=["1.1.5"])
+    [culprit] = kept.culprits
+    said = " ".join(culprit["evidence"])
+    assert "wrong in 1.2.0, in no newer one right" in said
+    assert "1.1.5 cannot run it: 1.1.5: it has no such option" in said
 
 
 def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None:

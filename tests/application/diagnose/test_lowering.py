@@ -27,6 +27,7 @@ class Builder:
     rewrites = False
     levels = ()
     settings: dict[str, Any] = {}
+    options = ()
     lowers_to = "fp16"
 
     def __init__(self, wrong: float = 0.0) -> None:

@@ -95,6 +95,7 @@ class OnnxParty:
     rewrites = False
     levels: Sequence[str] = ()
     settings: Mapping[str, Any] = MappingProxyType({"module": "onnx.reference"})
+    options: Sequence[str] = ()
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Look up the implementations of a model's nodes; see the port."""

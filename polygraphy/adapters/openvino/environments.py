@@ -1,0 +1,38 @@
+"""OpenVINO as other environments have it."""
+
+from __future__ import annotations
+
+from polygraphy.adapters.os.elsewhere import OtherEnvironment
+
+_RUN = """
+import json, sys
+import numpy, openvino
+model, given, made, how = sys.argv[1:]
+how = json.loads(how)
+hint, threads = how.get("precision_hint"), how.get("threads")
+config = {"INFERENCE_PRECISION_HINT": hint} if hint else {}
+config.update({"INFERENCE_NUM_THREADS": threads} if threads else {}, **how.get("properties") or {})
+core = openvino.Core()
+read = core.read_model(model)
+inputs = list(read.inputs)
+asked = [value.any_name for value in inputs]
+count = len(read.outputs)
+sink = "/sink_port_0"
+names = [
+    value.node.friendly_name[: -len(sink)] if value.node.friendly_name.endswith(sink)
+    else value.any_name for value in read.outputs
+]
+request = core.compile_model(read, how.get("device") or "CPU", config).create_infer_request()
+with numpy.load(given) as stored:
+    for i in range(len(asked)):
+        request.set_input_tensor(i, openvino.Tensor(numpy.ascontiguousarray(stored[str(i)])))
+request.infer()
+values = [request.get_output_tensor(i).data for i in range(count)]
+numpy.savez(made, **{str(i): value for i, value in enumerate(values)})
+print("names", json.dumps(names))
+"""
+
+
+def open_environment(path: str) -> OtherEnvironment:
+    """Ask an environment for its version; see the port."""
+    return OtherEnvironment(path, "openvino", "OpenVINO", _RUN)
