@@ -11,7 +11,7 @@ PIP := -m pip --disable-pip-version-check --quiet
 export PYTEST_TIMEOUT ?= 600
 OTHER_PYTHONS := python3.10 python3.13
 
-.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults sweep-demo clean
+.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults exports sweep-demo clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -96,6 +96,10 @@ models:
 PART ?= 1/1
 sweep-demo:
 	$(BIN)/python benchmarks/sweep_demo.py --shard $(PART) --markdown docs/development/sweep-demo.md
+
+# What `diagnose --torch` says of what both exporters of the installed PyTorch make of networks, operators and faults of their own.
+exports:
+	cd lab && $(abspath $(BIN))/python -m exports
 
 # What `diagnose` finds of bugs of released packages and of planted faults, with virtual environments of 18 releases of ONNX
 # Runtime (2 GB, into .faults), by hand and every night. Writes the page that says how often it is right.

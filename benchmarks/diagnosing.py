@@ -5,14 +5,16 @@
 ResNet-50 with random weights, healthy, and with a pair of quantisations of which ONNX Runtime drops
 one (`DoubleQDQPairsRemover`); a text recogniser of 40 MB (convolutions, LSTM, 18,000 classes) and a
 detector of 7 MB and 600 nodes, both ways, and against all tensors that were saved, with a weight
-that is another; a chain of 2,000 nodes; and a network of large tensors, within budgets. Each
-command is a process of its own; times are the least of POLYGRAPHY_BENCHMARK_RUNS (3) runs in turn,
-of the processor and by the clock. What a minimal set of nodes takes is measured by
-benchmarks/minimal_sets.py.
+that is another; where PyTorch is installed, what its exporter makes of residual blocks, beside the
+program, healthy and with another weight (with the exports that are tried); a chain of 2,000 nodes;
+and a network of large tensors, within budgets. Each command is a process of its own; times are the
+least of POLYGRAPHY_BENCHMARK_RUNS (3) runs in turn, of the processor and by the clock. What a
+minimal set of nodes takes is measured by benchmarks/minimal_sets.py.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -33,6 +35,22 @@ LAYERS, CHANNELS, SIDE = 24, 8, 512
 TENSOR = CHANNELS * SIDE * SIDE * 4
 BUDGETS = ("200M", "64M")
 HIDDEN, CLASSES, DETECTOR_NODES = 256, 18000, 600
+EXPORT = """
+import sys, torch
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = torch.nn.Conv2d(64, 64, 3, padding=1), torch.nn.BatchNorm2d(64)
+    def forward(self, x):
+        return torch.nn.functional.silu(self.norm(self.conv(x))) + x
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 7, 4), *(Block() for _ in range(16)))
+program = torch.export.export(net.eval(), (torch.randn(1, 3, 224, 224),))
+torch.export.save(program, sys.argv[1] + ".pt2")
+torch.onnx.export(program, f=sys.argv[1] + ".onnx", dynamo=True, external_data=False)
+"""
 
 
 @frozen
@@ -213,6 +231,20 @@ def measured_saved(right: onnx.ModelProto, folder: Path, *, is_faulty: bool) -> 
     return [least(runs), least(diagnoses)]
 
 
+def measured_program(folder: Path, *, is_faulty: bool) -> list[Cost]:
+    """Return the same beside the PyTorch program that a model was exported from."""
+    name = str(folder / "exported")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", EXPORT, name], check=True)
+    if is_faulty:
+        onnx.save(other_weight(onnx.load(f"{name}.onnx")), f"{name}.onnx")
+    runs, diagnoses = [], []
+    for _ in range(RUNS):
+        words = (f"{name}.onnx", "--onnxrt", "--torch", f"{name}.pt2")
+        runs.append(command("run", *words, "--rtol", "auto", code=int(is_faulty)))
+        diagnoses.append(command("diagnose", *words, code=int(is_faulty)))
+    return [least(runs), least(diagnoses)]
+
+
 def show(label: str, costs: list[Cost], goal: str) -> None:
     """Print a row of the table, of what `run` and `diagnose` take."""
     run, diagnosis = costs
@@ -248,6 +280,10 @@ def main() -> None:
             for is_faulty, goal in ((False, "6x"), (True, "12x")):
                 kind = f"{label}, all saved, {'a weight' if is_faulty else 'healthy'}"
                 show(kind, measured_saved(make(), folder, is_faulty=is_faulty), goal)
+        if importlib.util.find_spec("onnxscript"):
+            for is_faulty in (False, True):
+                kind = f"PyTorch's export, {'a weight' if is_faulty else 'healthy'}"
+                show(kind, measured_program(folder, is_faulty=is_faulty), "6x")
         model = faulty(large_tensors(), 0.9)
         tensors = len(model.graph.node)
         print(f"\nA wrong rewrite among {tensors} tensors of {TENSOR >> 20} MiB, peaks in MiB")

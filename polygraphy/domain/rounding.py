@@ -549,11 +549,11 @@ def spread(values: Sequence[Array], reference: Array) -> Array | float:
     return made
 
 
-def said_of(found: Mapping[str, Deviation], outputs: int) -> str:
+def said_of(found: Mapping[str, Deviation], outputs: int, reference: str = "the reference") -> str:
     """Say how many of so many outputs differ from a reference, and how."""
     if not found:
-        return "All outputs match those of the reference."
+        return f"All outputs match those of {reference}."
     name, worst = max(found.items(), key=lambda item: item[1].relative)
     return (
-        f"{len(found)} of {outputs} differ from the reference, worst {name!r}: {worst.largest:.3g}."
+        f"{len(found)} of {outputs} differ from {reference}, worst {name!r}: {worst.largest:.3g}."
     )

@@ -248,9 +248,15 @@ class OpenedProgram(Protocol):
             feed: the data, by the names of the model.
         """
 
-    def exports(self) -> Iterator[tuple[str, str, Callable[[], Any]]]:
+    def decided(self, name: str) -> str:
+        """Return which Python `if` decides whether the operation that makes a tensor is done at
+        all, in words; empty where none does.
+        """
+
+    def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield other ways to export the program: in words, as a command line (empty where it has
-        no file), and what makes an ``onnx.ModelProto`` so. What makes it may raise anything.
+        no file), and what makes an ``onnx.ModelProto`` so, of the data. What makes it may raise
+        anything.
         """
 
 

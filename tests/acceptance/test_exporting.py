@@ -59,6 +59,21 @@ def load_model():
 
 def training():
     return load_model().train()
+
+
+def unfit():
+    model = load_model()
+    model.load_state_dict({"head.weight": torch.zeros(3, 3)})
+    return model
+
+
+class Nested(torch.nn.Module):
+    def forward(self, pair):
+        return pair["a"] - pair["b"]
+
+
+def nested():
+    return Nested()
 """
 KINDS = {"dynamo": {"dynamo": True, "verbose": False}, "older": {"dynamo": False}}
 Run = Callable[..., Done]
@@ -76,6 +91,10 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = torch.export.export(module, example)
     torch.export.save(program, str(folder / "net.pt2"))
     torch.export.save(torch.export.export(names["training"](), example), str(folder / "train.pt2"))
+    pair = {"b": torch.randn(2, 3), "a": torch.randn(2, 3)}
+    two = torch.export.export(names["nested"](), (pair,))
+    torch.export.save(two, str(folder / "two.pt2"))
+    torch.onnx.export(two, f=str(folder / "two.onnx"), dynamo=True, verbose=False)
     for kind, options in KINDS.items():
         given = program if kind == "dynamo" else module
         path = str(folder / f"{kind}.onnx")
@@ -176,6 +195,54 @@ def test_training_mode_is_told_before_anything_is_compared(polygraphy: Run, expo
     assert "it was compared in evaluation mode" in " ".join(module.out.split())
 
 
+def test_nested_inputs_are_told_apart_by_their_names(polygraphy: Run, exports: Path) -> None:
+    model = onnx.load(str(exports / "two.onnx"))
+    model.graph.input.insert(0, model.graph.input.pop())
+    onnx.save(model, str(exports / "turned.onnx"))
+    done = polygraphy("polygraphy diagnose turned.onnx --torch two.pt2", cwd=exports)
+    assert done.code == 0, done.out + done.err
+    module = polygraphy("polygraphy diagnose two.onnx --torch net.py:nested", cwd=exports)
+    assert module.code == 2
+    assert "torch.export.save" in module.err
+
+
+BRANCH = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        x = torch.tanh(x)
+        if x.sum() > 0:
+            return x * 2 + 1
+        return x.topk(2, 1)[0] - 3
+
+
+def load_model():
+    return Net()
+"""
+
+
+def test_a_branch_that_python_chose_is_named(
+    polygraphy: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`torch.export` does not take such a module."""
+    (tmp_path / "branch.py").write_text(BRANCH)
+    names: dict[str, Any] = {}
+    exec(compile(BRANCH, "branch.py", "exec"), names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        example, path = (torch.ones(2, 4),), str(tmp_path / "net.onnx")
+        torch.onnx.export(names["load_model"](), example, path, dynamo=False)
+    done = polygraphy("polygraphy diagnose net.onnx --torch branch.py --format json", cwd=tmp_path)
+    assert (done.code, "forward" in done.err) == (1, False), done.out + done.err
+    [culprit] = json.loads(done.out)["culprits"]
+    assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
+    assert culprit["origin"] == "branch.py:10"
+    assert any("line 8 asks `x.sum() > 0`" in sentence for sentence in culprit["evidence"])
+    assert "torch.where" in culprit["remedy"]["note"]
+
+
 def test_all_tensors_of_a_module_are_compared(polygraphy: Run, exports: Path) -> None:
     done = polygraphy("polygraphy run dynamo.onnx --onnxrt --torch net.py --mark-all", cwd=exports)
     assert done.code == 0, done.out + done.err
@@ -190,6 +257,8 @@ def test_all_tensors_of_a_module_are_compared(polygraphy: Run, exports: Path) ->
         ("dynamo.onnx", 3, "neither an exported program"),
         ("newer.pt2", 3, "newer"),
         ("net.py:nothing", 2, "nothing"),
+        ("net.py:unfit", 3, "Missing key(s)"),
+        ("two.pt2", 2, "no counterpart"),
         ("net.pt2 --golden net.py", 2, "--golden"),
     ],
 )

@@ -18,8 +18,6 @@ from tests.support.pages import NOISE, PACKAGES, Block, blocks_of, is_said, rewr
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md")))
-SHOWN = {"exporting"}
-"""Pages whose blocks are not executed: they name models that are not there, or an old PyTorch."""
 SHELL = re.compile(r"[|<>;&*]|^(?!polygraphy )")
 """What a shell has to do."""
 OURS = re.compile(r"Command: \S+?(?:__main__\.py|/polygraphy) ")
@@ -106,9 +104,7 @@ def _done(block: Block, program: str) -> list[tuple[str, str]]:
     return []
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES[1:] if page.stem not in SHOWN], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.stem)
 def test_no_block_is_left_out(page: Path) -> None:
     """But for what installs packages."""
     blocks = blocks_of(page)

@@ -25,6 +25,7 @@ class FakeProgram:
         notes: see the port.
         open_dimensions: see the port.
         others: what `exports` yields.
+        branches: what `decided` returns, by tensor.
     """
 
     inputs: Sequence[str]
@@ -34,7 +35,8 @@ class FakeProgram:
     unsteady: str = ""
     notes: Sequence[str] = ()
     open_dimensions: Mapping[str, Mapping[int, str]] = field(factory=dict)
-    others: Sequence[tuple[str, str, Callable[[], Any]]] = ()
+    others: Sequence[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = ()
+    branches: Mapping[str, str] = field(factory=dict)
     name: str = "program"
 
     @property
@@ -69,6 +71,10 @@ class FakeProgram:
         wide = [given[one].astype("float64") for one in reads]
         return compute(*wide)
 
-    def exports(self) -> Iterator[tuple[str, str, Callable[[], Any]]]:
+    def decided(self, name: str) -> str:
+        """Return what it was given."""
+        return self.branches.get(name, "")
+
+    def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield what it was given."""
         yield from self.others

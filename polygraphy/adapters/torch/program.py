@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import io
+import logging
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import chain
 from pathlib import Path
 from typing import Any, Union
@@ -47,7 +50,9 @@ def translated_errors(doing: str, model: object = "") -> Iterator[None]:
         raise
     except Exception as error:
         kind = type(error).__name__
-        text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        # The first line of some says nothing, as that a state does not fit.
+        text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])[:_LONGEST]
         place = user_frame(error)
         said = f"{kind}: {text.rstrip('.')}{place}." if text else f"{kind}{place}."
         if doing == "load":
@@ -62,6 +67,23 @@ def translated_errors(doing: str, model: object = "") -> Iterator[None]:
         raise BackendError(
             f"PyTorch could not {doing} the model: {said}", backend="torch", hint=hint
         ) from error
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Let PyTorch's exporters say nothing: they print graphs and warn of what they go on with."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with (
+            warnings.catch_warnings(),
+            redirect_stdout(io.StringIO()),
+            redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 triton = mod.lazy_import("triton", log=False)
@@ -86,6 +108,7 @@ def check_compiler() -> None:
 
 
 torch = mod.lazy_import("torch>=2.2")
+_LONGEST = 300
 Keep = Callable[[str, Any], None]
 
 
@@ -186,7 +209,7 @@ class Module:
     """A `torch.nn.Module` or a `torch.jit.ScriptModule`."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self.model = self._model = model
         self._call: Any = None
         self._in_training: list[Any] = []
         self._exported: dict[Any, Exported] = {}
@@ -261,7 +284,8 @@ class Module:
                     hint="Export the module with torch.export.export.",
                 )
             try:
-                made = torch.export.export(self._model, tuple(tensors), strict=False)
+                with silence():
+                    made = torch.export.export(self._model, tuple(tensors), strict=False)
             except Exception as error:  # Whatever the code of the module, or the exporter, raises.
                 said = next(iter(str(error).strip().splitlines()), type(error).__name__)
                 raise UsageError(

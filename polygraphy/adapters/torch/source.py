@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import shlex
-import warnings
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from functools import partial
+from linecache import getline
 from types import MappingProxyType
 from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
+from polygraphy.adapters.torch.branches import deciding
 from polygraphy.adapters.torch.program import (
     Exported,
     Module,
@@ -24,8 +23,10 @@ from polygraphy.adapters.torch.program import (
     TorchFromPath,
     is_model,
     program_of,
+    silence,
     translated_errors,
 )
+from polygraphy.adapters.torch.recorded import Recording, computed, recorded
 from polygraphy.adapters.torch.runner import tensors_in
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError, UsageError
@@ -74,8 +75,9 @@ class TorchProgram:
                     made = evaluate(self._given)
                 self._model = made[0] if isinstance(made, tuple) else made
         key = tuple((name, numpy.shape(array)) for name, array in feed.items())
-        if key not in self._opened:
-            self._opened[key] = self._open(feed)
+        if key in self._opened:
+            return self._opened[key].on(feed)
+        self._opened[key] = self._open(feed)
         return self._opened[key]
 
     def _open(self, feed: Mapping[str, Any]) -> OpenedTorch:
@@ -94,12 +96,27 @@ class TorchProgram:
             with torch.no_grad():
                 exported = program.exported(args)
         except UsageError as error:
-            notes.append(f"Only outputs were compared. {error}")
-            return OpenedTorch(program, names, notes=notes)
+            return self._written_down(program, names, args, [*notes, str(error)])
         finally:
             program.stop()
         ends = exported.inputs() or TensorMetadata()
         return OpenedTorch(exported, dict(zip(ends, names.values())), notes=notes)
+
+    def _written_down(
+        self,
+        program: Module,
+        names: Mapping[str, str | None],
+        args: Sequence[Any],
+        notes: Sequence[str],
+    ) -> OpenedTorch:
+        """Open a module that `torch.export` cannot take, by what it does with the data."""
+        try:
+            with torch.no_grad():
+                recording = recorded(self._model, [name for name in names if names[name]], args)
+        except Exception:  # Whatever a module, or TorchScript, raises where it is watched.
+            return OpenedTorch(program, names, notes=["Only outputs were compared.", *notes])
+        said = "torch.export cannot take the module: what it does was written down as it ran."
+        return OpenedModule(program, names, recording, [*notes[:-1], said])
 
 
 class OpenedTorch:
@@ -131,21 +148,26 @@ class OpenedTorch:
         calls = [node for node in self._graph.values() if node.op == "call_function"]
         self.nodes = [_described(node) for node in calls]
         self.weights: Mapping[str, Any] = _Weights(self._held()) if self._exported else {}
-        drawing = next(filter(None, map(_drawing, calls)), "")
-        self.unsteady = drawing
+        self.unsteady = next(
+            filter(
+                None,
+                (_drawing(one.target, one.args, one.kwargs, _described(one)) for one in calls),
+            ),
+            "",
+        )
         self.open_dimensions = _open_dimensions(self._program, names)
+
+    def on(self, feed: Mapping[str, Any]) -> OpenedTorch:
+        """Return the program opened for other data of the same shapes."""
+        return self
 
     def run(
         self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
     ) -> list[tuple[str, Any]]:
         """Return the outputs; see the port."""
-        described = self._program.inputs() or TensorMetadata()
-        place = self._program.start(None, compiled=False)
+        tensors = self._started(feed)
         try:
             with translated_errors("run"), torch.no_grad():
-                tensors = [
-                    _fitted(name, feed, self._names[name], described, place) for name in self._names
-                ]
                 if keep is not None and isinstance(self._program, Exported):
                     self._program.run_all(tensors, lambda name, each: keep(name, array_from(each)))
                     return []
@@ -157,6 +179,12 @@ class OpenedTorch:
         finally:
             self._program.stop()
 
+    def _started(self, feed: Mapping[str, Any]) -> list[Any]:
+        """Start the program, and return its inputs."""
+        described = self._program.inputs() or TensorMetadata()
+        place = self._program.start(None, compiled=False)
+        return [_fitted(name, feed, self._names[name], described, place) for name in self._names]
+
     def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return what an operation makes of given values in float64; see the port."""
         given = {own: feed[other] for own, other in self._names.items() if other is not None}
@@ -166,6 +194,14 @@ class OpenedTorch:
             return array_from(made) if isinstance(made, torch.Tensor) else None
         except Exception:  # Not every operator computes in float64, nor alone.
             return None
+
+    def decided(self, name: str) -> str:
+        """Return which Python `if` decides whether an operation is done; see the port."""
+        trace = self._graph[name].meta.get("stack_trace") if name in self._graph else None
+        place = Origin.of(frames_in(trace or ""), "")
+        if place is None or getline(place.path, place.line).strip() not in str(trace):
+            return ""  # The file is another one by now.
+        return deciding(place.path, place.line)
 
     def _computed(self, node: Any, held: Mapping[str, Any]) -> Any:
         """Compute an operation, and what it reads that is no tensor."""
@@ -195,7 +231,7 @@ class OpenedTorch:
         state = {**self._exported.constants, **self._exported.state_dict}
         return {name: state[held] for name, held in named.items() if held in state}
 
-    def exports(self) -> Iterator[tuple[str, str, Callable[[], Any]]]:
+    def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield other ways to export the program; see the port."""
         if self._exported is None or not mod.has_mod("onnxscript"):
             return
@@ -211,6 +247,86 @@ class OpenedTorch:
             )
             command = shlex.join(["python", "-c", code]) if self._path else ""
             yield options, command, partial(_exported, self._exported, way)
+
+
+class OpenedModule(OpenedTorch):
+    """A module that `torch.export` cannot take, opened for data of one shape by what it does with
+    them; implements the port `OpenedProgram`.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        names: Mapping[str, str | None],
+        recording: Recording,
+        notes: Sequence[str],
+    ) -> None:
+        """Wrap a module; see `OpenedTorch`."""
+        super().__init__(program, names, notes=notes)
+        assert isinstance(program, Module)
+        self._module = program.model
+        self._recording = recording
+        self.nodes = recording.nodes
+        self.weights = _Weights(recording.weights)
+        calls = ((recording.calls[node.name], node) for node in recording.nodes)
+        drawing = (_drawing(call.target, call.args, call.kwargs, node) for call, node in calls)
+        self.unsteady = next(filter(None, drawing), "")
+
+    def on(self, feed: Mapping[str, Any]) -> OpenedTorch:
+        """Return the module opened for other data of the same shapes: it may do something else."""
+        return OpenedModule(self._program, self._names, self._recorded(feed), self.notes)
+
+    def _recorded(self, feed: Mapping[str, Any], keep: Any = None) -> Recording:
+        args = self._started(feed)
+        try:
+            with translated_errors("run"), torch.no_grad():
+                return recorded(self._module, list(self._names), args, keep)
+        finally:
+            self._program.stop()
+
+    def run(
+        self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
+    ) -> list[tuple[str, Any]]:
+        """Return the outputs; see the port."""
+        if keep is None:
+            return super().run(feed)
+        kept = keep
+        self._recorded(feed, lambda name, each: kept(name, array_from(each)))
+        return []
+
+    def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
+        """Return what an operation makes of given values in float64; see the port."""
+        given = {own: feed[other] for own, other in self._names.items() if other is not None}
+        known = ChainMap({}, held, given, self.weights)  # type: ignore[arg-type]
+
+        def value(name: str) -> Any:
+            if name not in known:  # Several results.
+                return computed(self._recording, name, value)
+            tensor = tensor_from(name, known[name], "cpu")
+            return tensor.double() if tensor.is_floating_point() else tensor
+
+        try:
+            with torch.no_grad():
+                return array_from(computed(self._recording, name, value))
+        except Exception:  # Not every operator computes in float64, nor alone.
+            return None
+
+    def decided(self, name: str) -> str:
+        """Return which Python `if` decides whether an operation is done; see the port."""
+        place = self._recording.frames.get(name)
+        return "" if place is None else deciding(*place)
+
+    def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
+        """Yield the only other way to export the module; see the port."""
+        yield "dynamo=False", "", self._traced
+
+    def _traced(self, feed: Mapping[str, Any]) -> Any:
+        args = tuple(self._started(feed))
+        try:
+            with silence():
+                return _older(self._module, args)
+        finally:
+            self._program.stop()
 
 
 class _Weights(Mapping[str, Any]):
@@ -229,23 +345,21 @@ class _Weights(Mapping[str, Any]):
         return len(self._tensors)
 
 
-def _exported(program: Any, way: Mapping[str, Any]) -> Any:
+def _exported(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
     """Export a program, without a word."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            if way is _OLDER:
-                file = io.BytesIO()
-                given = program.example_inputs[0]
-                torch.onnx.export(torch.jit.trace(program.module(), given), given, file, **way)
-                return onnx.load_model_from_string(file.getvalue())
-            made = torch.onnx.export(program, verbose=False, **{"dynamo": True, **way})
-    finally:
-        log.setLevel(level)
+    if way is _OLDER:
+        given = program.example_inputs[0]
+        with silence():
+            return _older(torch.jit.trace(program.module(), given), given)
+    with silence():
+        made = torch.onnx.export(program, verbose=False, **{"dynamo": True, **way})
     return onnx.load_model_from_string(made.model_proto.SerializeToString())
+
+
+def _older(module: Any, args: tuple[Any, ...]) -> Any:
+    file = io.BytesIO()
+    torch.onnx.export(module, args, file, **_OLDER)
+    return onnx.load_model_from_string(file.getvalue())
 
 
 def _described(node: Any) -> GraphNode:
@@ -266,31 +380,28 @@ def _described(node: Any) -> GraphNode:
     )
 
 
-def _drawing(node: Any) -> str:
+def _drawing(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: GraphNode) -> str:
     """Return that an operation draws random numbers, or computes as in training, in a sentence;
     empty where it does not.
     """
-    schema = getattr(node.target, "_schema", None)
+    schema = getattr(target, "_schema", None)
     if schema is None:
         return ""
-    given = dict(zip((argument.name for argument in schema.arguments), node.args))
+    given = dict(zip((argument.name for argument in schema.arguments), args))
     given = {
-        argument.name: given.get(
-            argument.name, node.kwargs.get(argument.name, argument.default_value)
-        )
+        argument.name: given.get(argument.name, kwargs.get(argument.name, argument.default_value))
         for argument in schema.arguments
     }
     trains = next((given[name] for name in _SWITCHES if name in given), None)
     share = next((given[name] for name in _SHARES if name in given), None)
-    origin = _described(node).origin
-    where = f" ({origin})" if origin else ""
+    where = f" ({node.origin})" if node.origin else ""
     name = str(schema.name).replace("::", ".")
     if trains is True and "norm" in name:
         return (
             f"The program was exported in training mode: {name}{where} computes with the mean of"
             " its data. Export it again after model.eval()."
         )
-    tags = getattr(node.target, "tags", ())
+    tags = getattr(target, "tags", ())
     if torch.Tag.nondeterministic_seeded not in tags or trains is False or share == 0:
         return ""
     eval_said = " Export it again after model.eval()." if share is not None else ""
@@ -313,7 +424,8 @@ def _names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
     left = [name for name in feed if name not in named]
     missing = [name for name in wanted if name not in named]
     needless = program.unread() if isinstance(program, Exported) else set()
-    for name in missing:
+    # What only few fit first: inputs may be in another order.
+    for name in sorted(missing, key=lambda one: sum(_fits(feed[x], wanted[one]) for x in left)):
         fitting = (one for one in left if _fits(feed[one], wanted[name]))
         named[name] = None if len(left) < len(missing) and name in needless else next(fitting, None)
         if named[name] in left:
@@ -330,7 +442,8 @@ def _names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
             f"The program takes {theirs or 'nothing'}, and the model {mine or 'nothing'}:"
             f" {', '.join(map(repr, lost or left))} of the {'program' if lost else 'model'} has no"
             " counterpart.",
-            hint="Give the program that the model was exported from.",
+            hint="Give the program that the model was exported from; where inputs are nested, as"
+            " torch.export.save writes it.",
         )
     return {name: named[name] for name in wanted}
 

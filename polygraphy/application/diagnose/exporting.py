@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
-from polygraphy.application.diagnose.oracle import Compared, Oracle
+from polygraphy.application.diagnose.counterparts import Counterparts
+from polygraphy.application.diagnose.locating import judged
+from polygraphy.application.diagnose.oracle import Oracle
 from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.saved import SavedRun
-from polygraphy.application.diagnose.tracing import kept, trace
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.closeness import said_of_untested, untested
 from polygraphy.domain.diagnosis.culprit import (
@@ -28,20 +29,15 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.exported import (
     EXPORTER,
-    Print,
     layout_of,
     near,
     operations,
-    print_of,
-    same_tensors,
     same_weight,
-    without_counterpart,
 )
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, region_before
+from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.rounding import deviation
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.rounding import deviation, moved, said_of, spread
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -52,17 +48,27 @@ from polygraphy.ports.diagnosing import (
 )
 from polygraphy.ports.editing import open_model
 
-_TRIED = 8
-"""Tensors of either side that are tried as counterparts where they part."""
 _SECONDS = 60.0
 """How long other exports are tried."""
-_AHEAD = 12
-"""Nodes that are computed to see whether they are."""
 _WORDS = "what the program computes"
-_NOT_RIGHT = 1e-4
-"""How far off, relative to its size, a tensor is that was computed wrongly."""
+_MOVES = (11, 23)
+"""Seeds of what is moved to see what rounding does to an operation."""
 _PROVEN = ("attribute", "epsilon", "weight")
 """Causes that are known for sure once a change of the model was tried."""
+_UNSTEADY = "Two runs of the program on the same data differ: it draws random numbers."
+_SAME = "Exported again from these data by the same exporter, the model is right."
+_OF_BRANCH = (
+    "Exporters keep the branch that their example takes: choose by torch.where or torch.cond in the"
+    " module, or export a model for each branch."
+)
+_OF_SIZE = (
+    "Exporters keep the sizes of their example: give dynamic_shapes (the older one: dynamic_axes),"
+    " and let the module take sizes from x.shape."
+)
+_NO_OTHER = (
+    "No other export is known to be right: write the operation otherwise in the module, or report"
+    " it to those who make the exporter of"
+)
 _RANDOM = ("Dropout", "Bernoulli", "Multinomial", "Random")
 _SHAPING = frozenset(
     {"ConstantOfShape", "Expand", "Gather", "Pad", "Range", "Reshape", "Resize", "Slice", "Split",
@@ -112,8 +118,12 @@ class _Exported:
         case, party, opened = self._case, self._party, self._opened
         with case.attempt("outputs") as notes:
             made = [one.run(feed) for one, feed in zip(opened, self._feeds)]
+            if not opened[0].nodes and self._is_unsteady(made[0]):
+                return DiagnosisResult(INCONCLUSIVE, reason=_UNSTEADY)
             names, left_out = self._outputs(made[0])
-            sets = [{names[name]: value for name, value in one if name in names} for one in made]
+            sets: list[MutableMapping[str, Any]] = [
+                {names[name]: value for name, value in one if name in names} for one in made
+            ]
             right = Oracle(self._source.name, sets, left_out)
             try:
                 compute = case.loaded(party)
@@ -124,7 +134,7 @@ class _Exported:
                 return None
             compared = right.beside(case, values)
             case.evidence.compared(right.name, right.left_out)
-            notes.append(self._said(compared, len(names)))
+            notes.append(said_of(compared.found, len(names), self._source.name))
         if not compared:
             reason = self._beside(values)
             return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
@@ -140,11 +150,20 @@ class _Exported:
             case, self._source.name, opened[number], feed, sets[number], self._third
         ).result()
 
+    def _is_unsteady(self, first: Sequence[tuple[str, Any]]) -> bool:
+        """Return whether a program that shows nothing else returns something else when it is run
+        again.
+        """
+        again = self._opened[0].run(self._feeds[0])
+        return any(deviation(value, other) for (_, value), (_, other) in zip(first, again))
+
     def _outputs(self, made: Sequence[tuple[str, Any]]) -> tuple[dict[str, str], list[str]]:
         """Return the output of the model for each of the program, and which have none, in words."""
         mine, theirs = self._case.model.outputs, [name for name, _ in made]
         if len(mine) == len(theirs):
-            return dict(zip(theirs, mine)), []
+            return {
+                name: name if {*mine} == {*theirs} else other for name, other in zip(theirs, mine)
+            }, []
         pairs = pair_outputs(theirs, mine)
         names = {one.name0: one.name1 for one in pairs if one.name0 and one.name1}
         if not names:
@@ -157,14 +176,6 @@ class _Exported:
         lost = [f"{one.name0!r} of the program" for one in pairs if not one.name1]
         lost += [f"{one.name1!r} of the model" for one in pairs if not one.name0]
         return names, [f"{each} has no counterpart" for each in lost]
-
-    def _said(self, compared: Compared, outputs: int) -> str:
-        data = counted(len(self._feeds), "set") + " of data"
-        if not compared:
-            return f"{counted(outputs, 'output')} as {self._source.name} computes it, on {data}."
-        name, off = max(compared.found.items(), key=lambda item: item[1].excess)
-        differ = f"{len(compared.names)} of {outputs} differ from {self._source.name}"
-        return f"{differ}; {name!r} {off.in_words()}."
 
     def _beside(self, values: Sequence[Values]) -> str:
         """Return what else is to be known where all outputs match, in sentences."""
@@ -199,40 +210,21 @@ class _Inside:
         self._source = source
         self._program = program
         self._feed = feed
-        self._expected = expected
         self._third = third
         self._party = case.parties[0]
-        self._theirs = kept(case)
-        program.run(feed, self._theirs.__setitem__)
-        self._own: Any = trace(case, self._party, feed).values
-        self._changed: dict[str, Any] = {}
-        self._mine = _prints(self._own)
-        self._prints = _prints(self._theirs)
-        self._named = _named(case, program)
-        self._pairs: dict[str, str] = {}
+        with case.attempt("counterparts") as notes:
+            self._found = Counterparts(case, program, feed, expected)
+            notes.append(self._found.notes())
 
     def result(self) -> DiagnosisResult | None:
         """Find the nodes that compute something else than the program, and say why."""
-        case = self._case
-        with case.attempt("counterparts") as notes:
-            self._pair()
-            made = {name for node in case.model.nodes for name in node.makes} & self._mine.keys()
-            notes.append(
-                f"{len(self._pairs.keys() & made)} of {counted(len(made), 'tensor')} are tensors of"
-                " the program."
-            )
-        saved = {name: self._theirs[other] for name, other in self._pairs.items()}
-        saved.update(self._expected)
-        lost = self._theirs.keys() - set(self._pairs.values())
-        others = {f"{name} of the program": self._theirs[name] for name in lost}
-        run = SavedRun(
-            "program", [{**saved, **others}], kind="the program", what=_WORDS, is_traced=True
-        )
+        case, saved = self._case, self._found.saved
+        run = SavedRun("program", [saved], kind="the program", what=_WORDS, is_traced=True)
         found = against_results(case, [run], [self._feed], self._third)
         if found is None or found.verdict != FAULT:
             return found
         wrong = [one for one in found.culprits if one.party == MODEL and one.tensor is not None]
-        proof = self._proof([str(one.tensor) for one in wrong if one.tensor in saved], saved)
+        proof = self._found.proof([str(one.tensor) for one in wrong if one.tensor in saved])
         side = Side(graph_with_weights(case.model.proto))
         culprits = [
             self._explained(one, saved, side, proof) if one in wrong else one
@@ -240,109 +232,14 @@ class _Inside:
         ]
         return evolve(found, culprits=self._helped(_merged(culprits)))
 
-    def _pair(self) -> None:
-        """Find the counterparts of all tensors: by value, and where model and program part, by what
-        is computed of a tensor when it is as the program has it.
-        """
-        self._pairs = same_tensors(self._mine, self._prints, self._named, {})
-        for _ in range(_TRIED):
-            held = ChainMap(self._changed, self._own)
-            if not self._off(held):
-                break
-            found = next(self._parting(), None)
-            if found is None:
-                break
-            mine, theirs = found
-            self._pairs[mine] = theirs
-            self._changed[mine] = self._theirs[theirs]
-            made = self._forced({mine: self._theirs[theirs]})
-            self._changed.update(made)
-            self._mine.update(_prints(made))
-            self._pairs.update(same_tensors(self._mine, self._prints, self._named, self._pairs))
-
-    def _parting(self) -> Iterator[tuple[str, str]]:
-        """Yield tensors of the model that are others in the program, the likeliest first."""
-        nodes = self._case.model.nodes
-        mine = without_counterpart(nodes, self._pairs.keys())
-        theirs = without_counterpart(self._program.nodes, set(self._pairs.values()))
-        fed = fed_nodes(nodes, self._feed)
-        made = {name for index in fed for name in nodes[index].makes}
-        tried = 0
-        for name in mine:
-            if name not in self._mine or name not in made or tried == _TRIED:
-                continue
-            own, recorded = self._mine[name], self._named.get(name)
-            fitting = [
-                other
-                for other in theirs
-                if other in self._prints
-                and (self._prints[other].shape == own.shape or other == recorded)
-            ]
-            fitting.sort(key=lambda other: other != recorded)
-            tried += bool(fitting)
-            for other in fitting[:_TRIED]:
-                if self._fits(name, other, theirs):
-                    yield name, other
-
-    def _fits(self, mine: str, theirs: str, left: Sequence[str]) -> bool:
-        """Return whether something of the program is made of a tensor that is as it is there."""
-        value = self._theirs[theirs]
-        if mine in self._expected:
-            return not deviation(value, self._expected[mine], rtol=_NOT_RIGHT)
-        made = _prints(self._forced({mine: value}, most=_AHEAD))
-        behind = left.index(theirs) + 1 if theirs in left else 0
-        later = {name: self._prints[name] for name in left[behind:] if name in self._prints}
-        return bool(same_tensors(made, later, {}, {}))
-
-    def _forced(self, given: Mapping[str, Any], most: int | None = None) -> dict[str, Any]:
-        """Return what the model makes of the inputs where some tensors are given, of those behind
-        them.
-
-        Args:
-            given: by tensor.
-            most: how many nodes are computed; None for all.
-        """
-        behind, chosen = set(given), []
-        for index, node in enumerate(self._case.model.nodes):
-            if not behind.isdisjoint(node.reads) and behind.isdisjoint(node.makes):
-                behind.update(node.makes)
-                chosen.append(index)
-        held: dict[str, Any] = dict(given)
-        known: Any = ChainMap(held, self._changed, self._own, self._feed)  # type: ignore[arg-type]
-        try:
-            part = self._case.model.part(chosen[:most], known)
-            asked = {value.name: known[value.name] for value in part.graph.input}
-            opened = open_model(part)
-            return dict(trace(self._case.of(opened), self._party, asked).values)
-        except (*REFUSALS, KeyError, ValueError):
-            return {}
-
-    def _off(self, values: Values) -> list[str]:
-        """Return which outputs are wrong, by more than rounding adds up to in a model."""
-        found = self._case.differing(values, self._expected)
-        return [name for name, each in found.items() if not each.relative <= _NOT_RIGHT]
-
-    def _proof(self, tensors: Sequence[str], saved: Values) -> str:
-        """Return what becomes of the outputs when wrong tensors are as in the program, in words."""
-        if not tensors:
-            return ""
-        self._changed = {name: saved[name] for name in tensors}
-        made = {**self._changed, **self._forced(self._changed)}
-        differing = self._off(ChainMap(made, self._own))
-        what = "it" if len(tensors) == 1 else f"these {len(tensors)} tensors"
-        if not differing:
-            return f"With only {what} taken from the program, all outputs match."
-        names = ", ".join(map(repr, differing[:4]))
-        return f"With {what} taken from the program, {names} still differ."
-
     def _explained(self, one: Culprit, saved: Values, side: Side, proof: str) -> Culprit:
         """Return a culprit with the operation that it was exported from, why, and who is right."""
         nodes = self._case.model.nodes
         tensor = str(one.tensor)
         if tensor not in saved:  # Only outputs could be compared.
             return evolve(one, party=EXPORTER)
-        theirs = self._pairs.get(tensor, "")
-        known = set(self._pairs.values())
+        theirs = self._found.pairs.get(tensor, "")
+        known = set(self._found.pairs.values())
         done = operations(self._program.nodes, theirs, known - {theirs})
         region = region_before(nodes, tensor, saved.keys() | self._feed.keys())
         value = self._alone(region, tensor, saved)
@@ -368,7 +265,7 @@ class _Inside:
 
     def _alone(self, region: Sequence[int], tensor: str, saved: Values, who: Any = None) -> Any:
         """Return what nodes make of what the program computes; None where that cannot be run."""
-        held: Any = ChainMap({}, saved, self._feed, self._own)  # type: ignore[arg-type]
+        held: Any = ChainMap({}, saved, self._feed, self._found.own)  # type: ignore[arg-type]
         try:
             part = self._case.model.part(region, held, [tensor])
             given = {value.name: held[value.name] for value in part.graph.input}
@@ -387,10 +284,10 @@ class _Inside:
         """Return who is wrong by what operators compute alone in float64, and why, in sentences."""
         said = []
         for node in done:
-            right = self._program.alone(node.name, self._theirs, self._feed)
-            if right is None or node.name not in self._theirs:
+            is_right = self._is_right(node)
+            if is_right is None:
                 continue
-            if deviation(self._theirs[node.name], right, rtol=_NOT_RIGHT):
+            if not is_right:
                 return self._source, [
                     f"{node.op} alone, in float64 on the same data, makes something else than in"
                     f" the program: {self._source} computes it wrongly."
@@ -398,9 +295,36 @@ class _Inside:
             said = [f"{done[0].op} alone, in float64 on the same data, makes {_WORDS}."]
         formulas = resolve(SuspectedParty, "formulas")
         made = self._alone(region, tensor, saved, formulas)
-        if made is not None and value is not None and not deviation(value, made, rtol=_NOT_RIGHT):
+        if made is not None and value is not None and not judged(value, made, 0.0)[1]:
             said.append(f"By formulas in float64, {self._party.name} computes what the nodes say.")
         return EXPORTER, said
+
+    def _is_right(self, node: GraphNode) -> bool | None:
+        """Return whether an operation of the program made what it makes alone in float64; None
+        where it cannot be computed so.
+        """
+        theirs, feed = self._found.theirs, self._feed
+        right = self._program.alone(node.name, theirs, feed)
+        if right is None or node.name not in theirs:
+            return None
+        if not judged(theirs[node.name], right, 0.0)[1]:
+            return True
+        read = {name: theirs[name] for name in node.reads if name in theirs}
+        read.update(
+            (name, self._program.weights[name])
+            for name in node.reads
+            if name in self._program.weights
+        )
+        made = [
+            self._program.alone(
+                node.name,
+                ChainMap(_all_moved(read, seed), theirs),
+                _all_moved(feed, seed),
+            )
+            for seed in _MOVES
+        ]
+        noise = spread([each for each in made if each is not None], right)
+        return not judged(theirs[node.name], right, noise)[1]
 
     def _causes(
         self,
@@ -429,10 +353,12 @@ class _Inside:
             yield "layout", f"It holds the right numbers with the axes in the order {order}."
         if value.dtype != right.dtype:
             yield "dtype", f"It is {value.dtype} instead of {right.dtype}."
-        theirs = {name for node in done for name in (node.name, *node.reads)} & self._theirs.keys()
-        types = {str(self._theirs[name].dtype) for name in theirs}
+        theirs = {
+            name for node in done for name in (node.name, *node.reads)
+        } & self._found.theirs.keys()
+        types = {str(self._found.theirs[name].dtype) for name in theirs}
         for node in nodes:
-            made: Any = self._own.get(node.makes[0]) if node.op == "Cast" else None
+            made: Any = self._found.own.get(node.makes[0]) if node.op == "Cast" else None
             if is_float(made) and types and str(made.dtype) not in types:
                 said = f"where the program computes in {', '.join(sorted(types))}"
                 yield "dtype", f"{node.name!r} casts to {made.dtype}, {said}."
@@ -464,63 +390,85 @@ class _Inside:
         """Return culprits with what helps: another export, if one is right, or else a change of the
         model.
         """
-        if not any(one.party == EXPORTER for one in culprits):
+        mine = [one for one in culprits if one.party == EXPORTER]
+        if not mine:
             return [*culprits]
+        branches = {id(one): said for one in mine if (said := self._branch(one))}
+        right, command = self._other_export(same_first=bool(branches))
+        made = []
+        for one in culprits:
+            if one.party != EXPORTER:
+                made.append(one)
+            elif id(one) in branches and right == self._kind:
+                evidence = [*one.evidence, branches[id(one)], _SAME]
+                remedy = Remedy(None, False, _OF_BRANCH)
+                made.append(evolve(one, cause="constant", evidence=evidence, remedy=remedy))
+            elif one.cause == "constant" and not any(self._program.open_dimensions.values()):
+                made.append(evolve(one, remedy=Remedy(None, False, _OF_SIZE)))
+            elif right:
+                note = "" if command else f"Export it with {right}."
+                made.append(evolve(one, remedy=Remedy(command or None, True, note)))
+            elif one.remedy.proven:
+                made.append(one)
+            else:
+                note = f"{_NO_OTHER} {self._source}."
+                made.append(evolve(one, remedy=Remedy(None, False, note)))
+        return made
+
+    @property
+    def _kind(self) -> str:
+        """The exporter of the model, in words."""
+        recorded = getattr(self._case.facts, "sources", {})
+        return "dynamo=True" if recorded else "dynamo=False"
+
+    def _branch(self, one: Culprit) -> str:
+        """Return that Python decides whether an operation is done, if nothing else explains that
+        the model has another one, in a sentence.
+        """
+        theirs = self._found.pairs.get(str(one.tensor), "")
+        asked = self._program.decided(theirs) if one.cause == "translation" and theirs else ""
+        if not asked:
+            return ""
+        return f"Python decides whether {theirs!r} is computed: {asked}."
+
+    def _other_export(self, same_first: bool) -> tuple[str, str]:
+        """Return the first other export that is right on the data, in words, and its command line;
+        empty where there is none.
+
+        Args:
+            same_first: whether that of the same exporter is tried first.
+        """
+        others = [*self._program.exports()]
+        if same_first:
+            others.sort(key=lambda other: other[0] != self._kind)
         with self._case.attempt("another export") as notes:
             start = time.perf_counter()
-            for words, command, make in self._program.exports():
+            for words, command, make in others:
                 if time.perf_counter() - start > _SECONDS:
                     notes.append("Others were not tried, for lack of time.")
                     break
                 said = self._right_export(make)
                 notes.append(f"{words}: {said}.")
                 if said == "right":
-                    remedy = Remedy(
-                        command or None, True, "" if command else f"Export it with {words}."
-                    )
-                    return [
-                        evolve(one, remedy=remedy) if one.party == EXPORTER else one
-                        for one in culprits
-                    ]
-        note = (
-            "No other export is known to be right: write the operation otherwise in the module, or"
-            f" report it to those who make the exporter of {self._source}."
-        )
-        return [
-            (
-                evolve(one, remedy=Remedy(None, False, note))
-                if one.party == EXPORTER and not one.remedy.proven
-                else one
-            )
-            for one in culprits
-        ]
+                    return words, command
+        return "", ""
 
     def _right_export(self, make: Any) -> str:
         """Return whether another export of the program is right, in a word or two."""
         try:
-            opened = open_model(make())
+            opened = open_model(make(self._feed))
             names = dict(zip(opened.inputs, self._feed.values()))
             made = self._party.load(opened.given)(names)
         except Exception as error:  # Exporters raise anything.
             return f"fails ({type(error).__name__})"
-        pairs = zip(self._expected.items(), made.values())
-        own = {name: value for (name, _), value in pairs}
-        return "wrong" if self._off(own) else "right"
+        own = dict(zip(self._case.model.outputs, made.values()))
+        return "wrong" if self._found.off(own) else "right"
 
 
-def _prints(values: Mapping[str, Any]) -> dict[str, Print]:
-    found = {name: print_of(values[name]) for name in values}
-    return {name: each for name, each in found.items() if each is not None}
-
-
-def _named(case: Case, program: OpenedProgram) -> dict[str, str]:
-    """Return by tensor of the model that of the program of which the exporter recorded that it is
-    the same, or which has the same name.
-    """
-    known = {node.name for node in program.nodes}
-    own = {name: name for node in case.model.nodes for name in node.makes if name in known}
-    recorded = getattr(case.facts, "sources", {})
-    return {**own, **{name: other for name, other in recorded.items() if other in known}}
+def _all_moved(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    return {
+        name: moved(array, seed + number) for number, (name, array) in enumerate(arrays.items())
+    }
 
 
 def _baked(

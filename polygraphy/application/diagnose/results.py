@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from polygraphy.application.diagnose.lowered.half_verdict import half_model, of_
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.outputs_alone import of_outputs
 from polygraphy.application.diagnose.rounding import adds_up, explained
-from polygraphy.application.diagnose.saved import Fitted, SavedRun, fitting, in_types_of
+from polygraphy.application.diagnose.saved import Fitted, Lent, SavedRun, fitting, in_types_of
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
@@ -181,7 +182,7 @@ class _Comparison:
         right = self._in_own_types(number)
         self._errors[number], wrong = off_from_inputs(case, own, right)
         # It may be right in the type in which it was saved.
-        _, wrong = off_from_inputs(case, own, {name: saved[name] for name in inner & wrong.keys()})
+        _, wrong = off_from_inputs(case, own, Lent(inner & wrong.keys(), saved.__getitem__))
         return wrong
 
     def _in_own_types(self, number: int) -> Values:
@@ -200,7 +201,7 @@ class _Comparison:
         broken = None
         if breaks(values, saved) and not self._run.is_traced:
             broken = first_non_finite(case, trace(case, self._third, feed))
-        if not self.fitted.inner:
+        if not self.fitted.inner and not self._run.is_traced:
             if broken is not None:
                 return DiagnosisResult(FAULT, [self._before(broken, feed, saved)])
             return self._of_outputs(number, values, self.compared.found, self.fitted)
@@ -266,8 +267,9 @@ class _Comparison:
         """Compute every node from what was saved, which says where they part."""
         case, model, feed = self._case, self._case.model, self._feeds[number]
         order = producers(model.nodes)
-        known = Trace({name: saved[name] for name in saved if name in order}, feed, self._third)
-        self._lost = {name: value for name, value in saved.items() if name not in order}
+        values = Lent((name for name in saved if name in order), saved.__getitem__)
+        known = Trace(values, feed, self._third)
+        self._lost = Lent((name for name in saved if name not in order), saved.__getitem__)
         with case.attempt("layer by layer") as notes:
             first = first_wrong(case, self._party, known, self._errors.get(number))
             notes.append(
@@ -507,7 +509,7 @@ class _Comparison:
         except BackendError:
             return None
         node = side.nodes[index]
-        others = {**self._lost, **held}
+        others = ChainMap(held, self._lost)  # type: ignore[arg-type]
         behind = {after for one in side.nodes[index:] for after in one.outputs}
         for operand in dict.fromkeys(given):
             alike = [

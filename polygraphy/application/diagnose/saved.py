@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from pathlib import PurePath
 from typing import Any
 
@@ -34,7 +42,7 @@ class SavedRun:
     """
 
     name: str
-    sets: list[dict[str, Any]]
+    sets: list[MutableMapping[str, Any]]
     more: int = 0
     kind: str = "saved results"
     what: str = "what was saved"
@@ -115,11 +123,13 @@ def fitting(model: OpenModel, saved: Sequence[Values], values: Sequence[Values])
     made = {name for node in model.nodes for name in node.makes}
     pairs = list(zip(saved, values))
     names: dict[str, str] = {}
-    fitted: list[dict[str, Any]] = []
+    fitted: list[Values] = []
     for each, own in pairs:
         found = _names(model, made, each, own)
         names.update(found)
-        fitted.append({found.get(name, name): array for name, array in each.items()})
+        fitted.append(
+            {found.get(name, name): array for name, array in each.items()} if found else each
+        )
     common = frozenset(made & {name for each in fitted for name in each})
     if not common:
         held = dict.fromkeys(name for each in saved for name in each)
@@ -171,16 +181,35 @@ def _missing(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
             yield f"{name!r} was saved for {count} of {sets_of_data(len(sets))}"
 
 
+class Lent(Mapping[str, Any]):
+    """Some arrays of a mapping, each fetched when it is asked for: they may lie in a file."""
+
+    def __init__(self, names: Iterable[str], fetch: Callable[[str], Any]) -> None:
+        self._names = dict.fromkeys(names)
+        self._fetch = fetch
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._fetch(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 def in_types_of(dtypes: Mapping[str, Any], saved: Values) -> Values:
     """Return saved tensors in the floating-point types in which a party computes them."""
-    return {
-        name: (
-            array.astype(dtypes[name], copy=False)
-            if name in dtypes and is_float(array) and epsilon_of(dtypes[name])
-            else array
-        )
-        for name, array in saved.items()
-    }
+
+    def fetch(name: str) -> Any:
+        array = saved[name]
+        if name in dtypes and is_float(array) and epsilon_of(dtypes[name]):
+            return array.astype(dtypes[name], copy=False)
+        return array
+
+    return Lent(saved, fetch)
 
 
 def saved_results(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:

@@ -12,15 +12,13 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.diagnosis.regions import GraphNode, producers
+from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.tensors.precision import is_float
 
 EXPORTER = "exporter"
 """The party at fault where a model is not what its program computes."""
 
 _SAMPLED = 512
-_CLOSE = 1e-3
-"""How far apart elements of the same tensor are at most, relative to the size of the tensor: what
-rounding that adds up does along a model."""
 _CLEARER = 10.0
 _RANK = 5
 """Axes of the largest tensors of which other orders are tried."""
@@ -85,10 +83,10 @@ def same_tensors(
         if name in known:
             last = max(last, order.get(known[name], -1))
             continue
-        apart = {
+        apart = {  # Beyond, no rounding explains it.
             other: distance
             for other in alike.get((own.shape, own.kind), ())
-            if (distance := own.distance(theirs[other])) <= _CLOSE
+            if (distance := own.distance(theirs[other])) <= LARGE
         }
         if not apart or (not own.tells and named.get(name) not in apart):
             continue
@@ -164,7 +162,7 @@ def layout_of(value: Any, right: Any) -> tuple[int, ...] | None:
         if order == tuple(range(np.ndim(value))):
             continue
         turned = print_of(np.ascontiguousarray(np.transpose(right, order)))
-        if own is not None and turned is not None and own.distance(turned) <= _CLOSE and own.tells:
+        if own is not None and turned is not None and own.distance(turned) <= LARGE and own.tells:
             return order
     return None
 
@@ -181,17 +179,13 @@ def same_weight(value: Any, other: Any, reordered: bool = False) -> bool:
     if first.size != second.size:
         return False
     if reordered:
-        return _close(np.sort(first.reshape(-1)), np.sort(second.reshape(-1)))
+        return not deviation(np.sort(first.reshape(-1)), np.sort(second.reshape(-1)))
     squeezed = [np.squeeze(each) for each in (first, second)]
     if squeezed[0].ndim != squeezed[1].ndim:
-        return _close(first.reshape(-1), second.reshape(-1))
+        return not deviation(first.reshape(-1), second.reshape(-1))
     if squeezed[0].ndim > _RANK:
         return False
     turned = (np.transpose(squeezed[1], order) for order in permutations(range(squeezed[1].ndim)))
-    return any(each.shape == squeezed[0].shape and _close(squeezed[0], each) for each in turned)
-
-
-def _close(one: Any, other: Any) -> bool:
-    return bool(
-        np.allclose(one.astype(np.float64), other.astype(np.float64), 1e-5, 1e-7, equal_nan=True)
+    return any(
+        each.shape == squeezed[0].shape and not deviation(squeezed[0], each) for each in turned
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +13,11 @@ from attrs import evolve
 from onnx import helper
 
 from polygraphy.adapters.fake import FakeProgram
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.diagnosing import diagnose
 from polygraphy.binding import bind
+from polygraphy.domain import rounding as judging
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
@@ -22,6 +25,7 @@ from tests.support.models import make, value
 
 RANDOM = np.random.default_rng(2)
 WEIGHT = RANDOM.normal(size=(6, 6)).astype(np.float32)
+SIDE = 128
 FEED = {"x": RANDOM.normal(size=(3, 6)).astype(np.float32)}
 
 
@@ -116,13 +120,111 @@ def test_several_faults_are_found_where_names_say_nothing() -> None:
 
 
 def test_another_export_that_is_right_is_the_remedy() -> None:
-    others = [("worse", "", lambda: exported(alpha=0.2)), ("better", "do it", exported)]
+    others = [
+        ("worse", "", lambda feed: exported(alpha=0.2)),
+        ("better", "do it", lambda feed: exported()),
+    ]
     [culprit] = found(exported(alpha=0.3), evolve(PROGRAM, others=others)).culprits
     assert culprit["remedy"] == {"command": "do it", "proven": True, "note": ""}
-    broken = [("broken", "", lambda: 1 / 0)]
+    broken = [("broken", "", lambda feed: 1 / 0)]
     [culprit] = found(exported(weight=WEIGHT * 2), evolve(PROGRAM, others=broken)).culprits
     assert culprit["remedy"]["command"] is None
     assert "No other export is known" in culprit["remedy"]["note"]
+
+
+OF_BRANCH = {"tanh": "line 8 asks `x.sum() > 0`"}
+
+
+def other_branch() -> onnx.ModelProto:
+    """Return an export that has something else in place of tanh."""
+    model = exported(LOST)
+    model.graph.node[3].op_type = "Sigmoid"
+    return model
+
+
+def test_a_branch_that_python_chose_is_a_constant_of_the_example() -> None:
+    others = [
+        ("dynamo=True", "", lambda feed: exported()),
+        ("dynamo=False", "", lambda feed: exported()),
+    ]
+    [culprit] = found(other_branch(), evolve(PROGRAM, others=others, branches=OF_BRANCH)).culprits
+    assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
+    assert any("line 8 asks" in sentence for sentence in culprit["evidence"])
+    assert "torch.where" in culprit["remedy"]["note"]
+    assert culprit["remedy"]["command"] is None  # Another export has the branch of these data.
+
+
+def test_an_operator_that_every_export_has_wrong_is_no_chosen_branch() -> None:
+    others = [("dynamo=False", "", lambda feed: other_branch())]
+    [culprit] = found(other_branch(), evolve(PROGRAM, others=others, branches=OF_BRANCH)).culprits
+    assert culprit["cause"] == "translation"
+
+
+def test_a_size_that_the_program_takes_from_its_data_is_a_constant_of_the_example() -> None:
+    steps = {"reshape": ("aten.view", ["x"], lambda x: x.reshape(x.shape[0], -1, 2))}
+    program = FakeProgram(["x"], steps, ["reshape"])
+    others = [("dynamo=True", "do it", lambda feed: sized(1))]
+    for open_dimensions, command in (({}, None), ({"x": {0: "batch"}}, "do it")):
+        made = evolve(program, others=others, open_dimensions=open_dimensions)
+        [culprit] = found(sized(9), made).culprits
+        assert culprit["cause"] == "constant"
+        assert culprit["remedy"]["command"] == command
+        assert ("dynamic_shapes" in culprit["remedy"]["note"]) == (command is None)
+
+
+def sized(rows: int) -> onnx.ModelProto:
+    """Return a reshape to so many rows; 1 is as many as there are."""
+    shape = np.array([rows if rows > 1 else 3, -1, 2], np.int64)
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"], "reshape")
+    y = value("y", ["a", "b", 2])
+    return make("sized", [node], [value("x", [3, 6])], [y], weights={"shape": shape})
+
+
+def test_an_operator_that_makes_much_of_rounding_is_no_fault_of_the_framework() -> None:
+    steps = dict(PROGRAM.steps)
+    steps["tanh"] = ("aten.sin", ["add"], lambda x: np.sin(x * x.dtype.type(1e4)))
+    [culprit] = found(other_branch(), evolve(PROGRAM, steps=steps)).culprits
+    assert culprit["party"] == "exporter"
+
+
+class Frugal(FakeProgram):
+    """Holds only what the last operation made."""
+
+    def run(self, feed: Mapping[str, Any], keep: Any = None) -> list[tuple[str, Any]]:
+        last = next(iter(feed.values()))
+        for tensor, (_, _, compute) in self.steps.items():
+            last = compute(last)
+            if keep is not None:
+                keep(tensor, last)
+        return [(tensor, last)]
+
+
+def test_tensors_lie_in_a_file_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "_BLOCK", 2048)
+    steps: dict[str, Any] = {}
+    nodes, before = [], "x"
+    for index in range(40):
+        op, compute = (("Sin", np.sin), ("Neg", np.negative))[index % 2]
+        steps[f"t{index}"] = (f"aten.{op.lower()}", [before], compute)
+        wrong = "Cos" if index == 20 else op
+        nodes.append(helper.make_node(wrong, [before], [f"t{index}"], f"n{index}"))
+        before = f"t{index}"
+    model = make("chain", nodes, [value("x", [SIDE, SIDE])], [value(before, [SIDE, SIDE])])
+    program = Frugal(["x"], steps, [before])
+    feed = {"x": RANDOM.normal(size=(SIDE, SIDE)).astype(np.float32)}
+    nbytes = SIDE * SIDE * 4
+    runs = []
+    for budget in (1 << 40, 12 * nbytes):  # The first imports what is needed.
+        runs.append(Kept())
+        tracemalloc.start()
+        with bind(Findings, runs[-1]):
+            diagnose(model, [OnnxParty()], [feed], program=program, memory_budget=budget)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert [one["nodes"] for one in runs[0].culprits] == [["n20"]]
+    assert runs[0].culprits == runs[1].culprits
+    # With all that the program makes held as well, it was 96 times a tensor; now 57 times.
+    assert peak < 64 * nbytes
 
 
 def test_a_program_that_computes_otherwise_than_its_operators_is_to_blame_itself() -> None:
@@ -138,6 +240,17 @@ def test_a_program_that_computes_otherwise_than_its_operators_is_to_blame_itself
 
 def test_random_numbers_are_told_before_anything_is_compared() -> None:
     kept = found(exported(alpha=0.3), evolve(PROGRAM, unsteady="It draws random numbers."))
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+
+
+def test_a_closed_program_that_draws_random_numbers_is_told() -> None:
+    class Drawing(FakeProgram):
+        nodes = ()  # type: ignore[assignment]
+
+        def run(self, feed: Mapping[str, Any], keep: Any = None) -> list[tuple[str, Any]]:
+            return [("mul", RANDOM.normal(size=(3, 6)).astype(np.float32))]
+
+    kept = found(exported(), Drawing(["x"], PROGRAM.steps, ["mul"]))
     assert (kept.verdict, kept.culprits) == ("inconclusive", [])
 
 

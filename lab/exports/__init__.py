@@ -1,0 +1,1 @@
+"""How often `diagnose --torch` is right about what PyTorch's exporters make of programs."""

@@ -1,0 +1,220 @@
+"""Measure `polygraphy diagnose --torch` with the PyTorch of this interpreter.
+
+    python -m exports [--only PART] [--folder FOLDER]
+
+In the folder `lab`. Each program is exported by both exporters: as it is nobody may be to blame;
+with a fault planted, or one that the release is known to have, the operator has to be named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import logging
+import shlex
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from polygraphy.cli.main import main as polygraphy
+from polygraphy.logger import G_LOGGER
+
+from .planting import faults
+from .programs import NETWORKS, OPERATORS, PUBLIC, Program, libraries
+
+NONE = "nobody"
+
+
+def exported(program: Program, kind: str, folder: Path) -> onnx.ModelProto:
+    """Write a program, and what an exporter makes of it."""
+    module, args = program.make()
+    path = folder / f"{program.name}-{kind}.onnx"
+    if program.name != "if":
+        torch.export.save(torch.export.export(module, args), str(path.with_suffix(".pt2")))
+    options: dict[str, Any] = {"dynamo": kind == "dynamo", **program.options}
+    if kind == "dynamo":
+        options.update(external_data=False, verbose=False)
+    torch.onnx.export(module, args, str(path), **options)
+    return onnx.load(str(path))
+
+
+def outputs(model: onnx.ModelProto, feed: dict[str, Any]) -> list[Any]:
+    """Return what ONNX Runtime makes of some data."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return session.run(None, feed)
+
+
+def off(one: list[Any], other: list[Any]) -> float:
+    """Return how far outputs are apart, relative to their size."""
+    apart = []
+    for a, b in zip(one, other):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return np.inf
+        size = np.sqrt(np.mean(np.square(b.astype(float)))) + 1e-30
+        apart.append(float(np.abs(a.astype(float) - b).max(initial=0) / size))
+    return max(apart, default=0.0)
+
+
+def diagnosed(words: str) -> tuple[int, dict[str, Any], str]:
+    """Run a command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    sys.argv = shlex.split(f"polygraphy diagnose {words} --format json")
+    with G_LOGGER.preserved(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = polygraphy()
+        except SystemExit as left:
+            code = int(left.code or 0)
+    try:
+        return code, json.loads(out.getvalue()), err.getvalue()
+    except ValueError:
+        return code, {}, out.getvalue()[-800:] + err.getvalue()[-800:]
+
+
+class Suite:
+    """Counts verdicts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.counts: Counter[str] = Counter()
+
+    def healthy(self, program: Program, kind: str) -> onnx.ModelProto | None:
+        """Diagnose an export as it is; return it if it is right."""
+        name = f"{program.name}-{kind}"
+        try:
+            with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+                warnings.simplefilter("ignore")
+                model = exported(program, kind, self.folder)
+        except Exception as error:  # Exporters raise anything.
+            self.said(f"{name:40} not exported: {type(error).__name__} {str(error)[:80]!r}")
+            return None
+        with torch.no_grad():
+            module, args = program.make()
+            given = program.data or args
+            right = module(*given)
+        leaves = [each.numpy() for each in torch.utils._pytree.tree_leaves(right)]
+        feed = {value.name: each.numpy() for value, each in zip(model.graph.input, given)}
+        try:
+            is_wrong = off(outputs(model, feed), leaves) > 1e-3
+        except Exception as error:
+            self.said(f"{name:40} not run: {str(error)[:80]!r}")
+            return None
+        expected = program.wrong if is_wrong else ""
+        group = "public" if program.wrong else "healthy"
+        if program.wrong and not is_wrong:
+            self.said(f"{name:40} right in this release")
+        if is_wrong and not program.wrong:
+            self.said(f"{name:40} wrong, and not known to be")
+        self.judge(group, name, f"{name}.onnx", feed if program.wrong else None, expected)
+        return None if is_wrong else model
+
+    def planted(self, program: Program, kind: str, model: onnx.ModelProto) -> None:
+        """Diagnose faults."""
+        _, args = program.make()
+        feed = {value.name: each.numpy() for value, each in zip(model.graph.input, args)}
+        right = outputs(model, feed)
+        for fault in faults(model):
+            name = f"{program.name}-{kind}-{fault.name}"
+            try:
+                is_seen = off(outputs(fault.model, feed), right) > 1e-2
+            except Exception:  # Not every change makes a model.
+                continue
+            if not is_seen:
+                continue
+            onnx.save(fault.model, str(self.folder / f"{name}.onnx"))
+            self.judge("planted", name, f"{name}.onnx", feed, fault.node, fault.causes)
+
+    def judge(
+        self, group: str, name: str, model: str, feed: Any, wrong: str, causes: Any = ()
+    ) -> None:
+        """Run a diagnosis, and count whether it says what it should."""
+        kind = "dynamo" if "-dynamo" in name else "older"
+        program = name.partition(f"-{kind}")[0]
+        words = f"{self.folder / model} --torch {self.folder}/{program}-{kind}.pt2"
+        if program == "if":
+            words = f"{self.folder / model} --torch {Path(__file__).parent}/programs.py:apart"
+        if feed is not None:
+            from polygraphy.json import save_json
+
+            save_json([feed], str(self.folder / "feed.json"))
+            words += f" --load-inputs {self.folder}/feed.json"
+        start = time.process_time()
+        code, found, err = diagnosed(words)
+        seconds = time.process_time() - start
+        culprits = found.get("culprits", [])
+        said = "; ".join(
+            f"{one['party']} {one['cause']} {one['nodes'][:3]} {one.get('origin')}"
+            f" proven={one['remedy']['proven']}"
+            for one in culprits
+        )
+        ops = " ".join(sentence for one in culprits for sentence in one["evidence"])
+        if not wrong:
+            right = code == 0 and not culprits
+        else:
+            named = wrong in ops or any(wrong in one["nodes"] for one in culprits)
+            right = len(culprits) == 1 and culprits[0]["party"] == "exporter" and named
+            right = right and (not causes or culprits[0]["cause"] in causes)
+        self.counts[f"{group} {'right' if right else 'WRONG'}"] += 1
+        mark = "" if right else f"  expected {wrong or NONE} {causes or ''}"
+        self.said(f"{name:46} {seconds:5.1f} s  code {code} {said or 'nobody'}{mark}")
+        if not right:
+            self.said(f"      {found.get('reason', '')} {err.strip()[-400:]}")
+            for one in culprits:
+                self.said("      " + " ".join(one["evidence"])[:600])
+
+    def said(self, text: str) -> None:
+        """Print at once."""
+        print(text, flush=True)
+
+
+def chosen(only: str) -> Iterator[Program]:
+    """Yield the programs of a part."""
+    parts = {"networks": NETWORKS, "operators": OPERATORS, "public": PUBLIC}
+    for name, programs in parts.items():
+        if only in ("", name):
+            yield from programs
+        else:
+            yield from (one for one in programs if one.name == only)
+    if only in ("", "libraries") or "." in only:
+        yield from (one for one in libraries() if "." not in only or one.name == only)
+
+
+def main() -> int:
+    """Export, diagnose, count; 1 where something was wrong."""
+    parser = argparse.ArgumentParser(prog="exports", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "--only", default="", help="networks, operators, public, libraries or a name"
+    )
+    parser.add_argument("--folder", type=Path)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    folder = given.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    suite = Suite(folder)
+    print(f"PyTorch {torch.__version__}")
+    for program in chosen(given.only):
+        for kind in program.kinds:
+            model = suite.healthy(program, kind)
+            if model is not None and not program.wrong and program not in OPERATORS:
+                suite.planted(program, kind, model)
+    print(dict(sorted(suite.counts.items())))
+    return any("WRONG" in key for key in suite.counts)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,110 @@
+"""Faults that exporters could make, planted into what they made: one of each kind that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+Edit = Callable[[onnx.ModelProto, onnx.NodeProto], bool]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A model with a fault, the node that has it, and what its cause may be called."""
+
+    name: str
+    model: onnx.ModelProto
+    node: str
+    causes: tuple[str, ...]
+
+
+def weight(model: onnx.ModelProto, name: str, change: Callable[[Any], Any]) -> bool:
+    """Change a weight that one node reads."""
+    if sum(name in node.input for node in model.graph.node) != 1:
+        return False
+    for tensor in model.graph.initializer:
+        if tensor.name == name and tensor.data_type == TensorProto.FLOAT:
+            array = numpy_helper.to_array(tensor)
+            made = np.ascontiguousarray(change(array)).astype(array.dtype)
+            tensor.CopyFrom(numpy_helper.from_array(made, name))
+            return True
+    return False
+
+
+def setting(node: onnx.NodeProto, name: str, value: Any) -> bool:
+    """Change an attribute."""
+    kept = [each for each in node.attribute if each.name != name]
+    del node.attribute[:]
+    node.attribute.extend([*kept, helper.make_attribute(name, value)])
+    return True
+
+
+def _of_weight(position: int, change: Callable[[Any], Any]) -> Edit:
+    return lambda model, node: (
+        len(node.input) > position and weight(model, node.input[position], change)
+    )
+
+
+def _dropout(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+    model.graph.initializer.append(numpy_helper.from_array(np.array(True), "_training"))
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(0.3), "_ratio"))
+    made = helper.make_node(
+        "Dropout", ["_kept", "_ratio", "_training"], [node.output[0]], f"{node.name}_drop", seed=3
+    )
+    node.output[0] = "_kept"
+    model.graph.node.insert(list(model.graph.node).index(node) + 1, made)
+    return True
+
+
+def _operator(op: str) -> Edit:
+    def edit(_: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+        node.op_type = op
+        del node.attribute[:]
+        return True
+
+    return edit
+
+
+def _set(**attributes: Any) -> Edit:
+    def edit(_: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+        return all(setting(node, name, value) for name, value in attributes.items())
+
+    return edit
+
+
+KINDS: list[tuple[str, str, Edit, tuple[str, ...]]] = [
+    ("scaled", "Conv", _of_weight(1, lambda a: a * 1.05), ("weight",)),
+    ("bias", "Conv", _of_weight(2, lambda a: a + 0.5), ("weight",)),
+    ("flipped", "ConvTranspose", _of_weight(1, lambda a: a[..., ::-1]), ("weight",)),
+    ("rows", "MatMul", _of_weight(1, lambda a: a[::-1]), ("weight",)),
+    ("rows", "Gemm", _of_weight(1, lambda a: a[::-1]), ("weight",)),
+    ("gates", "LSTM", _of_weight(2, lambda a: a * 1.3), ("weight",)),
+    ("gates", "GRU", _of_weight(1, lambda a: a * 1.3), ("weight",)),
+    ("epsilon", "LayerNormalization", _set(epsilon=0.05), ("epsilon", "attribute")),
+    ("scale", "LayerNormalization", _of_weight(1, lambda a: a * 1.2), ("weight",)),
+    ("axis", "Softmax", _set(axis=1), ("attribute", "translation")),
+    ("corners", "Resize", _set(coordinate_transformation_mode="asymmetric"),
+     ("attribute", "translation")),
+    ("softplus", "Relu", _operator("Softplus"), ("translation",)),
+    ("cosine", "Sin", _operator("Cos"), ("translation",)),
+    ("tanh", "Gelu", _set(approximate="tanh"), ("attribute", "translation")),
+    ("negative", "Sqrt", _operator("Exp"), ("translation",)),
+]  # fmt: skip
+
+
+def faults(model: onnx.ModelProto) -> Iterator[Fault]:
+    """Yield copies of a model, each with a fault in the last node but one that it fits."""
+    for kind, op, edit, causes in KINDS:
+        places = [index for index, node in enumerate(model.graph.node) if node.op_type == op]
+        for place in [*places[-2:-1], *places[::-1]]:
+            made = onnx.ModelProto()
+            made.CopyFrom(model)
+            node = made.graph.node[place]
+            if edit(made, node):
+                yield Fault(f"{op}-{kind}", made, node.name, causes)
+                break

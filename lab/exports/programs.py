@@ -1,0 +1,345 @@
+"""Programs that are exported: networks, single operators, networks of libraries, and operators that
+a released exporter is known to translate wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+Made = tuple[nn.Module, tuple[Any, ...]]
+DIM, HEADS, VOCABULARY = 32, 4, 50
+
+
+@dataclass(frozen=True)
+class Program:
+    """A module with an example, and which operator of it is known to come out wrong."""
+
+    name: str
+    make: Callable[[], Made]
+    kinds: tuple[str, ...] = ("dynamo", "older")
+    wrong: str = ""
+    data: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def block(before: int, after: int) -> nn.Module:
+    """Return convolutions with two kinds of norms."""
+    return nn.Sequential(
+        nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(2, after), nn.SiLU(),
+        nn.Conv2d(after, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(),
+    )  # fmt: skip
+
+
+class Cnn(nn.Module):
+    """Residual blocks, a resize, a pool and classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.blocks = nn.Conv2d(3, 8, 3, 2), nn.ModuleList(block(8, 8) for _ in range(2))
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: Any) -> Any:
+        x = self.stem(x)
+        for each in self.blocks:
+            x = each(x) + x
+        x = F.interpolate(x, scale_factor=2.0, mode="bilinear")
+        return torch.softmax(self.head(F.adaptive_avg_pool2d(x, 1).flatten(1)), -1)
+
+
+class Encoder(nn.Module):
+    """Token embeddings, PyTorch's transformer layers, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, DIM)
+        layer = nn.TransformerEncoderLayer(DIM, HEADS, 64, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2)
+        self.norm, self.head = nn.LayerNorm(DIM), nn.Linear(DIM, VOCABULARY)
+
+    def forward(self, tokens: Any) -> Any:
+        return self.head(F.gelu(self.norm(self.layers(self.embedding(tokens)))))
+
+
+class Decoder(nn.Module):
+    """Root-mean-square norms, rotary positions, causal attention and gates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(VOCABULARY, DIM), nn.Linear(DIM, VOCABULARY)
+        self.attend = nn.ModuleList(nn.Linear(DIM, 3 * DIM, bias=False) for _ in range(2))
+        self.join = nn.ModuleList(nn.Linear(DIM, DIM) for _ in range(2))
+        self.up = nn.ModuleList(nn.Linear(DIM, 4 * DIM) for _ in range(2))
+        self.down = nn.ModuleList(nn.Linear(2 * DIM, DIM) for _ in range(2))
+
+    @staticmethod
+    def norm(x: Any) -> Any:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    @staticmethod
+    def turned(x: Any) -> Any:
+        half = x.shape[-1] // 2
+        steps = torch.pow(100.0, -torch.arange(half, dtype=torch.float32) / half)
+        angle = torch.arange(x.shape[2], dtype=torch.float32)[:, None] * steps
+        one, other = x.chunk(2, -1)
+        sin, cos = angle.sin(), angle.cos()
+        return torch.cat([one * cos - other * sin, one * sin + other * cos], -1)
+
+    def forward(self, tokens: Any) -> Any:
+        x = self.embedding(tokens)
+        batch, length, _ = x.shape
+        for attend, join, up, down in zip(self.attend, self.join, self.up, self.down):
+            parts = attend(self.norm(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+            made = F.scaled_dot_product_attention(
+                self.turned(parts[0]), self.turned(parts[1]), parts[2], is_causal=True
+            )
+            x = x + join(made.transpose(1, 2).reshape(batch, length, DIM))
+            gate, value = up(self.norm(x)).chunk(2, -1)
+            x = x + down(F.silu(gate) * value)
+        return self.head(x)
+
+
+class Recurrent(nn.Module):
+    """An LSTM and a GRU of both directions, with a state that is handed out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(8, 16, batch_first=True)
+        self.gru = nn.GRU(16, 8, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x: Any) -> Any:
+        made, (state, _) = self.lstm(x)
+        return self.head(self.gru(made)[0]), state
+
+
+class Vit(nn.Module):
+    """Patches, a token of the class, positions, and transformer layers with their norms first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, DIM, 8, 8)
+        self.first = nn.Parameter(torch.randn(1, 1, DIM))
+        self.places = nn.Parameter(torch.randn(1, 17, DIM))
+        layer = nn.TransformerEncoderLayer(
+            DIM, HEADS, 64, batch_first=True, norm_first=True, activation="gelu"
+        )
+        self.layers, self.head = nn.TransformerEncoder(layer, 3), nn.Linear(DIM, 10)
+
+    def forward(self, x: Any) -> Any:
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1) + self.places
+        return self.head(self.layers(x)[:, 0])
+
+
+class Unet(nn.Module):
+    """Blocks down and up again, with what is passed across."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.middle, self.c = block(3, 8), block(8, 16), block(16, 16), block(32, 8)
+        self.up, self.last = nn.ConvTranspose2d(16, 16, 2, 2), nn.Conv2d(16, 2, 1)
+
+    def forward(self, x: Any) -> Any:
+        first = self.a(x)
+        second = self.b(F.max_pool2d(first, 2))
+        below = self.up(self.middle(F.avg_pool2d(second, 2)))
+        x = self.c(torch.cat([below, second], 1))
+        x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True)
+        return self.last(torch.cat([x, first], 1))
+
+
+class Of(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+class Apart(nn.Module):
+    """Two branches between which a Python `if` decides by the data."""
+
+    def forward(self, x: Any) -> Any:
+        x = torch.tanh(x)
+        if x.sum() > 0:
+            return x * 2 + 1
+        return x - 3
+
+
+def drawn(*shape: int) -> Any:
+    """Return the same normal numbers each time."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def settled(module: nn.Module) -> nn.Module:
+    """Return a module for inference whose norms have statistics."""
+    for part in module.modules():
+        if isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            part.running_mean.normal_(0, 0.2)
+            part.running_var.uniform_(0.5, 2)
+    return module.eval()
+
+
+def of(make: Callable[[], nn.Module], *args: Any) -> Callable[[], Made]:
+    """Return what makes a module of random weights, the same each time, with an example."""
+
+    def made() -> Made:
+        torch.manual_seed(0)
+        return settled(make()), args
+
+    return made
+
+
+def operator(function: Callable[..., Any], *args: Any) -> Callable[[], Made]:
+    """Return what makes a module of a function."""
+    return lambda: (Of(function).eval(), args)
+
+
+IMAGE, TOKENS = drawn(1, 3, 32, 32), torch.arange(1, 10)[None]
+NETWORKS = [
+    Program("cnn", of(Cnn, drawn(1, 3, 16, 16))),
+    Program("encoder", of(Encoder, TOKENS)),
+    Program("decoder", of(Decoder, TOKENS)),
+    Program("recurrent", of(Recurrent, drawn(2, 5, 8))),
+    Program("vit", of(Vit, IMAGE)),
+    Program("unet", of(Unet, IMAGE)),
+]
+MASK = torch.tensor([True, False, True, False, True])
+
+
+def _put(x: Any, mask: Any) -> Any:
+    made = x.clone()
+    made[:, mask] = made[:, mask] * 2 + 1
+    return made
+
+
+OPERATORS = [
+    Program("put", operator(_put, drawn(2, 5), MASK)),
+    Program("remainder", operator(lambda x: torch.remainder(x, -0.7) + x // 0.3, drawn(3, 5))),
+    Program("moments", operator(lambda x: torch.var(x, 1) + torch.std(x, 1, False), drawn(3, 6))),
+    Program("running", operator(lambda x: x.logcumsumexp(1) + x.cumsum(0), drawn(3, 6))),
+    Program("unfold", operator(lambda x: F.unfold(x, 3, stride=2, padding=1), drawn(1, 2, 6, 6))),
+    Program(
+        "grid",
+        operator(
+            lambda x, g: F.grid_sample(x, g, padding_mode="border", align_corners=True),
+            drawn(1, 2, 5, 5), drawn(1, 4, 4, 2),
+        ),
+    ),
+    Program(
+        "scatter",
+        operator(
+            lambda x, i: torch.zeros(4, 8).scatter_add(0, i, x),
+            drawn(4, 8), torch.arange(32).reshape(4, 8) % 4,
+        ),
+    ),
+    Program("roll", operator(lambda x: x.roll((1, -2), (0, 1)).flip(0), drawn(4, 5))),
+    Program("sorted", operator(lambda x: x.topk(3, 1)[0] * x.argsort(1)[:, :3], drawn(4, 6))),
+    Program("pad", operator(lambda x: F.pad(x, (1, 2, 2, 1), mode="reflect"), drawn(1, 2, 5, 5))),
+    Program("shuffle", operator(lambda x: F.pixel_shuffle(x, 2).amax(1), drawn(1, 8, 3, 3))),
+    Program("einsum", operator(lambda x, y: torch.einsum("bij,bkj->bik", x, y), drawn(2, 3, 4),
+                               drawn(2, 5, 4))),
+]  # fmt: skip
+
+WINDOW = torch.arange(1, 17, dtype=torch.float32).reshape(1, 1, 4, 4)
+CHOSEN = torch.tensor([[True] * 4 + [False] * 4])
+PUBLIC = [
+    Program(
+        "pytorch#186146",
+        operator(lambda x, m, y: x.masked_scatter(m.unsqueeze(-1), y) * 2, drawn(1, 8, 6), CHOSEN,
+                 drawn(4, 6)),
+        wrong="aten.masked_scatter",
+    ),
+    Program(
+        "pytorch#183528",
+        operator(
+            lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=True) + 1, WINDOW
+        ),
+        wrong="aten.avg_pool2d",
+    ),
+    Program(
+        "pytorch#191014",
+        operator(lambda x: (x >> 1) * 3, torch.arange(-7, 8)[None]),
+        wrong="aten.__rshift__",
+    ),
+    Program(
+        "pytorch#183523",
+        operator(lambda x: F.interpolate(x, size=(1, 1), mode="bilinear") * 2, drawn(1, 3, 10, 10)),
+        wrong="aten.upsample_bilinear2d",
+    ),
+    Program(
+        "pytorch#183546",
+        operator(
+            lambda x: F.interpolate(x, size=(5, 7), mode="bilinear", antialias=True) * 2,
+            drawn(1, 2, 12, 16),
+        ),
+        wrong="aten._upsample_bilinear2d_aa",
+    ),
+    Program("if", of(Apart, drawn(3, 4).abs()), ("older",), "aten.sub", (-drawn(3, 4).abs(),)),
+]  # fmt: skip
+
+
+def libraries() -> Iterator[Program]:
+    """Yield networks of other libraries, with random weights, where these are installed."""
+    try:
+        import torchvision.models as vision
+
+        picture = drawn(1, 3, 64, 64)
+        for name in ("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1"):
+            yield Program(f"torchvision.{name}", of(getattr(vision, name), picture))
+        made = of(lambda: vision.segmentation.lraspp_mobilenet_v3_large(weights_backbone=None),
+                  picture)  # fmt: skip
+        yield Program("torchvision.lraspp", made)
+    except ImportError:
+        pass
+    try:
+        import timm
+
+        for name, size in (("vit_tiny_patch16_224", 224), ("convnext_atto", 64),
+                           ("mobilevit_xxs", 64), ("efficientnet_lite0", 64),
+                           ("mixer_s32_224", 224), ("repvgg_a0", 64)):  # fmt: skip
+            make = of(lambda name=name: timm.create_model(name), drawn(1, 3, size, size))
+            yield Program(f"timm.{name}", make)
+    except ImportError:
+        pass
+    try:
+        import transformers as library
+    except ImportError:
+        return
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "intermediate_size": 64, "vocab_size": VOCABULARY}  # fmt: skip
+
+    class Outputs(nn.Module):
+        """Returns what is no cache."""
+
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, tokens: Any) -> Any:
+            return self.inner(tokens, use_cache=False)[0]
+
+    def causal(kind: str, **more: Any) -> Callable[[], nn.Module]:
+        config = getattr(library, f"{kind}Config")(**{**small, **more})
+        model = {"Bert": "BertForMaskedLM", "GPT2": "GPT2LMHeadModel"}.get(kind)
+        made = getattr(library, model or f"{kind}ForCausalLM")
+        return lambda: Outputs(made(config))
+
+    gpt = {"n_embd": 32, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
+    yield Program("transformers.gpt2", of(causal("GPT2", **gpt), TOKENS))
+    yield Program("transformers.llama", of(causal("Llama"), TOKENS))
+    yield Program("transformers.bert", of(causal("Bert"), TOKENS))
+
+
+def apart() -> nn.Module:
+    """Return the module with a Python `if`, for `--torch`."""
+    return of(Apart)()[0]

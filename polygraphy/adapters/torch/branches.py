@@ -1,0 +1,79 @@
+"""Which Python `if` decides whether a line of a module runs: exporters keep the branch that their
+example takes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+_LONGEST = 80
+_ASKS_LITTLE = {"hasattr", "isinstance", "is_scripting"}
+"""What is the same for every example."""
+
+
+def deciding(path: str, line: int) -> str:
+    """Return what a line of a file depends on, as ``line 8 asks `x.sum() > 0` ``; empty where it
+    always runs, or that is the same for all data.
+    """
+    found = _asked(_statements(path), line)
+    if found is None:
+        return ""
+    text = " ".join(ast.unparse(found.test).split())[:_LONGEST]
+    return f"line {found.lineno} asks `{text}`"
+
+
+@lru_cache(maxsize=32)
+def _statements(path: str) -> Sequence[ast.stmt]:
+    try:
+        return ast.parse(Path(path).read_text(encoding="utf-8")).body
+    except (OSError, SyntaxError, ValueError):
+        return []
+
+
+def _asked(body: Sequence[ast.stmt], line: int) -> ast.If | ast.While | None:
+    """Return the innermost statement that decides whether a line runs."""
+    for position, each in enumerate(body):
+        if not each.lineno <= line <= (each.end_lineno or each.lineno):
+            continue
+        for inner in _bodies(each):
+            if (found := _asked(inner, line)) is not None:
+                return found
+        is_inside = any(
+            inner and inner[0].lineno <= line <= (inner[-1].end_lineno or 0)
+            for inner in _bodies(each)
+        )
+        if isinstance(each, (ast.If, ast.While)) and is_inside and _depends(each.test):
+            return each
+        asked = (before for before in body[:position] if isinstance(before, ast.If))
+        left = [before for before in asked if _leaves(before) and _depends(before.test)]
+        if left:
+            return left[-1]
+    return None
+
+
+def _bodies(each: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(each, name, [])
+
+
+def _leaves(each: ast.If) -> bool:
+    """Return whether what comes after a statement is another branch of it."""
+    return isinstance(each.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+
+
+def _depends(test: ast.expr) -> bool:
+    """Return whether a condition may differ from one example to the next."""
+    if isinstance(test, ast.Compare) and any(
+        isinstance(op, (ast.Is, ast.IsNot)) for op in test.ops
+    ):
+        return False
+    if isinstance(test, ast.Call):
+        called = test.func.attr if isinstance(test.func, ast.Attribute) else ast.unparse(test.func)
+        if called in _ASKS_LITTLE:
+            return False
+    if isinstance(test, ast.Name):
+        return test.id != "self"
+    return any(_depends(each) for each in ast.iter_child_nodes(test) if isinstance(each, ast.expr))

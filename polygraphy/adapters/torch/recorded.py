@@ -1,0 +1,141 @@
+"""What a module that `torch.export` cannot take does with some data, operation by operation."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from operator import getitem
+from typing import Any
+
+from attrs import field, frozen
+
+from polygraphy import mod
+from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.model.description import Origin
+
+torch = mod.lazy_import("torch>=2.2")
+
+Keep = Callable[[str, Any], None]
+_NAME = "_polygraphy_name"
+
+
+@frozen
+class Call:
+    """An operation: what was called, with the names of tensors in place of them."""
+
+    target: Any
+    args: Any
+    kwargs: Any
+
+
+@frozen(eq=False)
+class Named:
+    """A tensor among the arguments of an operation."""
+
+    name: str
+
+
+@frozen
+class Recording:
+    """The operations that a module does.
+
+    Attributes:
+        nodes: in order, each called as the tensor that it makes.
+        calls: by its name, what was called.
+        frames: by its name, the file and the line of the module.
+        weights: what operations read that none makes, and is no input.
+    """
+
+    nodes: list[GraphNode] = field(factory=list)
+    calls: dict[str, Call] = field(factory=dict)
+    frames: dict[str, tuple[str, int]] = field(factory=dict)
+    weights: dict[str, Any] = field(factory=dict)
+
+    def add(self, name: str, op: str, call: Call, origin: Origin | None) -> None:
+        """Write an operation down."""
+        leaves = torch.utils._pytree.tree_leaves((call.args, call.kwargs))
+        reads = [each.name for each in leaves if isinstance(each, Named)]
+        self.calls[name] = call
+        if origin is not None:
+            self.frames[name] = origin.path, origin.line
+        said = None if origin is None else str(origin)
+        self.nodes.append(GraphNode(name, op, reads, [name], origin=said))
+
+
+def recorded(
+    module: Any, names: Sequence[str], tensors: Sequence[Any], keep: Keep | None = None
+) -> Recording:
+    """Call a module, and write down what it does.
+
+    Args:
+        module: the module.
+        names: those of its inputs.
+        tensors: its inputs.
+        keep: takes what each operation makes, with its name.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode  # No other name shows operations.
+
+    found = Recording()
+    held = {id(each): name for name, each in (*module.named_parameters(), *module.named_buffers())}
+    counts: dict[str, int] = {}
+    for name, tensor in zip(names, tensors):
+        setattr(tensor, _NAME, name)
+
+    def called(tensor: Any) -> str:
+        name = getattr(tensor, _NAME, None) or held.get(id(tensor))
+        if name is None:  # Made by Python itself.
+            name = f"constant_{len(found.weights)}"
+            setattr(tensor, _NAME, name)
+        if name not in found.calls and name not in names:
+            found.weights.setdefault(name, tensor)
+        return str(name)
+
+    def named(tensor: Any, name: str) -> None:
+        setattr(tensor, _NAME, name)
+        if keep is not None:
+            keep(name, tensor.clone())  # A later operation may overwrite it.
+
+    class Writer(TorchDispatchMode):  # type: ignore[misc]
+        """Writes operations down."""
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            given = torch.utils._pytree.tree_map_only(
+                torch.Tensor, lambda each: Named(called(each)), (args, kwargs or {})
+            )
+            made = func(*args, **(kwargs or {}))
+            op = str(func._schema.name)
+            own = op.rpartition("::")[2]
+            number = counts[own] = counts.get(own, -1) + 1
+            name = f"{own}_{number}" if number else own
+            stack = [(each.filename, str(each.lineno)) for each in traceback.extract_stack()]
+            found.add(name, op.replace("::", "."), Call(func, *given), Origin.of(stack[-2::-1], ""))
+            if isinstance(made, torch.Tensor):
+                named(made, name)
+            elif isinstance(made, (tuple, list)):
+                for index, each in enumerate(made):
+                    if isinstance(each, torch.Tensor):
+                        part = f"{name}.{index}"
+                        found.add(part, "getitem", Call(getitem, (Named(name), index), {}), None)
+                        named(each, part)
+            return made
+
+    with Writer():
+        module(*tensors)
+    return found
+
+
+def computed(recording: Recording, name: str, value: Callable[[str], Any]) -> Any:
+    """Return what an operation makes of other tensors.
+
+    Args:
+        recording: of the module.
+        name: what it makes.
+        value: returns a tensor by its name.
+    """
+    call = recording.calls[name]
+    args, kwargs = torch.utils._pytree.tree_map_only(
+        Named, lambda each: value(each.name), (call.args, call.kwargs)
+    )
+    return call.target(*args, **kwargs)

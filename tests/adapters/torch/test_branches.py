@@ -1,0 +1,62 @@
+"""A line of a module that is computed only if Python says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polygraphy.adapters.torch.branches import deciding
+
+MODULE = """\
+class Net:
+    def forward(self, x, mask=None):
+        x = x * 2
+        if mask is not None:
+            x = x + mask
+        if self.training:
+            x = x - 1
+        if x.sum() > 0:
+            x = x.abs()
+        else:
+            x = x.neg()
+        for step in range(3):
+            while x.max() > step:
+                x = x / 2
+        if isinstance(x, tuple):
+            return x[0]
+        y = x + 4
+        if torch.onnx.is_in_onnx_export():
+            return y
+        return y + 5
+"""
+SUM, EXPORT = "line 8 asks `x.sum() > 0`", "line 18 asks `torch.onnx.is_in_onnx_export()`"
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        (3, ""),
+        (5, ""),  # An argument that is left out is so for all data.
+        (7, ""),
+        (8, ""),  # What is asked is always computed.
+        (9, SUM),
+        (11, SUM),
+        (14, "line 13 asks `x.max() > step`"),
+        (17, ""),
+        (19, EXPORT),
+        (20, EXPORT),  # What comes after a return is the other branch.
+    ],
+)
+def test_what_decides_whether_a_line_is_computed(tmp_path: Path, line: int, asked: str) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(MODULE)
+    assert deciding(str(path), line) == asked
+
+
+@pytest.mark.parametrize("text", [None, "def broken(:", "x = 1\0"])
+def test_of_a_file_that_is_none_nothing_is_known(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "net.py"
+    if text is not None:
+        path.write_text(text)
+    assert deciding(str(path), 1) == ""
