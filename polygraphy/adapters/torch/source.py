@@ -287,7 +287,6 @@ class OpenedModule(OpenedTorch):
     def run(
         self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
     ) -> list[tuple[str, Any]]:
-        """Return the outputs; see the port."""
         if keep is None:
             return super().run(feed)
         kept = keep
@@ -295,7 +294,6 @@ class OpenedModule(OpenedTorch):
         return []
 
     def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
-        """Return what an operation makes of given values in float64; see the port."""
         given = {own: feed[other] for own, other in self._names.items() if other is not None}
         known = ChainMap({}, held, given, self.weights)  # type: ignore[arg-type]
 
@@ -312,7 +310,6 @@ class OpenedModule(OpenedTorch):
             return None
 
     def decided(self, name: str) -> str:
-        """Return which Python `if` decides whether an operation is done; see the port."""
         place = self._recording.frames.get(name)
         return "" if place is None else deciding(*place)
 
