@@ -84,11 +84,16 @@ def _computes_not_in_openvino(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that lets OpenVINO compile a model in the process from which others are forked:
     those would wait for its threads.
     """
+    was_entered = _computed_in_openvino()
     yield
-    compiled = sys.modules.get("polygraphy.adapters.openvino.compiled")
-    if compiled is not None and not request.config.stash[_APART]:
+    if not (was_entered or request.config.stash[_APART]):
         said = "OpenVINO computed in this process: test_apart.py runs such tests"
-        assert not compiled.PROCESS.is_entered, said
+        assert not _computed_in_openvino(), said
+
+
+def _computed_in_openvino() -> bool:
+    compiled = sys.modules.get("polygraphy.adapters.openvino.compiled")
+    return compiled is not None and compiled.PROCESS.is_entered
 
 
 @pytest.hookimpl(wrapper=True)
