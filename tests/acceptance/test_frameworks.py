@@ -235,6 +235,7 @@ def test_golden_programs_run_in_tensorflow(
 
     monkeypatch.chdir(golden_tf_models)
     program = Path(__file__).parents[1] / "codegen" / "golden" / f"{name}.py"
+    monkeypatch.setattr(sys, "argv", [str(program)])
     with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
         runpy.run_path(str(program), run_name="__main__")
         sys.exit(0)
