@@ -24,6 +24,8 @@ CHECKS = (
     "fold",
     "fp16",
     "two backends",
+    "openvino",
+    "three backends",
     "itself",
     "tensors",
     "strip",
