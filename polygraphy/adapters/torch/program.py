@@ -209,7 +209,7 @@ class Module:
     """A `torch.nn.Module` or a `torch.jit.ScriptModule`."""
 
     def __init__(self, model: Any) -> None:
-        self.model = self._model = model
+        self.model = model
         self._call: Any = None
         self._in_training: list[Any] = []
         self._exported: dict[Any, Exported] = {}
@@ -227,10 +227,10 @@ class Module:
         return metadata
 
     def _parameters(self) -> list[str] | None:
-        if isinstance(self._model, torch.jit.ScriptModule):
-            arguments = self._model.forward.schema.arguments[1:]
+        if isinstance(self.model, torch.jit.ScriptModule):
+            arguments = self.model.forward.schema.arguments[1:]
             return [argument.name for argument in arguments if not argument.has_default_value()]
-        parameters = inspect.signature(self._model.forward).parameters.values()
+        parameters = inspect.signature(self.model.forward).parameters.values()
         if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
             return None
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -249,14 +249,14 @@ class Module:
         if compiled:
             check_compiler()
         if device is not None:
-            self._model.to(device)
-        self._in_training = [part for part in self._model.modules() if part.training]
-        self._model.eval()
-        self._call = self._model
+            self.model.to(device)
+        self._in_training = [part for part in self.model.modules() if part.training]
+        self.model.eval()
+        self._call = self.model
         if compiled:
             with translated_errors("compile"):
-                self._call = torch.compile(self._model)
-        tensors = chain(self._model.parameters(), self._model.buffers())
+                self._call = torch.compile(self.model)
+        tensors = chain(self.model.parameters(), self.model.buffers())
         place = next((tensor.device for tensor in tensors), device or "cpu")
         return torch.device(place)
 
@@ -278,14 +278,14 @@ class Module:
         """
         key = tuple(tuple(tensor.shape) for tensor in tensors)
         if key not in self._exported:
-            if isinstance(self._model, torch.jit.ScriptModule):
+            if isinstance(self.model, torch.jit.ScriptModule):
                 raise UsageError(
                     "TorchScript does not name the tensors inside it, so they cannot be outputs.",
                     hint="Export the module with torch.export.export.",
                 )
             try:
                 with silence():
-                    made = torch.export.export(self._model, tuple(tensors), strict=False)
+                    made = torch.export.export(self.model, tuple(tensors), strict=False)
             except Exception as error:  # Whatever the code of the module, or the exporter, raises.
                 said = next(iter(str(error).strip().splitlines()), type(error).__name__)
                 raise UsageError(

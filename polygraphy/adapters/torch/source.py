@@ -148,13 +148,10 @@ class OpenedTorch:
         calls = [node for node in self._graph.values() if node.op == "call_function"]
         self.nodes = [_described(node) for node in calls]
         self.weights: Mapping[str, Any] = _Weights(self._held()) if self._exported else {}
-        self.unsteady = next(
-            filter(
-                None,
-                (_drawing(one.target, one.args, one.kwargs, _described(one)) for one in calls),
-            ),
-            "",
+        drawing = (
+            _drawing(one.target, one.args, one.kwargs, node) for one, node in zip(calls, self.nodes)
         )
+        self.unsteady = next(filter(None, drawing), "")
         self.open_dimensions = _open_dimensions(self._program, names)
 
     def on(self, feed: Mapping[str, Any]) -> OpenedTorch:
@@ -188,9 +185,10 @@ class OpenedTorch:
     def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return what an operation makes of given values in float64; see the port."""
         given = {own: feed[other] for own, other in self._names.items() if other is not None}
+        known = ChainMap({}, held, given, self.weights)  # type: ignore[arg-type]
         try:
             with torch.no_grad():
-                made = self._computed(self._graph[name], ChainMap({}, held, given))  # type: ignore[arg-type]
+                made = self._computed(name, known)
             return array_from(made) if isinstance(made, torch.Tensor) else None
         except Exception:  # Not every operator computes in float64, nor alone.
             return None
@@ -203,16 +201,20 @@ class OpenedTorch:
             return ""  # The file is another one by now.
         return deciding(place.path, place.line)
 
-    def _computed(self, node: Any, held: Mapping[str, Any]) -> Any:
-        """Compute an operation, and what it reads that is no tensor."""
+    def _value(self, name: str, known: Mapping[str, Any]) -> Any:
+        """Return a tensor in float64, or what is none: several results, or a size."""
+        if name not in known:
+            return self._computed(name, known)
+        tensor = tensor_from(name, known[name], "cpu")
+        return tensor.double() if tensor.is_floating_point() else tensor
+
+    def _computed(self, name: str, known: Mapping[str, Any]) -> Any:
+        """Compute an operation of known arrays."""
 
         def value(each: Any) -> Any:
-            if each.name in held or each.name in self.weights:
-                array = held[each.name] if each.name in held else self.weights[each.name]
-                tensor = tensor_from(each.name, array, "cpu")
-                return tensor.double() if tensor.is_floating_point() else tensor
-            return self._computed(each, held)  # What is no tensor: several results, a size.
+            return self._value(each.name, known)
 
+        node = self._graph[name]
         if node.op != "call_function":
             raise KeyError(node.name)
         args = torch.fx.node.map_arg(node.args, value)
@@ -293,21 +295,8 @@ class OpenedModule(OpenedTorch):
         self._recorded(feed, lambda name, each: kept(name, array_from(each)))
         return []
 
-    def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
-        given = {own: feed[other] for own, other in self._names.items() if other is not None}
-        known = ChainMap({}, held, given, self.weights)  # type: ignore[arg-type]
-
-        def value(name: str) -> Any:
-            if name not in known:  # Several results.
-                return computed(self._recording, name, value)
-            tensor = tensor_from(name, known[name], "cpu")
-            return tensor.double() if tensor.is_floating_point() else tensor
-
-        try:
-            with torch.no_grad():
-                return array_from(computed(self._recording, name, value))
-        except Exception:  # Not every operator computes in float64, nor alone.
-            return None
+    def _computed(self, name: str, known: Mapping[str, Any]) -> Any:
+        return computed(self._recording, name, lambda other: self._value(other, known))
 
     def decided(self, name: str) -> str:
         place = self._recording.frames.get(name)
