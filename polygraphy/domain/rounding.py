@@ -38,6 +38,9 @@ and independent of each other, add up to, which is the square root of 1024 times
 BESIDE = 1.5
 """How many times what rounding was seen to do is explained by it: the one free number."""
 MOST = 5.0
+ADDS_UP = "What differs is rounding that adds up."
+ROUNDED = "What differs is what the precision does in which outputs are computed."
+"""Of outputs that are within what is explained of the types in which they are computed."""
 LARGE = 1e-3
 """However sensitive a model is, so many times what is usual, or so much of the size of an output
 where that is more, is all that is explained: beyond, its outputs are of no use.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
@@ -197,12 +197,7 @@ class Case:
             off: by how much the outputs still differ at most.
         """
         command = party.remedy(self.path, plain=plain, without=without)
-        others = [
-            word
-            for one in self.parties
-            if one.name != party.name
-            for word in (f"--{one.name}", *one.options)
-        ]
+        others = words_of(one for one in self.parties if one.name != party.name)
         if not command.startswith("polygraphy run ") or not others:
             return command
         words = [*others, *self.data_options]
@@ -287,6 +282,11 @@ def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
         for name, value in values.items()
         if not isinstance(value, list)
     }
+
+
+def words_of(parties: Iterable[SuspectedParty]) -> list[str]:
+    """Return parties, and how they run models, as words of a command line."""
+    return [word for one in parties for word in (f"--{one.name}", *one.options)]
 
 
 def _number(name: str) -> int:

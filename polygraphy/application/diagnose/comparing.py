@@ -40,7 +40,7 @@ from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, pai
 from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
 from polygraphy.domain.diagnosis.variants import copying, taking
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import LARGE, said_of
+from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.narrowing import in_float
@@ -117,11 +117,11 @@ class _Comparison:
             said = said_of(compared.found, outputs)
             narrow = self._pairing.model.narrow
             rounded = None if narrow is None else self._simulated()
+            lost = ""
             if rounded is not None:
                 # Some backends compute in float32 what hardware would round.
-                simulated = right.beside(case, rounded)
-                said = f"{party.name}: {said} With every operator rounded to {narrow}: "
-                said += said_of(simulated.found, outputs)
+                lost = said_of(right.beside(case, rounded).found, outputs)
+                said = f"{party.name}: {said} With every operator rounded to {narrow}: {lost}"
             notes.append(said if outputs else "")
             notes += [f"Not compared: {said}." for said in right.left_out]
         if not compared:
@@ -132,7 +132,10 @@ class _Comparison:
         case.unload()
         is_coarse = narrow is not None or is_quantised(self._pairing)
         if is_coarse and explained(case, self._feeds, values, expected, by_steps=True):
-            return self._of_rounding(values, rounded, right, outputs)
+            if len(case.parties) > 1:  # They are compared with each other.
+                return None
+            is_lost = rounded is not None and not explained(case, self._feeds, rounded, expected)
+            return self._of_rounding(values, lost if is_lost else "")
         case.feed, case.expected = self._feeds[compared.number], expected[compared.number]
         if narrow in HALF:
             return self._of_precision(values[compared.number], compared.most)
@@ -161,7 +164,7 @@ class _Comparison:
         if culprits:
             return self._blamed(culprits, most)
         if most <= LARGE and adds_up(case, self._feeds, {0: values, 1: expected}):
-            return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+            return DiagnosisResult(AGREE, reason=ADDS_UP)
         case.evidence.unexplained = (
             "No difference between the models explains that their outputs differ."
         )
@@ -397,34 +400,19 @@ class _Comparison:
         op = suspect.op or last.op
         return Culprit(nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=op)
 
-    def _of_rounding(
-        self,
-        values: Sequence[Values],
-        rounded: Sequence[Values] | None,
-        right: Oracle,
-        outputs: int,
-    ) -> DiagnosisResult | None:
-        """Return that outputs are as near as what they are computed in allows; None where other
-        backends are to be compared with.
+    def _of_rounding(self, values: Sequence[Values], lost: str) -> DiagnosisResult:
+        """Return that outputs are as near as what they are computed in allows.
 
         Args:
             values: what the party makes of the data.
-            rounded: the same, where every operator rounds; None where nothing is narrow.
-            right: what the reference makes of them.
-            outputs: how many outputs both have.
+            lost: how much further off they are where every operator rounds, if that is too much.
         """
-        case = self._case
-        if len(case.parties) > 1:
-            return None
-        reason = "What differs is what the precision does in which outputs are computed."
-        if rounded is not None and not explained(case, self._feeds, rounded, right.sets):
-            found = right.beside(case, rounded).found
-            asking = shlex.join(
-                ["polygraphy", "diagnose", case.path, "--onnx", "--reference", self._path]
-            )
+        case, reason = self._case, ROUNDED
+        if lost:
+            words = ["polygraphy", "diagnose", case.path, "--onnx", "--reference", self._path]
             reason += (
                 f" {self._party.name} does not round at every operator: hardware that does loses"
-                f" more, {said_of(found, outputs)[:-1]}. To find out where: {asking}"
+                f" more, {lost[:-1]}. To find out where: {shlex.join(words)}"
             )
         return DiagnosisResult(AGREE, reason=f"{reason} {self._without_effect(values)}".strip())
 

@@ -70,7 +70,7 @@ from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
-from polygraphy.domain.rounding import Deviation
+from polygraphy.domain.rounding import ADDS_UP, Deviation
 from polygraphy.domain.tensors.naming import counted, differing, sets_of_data
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -345,7 +345,7 @@ class _Diagnosis:
         if not compared and not self._has_nan():
             return DiagnosisResult(AGREE, reason=self._untested())
         if not self._has_nan() and adds_up(self._case, self._feeds, self._outputs):
-            return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+            return DiagnosisResult(AGREE, reason=ADDS_UP)
         half = half_model(self._case, self._feeds)
         found = None
         if half is not None and half.is_whole:
@@ -366,9 +366,7 @@ class _Diagnosis:
         if is_wrong_in_float32(case, half, self._third):
             opened = open_model(half.wide)
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
-        first, *others = self._outputs.values()
-        is_explained = bool(others) and not self._has_nan()
-        if is_explained and all(explained(case, self._feeds, first, made) for made in others):
+        if self._is_explained():
             reason = f"What differs is what rounding to {half.dtype.name} does."
             return DiagnosisResult(AGREE, reason=reason)
         return of_half_model(case, half, list(self._outputs.values()), self._third)
@@ -517,20 +515,20 @@ class _Diagnosis:
             return DiagnosisResult(FAULT, [*mistaken, *culprits])
         if unclear:
             return _unclear(unclear)
-        if self._is_within_steps():
+        if self._is_explained(by_steps=True):
             reason = (
                 "Every node alone agrees, and the steps of quantised types explain the outputs."
             )
             return DiagnosisResult(AGREE, reason=reason)
         return of_rounding(case, found, known)
 
-    def _is_within_steps(self) -> bool:
-        """Return whether steps of quantised types explain how far all outputs are apart."""
+    def _is_explained(self, *, by_steps: bool = False) -> bool:
+        """Return whether rounding explains how far all outputs are apart; see `explained`."""
         if self._has_nan() or len(self._outputs) < 2:
             return False
         first, *others = self._outputs.values()
         return all(
-            explained(self._case, self._feeds, first, made, by_steps=True) for made in others
+            explained(self._case, self._feeds, first, made, by_steps=by_steps) for made in others
         )
 
     def _places(

@@ -13,7 +13,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.careful import CarefulParty
-from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.case import REFUSALS, Case, words_of
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import keyed, resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
@@ -106,8 +106,7 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
         return result
     if not first.nodes:  # It is too new, or too old, for that party, which says so.
         return result
-    parties = [word for one in case.parties for word in (f"--{one.name}", *one.options)]
-    command = reporting(case.path, parties, case.data_options)
+    command = reporting(case.path, words_of(case.parties), case.data_options)
     made = [
         evolve(one, remedy=Remedy(command)) if one.remedy == first.remedy else one
         for one in result.culprits

@@ -7,7 +7,7 @@ factor. One that gives all outputs is proven by them; where several do, the verd
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,19 @@ def of_outputs(
     return _Guesses(case, run, found, third).result()
 
 
+def with_change(
+    case: Case, run: tuple[Feed, Values, Values], one: Culprit, third: SuspectedParty
+) -> Culprit:
+    """Return a culprit with what its nodes may have been, if that gives what was saved; see
+    `of_outputs`.
+    """
+    changed = next(_Guesses(case, run, {}, third).changed_nodes([], one.nodes), None)
+    if changed is None:
+        return one
+    evidence = [*one.evidence, *changed.evidence]
+    return evolve(one, cause=changed.cause, evidence=evidence, remedy=changed.remedy)
+
+
 class _Guesses:
     """A model, its data, and the outputs that it should give."""
 
@@ -115,7 +128,7 @@ class _Guesses:
             return self._of_data("The data that `polygraphy run` makes up give what was saved.")
         changed: list[Culprit] = []
         with case.attempt("changed nodes") as notes:
-            changed += self._changed_nodes(notes)
+            changed += self.changed_nodes(notes)
         with case.attempt("changed weights") as notes:
             changed += self._scaled_weights(notes)
         changed = [*{one.nodes[0]: one for one in reversed(changed)}.values()][::-1]
@@ -215,14 +228,18 @@ class _Guesses:
     def _is_float(self, name: str) -> bool:
         return is_float(self._saved[name])
 
-    def _changed_nodes(self, notes: list[str]) -> Iterator[Culprit]:
-        """Try what every node may have been, on the whole model."""
+    def changed_nodes(
+        self, notes: list[str], names: Collection[str] | None = None
+    ) -> Iterator[Culprit]:
+        """Try what every node, or those of some names, may have been, on the whole model."""
         stop = time.perf_counter() + _SECONDS
         tried = 0
 
         def guesses() -> Iterator[tuple[int, Variant]]:
             nonlocal tried
             for index in range(len(self._side.nodes)):
+                if names is not None and self._side.identity(index) not in names:
+                    continue
                 for variant in variants(self._side, index):
                     if time.perf_counter() > stop:
                         notes.append(f"{tried} variants; the rest was left out.")

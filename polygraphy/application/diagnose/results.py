@@ -19,7 +19,7 @@ from polygraphy.application.diagnose.locating import (
 )
 from polygraphy.application.diagnose.lowered.half_verdict import half_model, of_saved_outputs
 from polygraphy.application.diagnose.oracle import Compared, Oracle
-from polygraphy.application.diagnose.outputs_alone import of_outputs
+from polygraphy.application.diagnose.outputs_alone import of_outputs, with_change
 from polygraphy.application.diagnose.rounding import adds_up, explained
 from polygraphy.application.diagnose.saved import Fitted, Lent, SavedRun, fitting, in_types_of
 from polygraphy.application.diagnose.tracing import Trace, trace
@@ -46,7 +46,7 @@ from polygraphy.domain.diagnosis.variants import (
     with_number,
 )
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import LARGE, Deviation
+from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
@@ -59,7 +59,6 @@ _STEPS = 8
 """Epsilons that rounding does at most between two tensors that were saved."""
 _INSIDE = 12
 """Of so many nodes at most each is tried as another, where what is between them is not known."""
-_ROUNDED = "What differs is what the precision does in which outputs are computed."
 _EXPONENTS = tuple(step / 2 for step in range(-16, 5))
 """Powers of ten that are tried for a number that is not known."""
 
@@ -105,16 +104,11 @@ def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]
     """Return why a node makes NaN: what is known of it, or else where they are born, with what else
     differs.
     """
-    if not any(set(one.nodes) & set(broken.nodes) and one.remedy.proven for one in culprits):
+    same = [one for one in culprits if not set(one.nodes).isdisjoint(broken.nodes)]
+    if not any(one.remedy.proven for one in same):
         return [with_reasons(broken, culprits)]
-    return [
-        (
-            evolve(one, evidence=[*broken.evidence, *one.evidence])
-            if set(one.nodes) & set(broken.nodes)
-            else one
-        )
-        for one in culprits
-    ]
+    said = {id(one): evolve(one, evidence=[*broken.evidence, *one.evidence]) for one in same}
+    return [said.get(id(one), one) for one in culprits]
 
 
 class _Comparison:
@@ -197,13 +191,14 @@ class _Comparison:
         feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
         case.feed = feed
         if not self.fitted.inner and self._is_rounding():
-            return DiagnosisResult(AGREE, reason=_ROUNDED)
+            return DiagnosisResult(AGREE, reason=ROUNDED)
         broken = None
         if breaks(values, saved) and not self._run.is_traced:
             broken = first_non_finite(case, trace(case, self._third, feed))
         if not self.fitted.inner and not self._run.is_traced:
             if broken is not None:
-                return DiagnosisResult(FAULT, [self._before(broken, feed, saved)])
+                run = (feed, saved, values)
+                return DiagnosisResult(FAULT, [with_change(case, run, broken, self._third)])
             return self._of_outputs(number, values, self.compared.found, self.fitted)
         floats = [array.dtype for array in saved.values() if is_float(array)]
         self._coarse = max(map(epsilon_of, floats), default=0.0)
@@ -214,28 +209,9 @@ class _Comparison:
         if made is None and case.evidence.unexplained:
             if self._is_rounding():
                 case.evidence.unexplained = ""
-                return DiagnosisResult(AGREE, reason=_ROUNDED)
+                return DiagnosisResult(AGREE, reason=ROUNDED)
             return self._of_half_model(number, values)
         return made
-
-    def _before(self, broken: Culprit, feed: Feed, saved: Values) -> Culprit:
-        """Return a node that makes NaN with what it may have been, if that gives what was saved."""
-        case = self._case
-        side = Side(graph_with_weights(case.model.proto))
-        found = (i for i in range(len(side.nodes)) if side.identity(i) in broken.nodes)
-        for variant in (variant for index in found for variant in variants(side, index)):
-            try:
-                output = next(filter(None, variant.node.outputs))
-                values = self._party.load(altered(case.model.proto, output, variant))(feed)
-            except Exception:  # A variant that no backend takes is none.
-                continue
-            if values.keys() & saved.keys() and explained(case, [feed], [values], [saved]):
-                said = f"{variant.what[0].upper()}{variant.what[1:]}."
-                proof = "With only that changed, it makes what was saved."
-                evidence = [*broken.evidence, said, proof]
-                remedy = case.undoing(side, [variant])
-                return evolve(broken, cause=variant.cause, evidence=evidence, remedy=remedy)
-        return broken
 
     def _is_rounding(self) -> bool:
         """Return whether rounding explains all outputs that differ."""
@@ -316,7 +292,7 @@ class _Comparison:
                     f" {self._party.name} does not make that of the data."
                 )
                 return None
-            return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+            return DiagnosisResult(AGREE, reason=ADDS_UP)
         side = Side(graph_with_weights(model.proto))
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         culprits = []

@@ -58,7 +58,7 @@ from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of, keeping
 from polygraphy.domain.errors import ModelError, PolygraphyException
-from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
+from polygraphy.domain.rounding import ADDS_UP, LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.narrowing import in_float
@@ -498,7 +498,7 @@ def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> Diagnosi
         reason = "Rounding the inputs alone changes the outputs as much."
         return DiagnosisResult(ILL_CONDITIONED, reason=reason)
     if found.verdict == AGREE:
-        return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+        return DiagnosisResult(AGREE, reason=ADDS_UP)
     if found.verdict != FAULT:
         reason = "No set of nodes in float32 makes the outputs good enough."
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
