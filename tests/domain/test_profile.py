@@ -67,6 +67,12 @@ def test_dimensions_become_plain_integers() -> None:
     assert repr(made.opt) == "(3, 4)"
 
 
+def test_from_shapes() -> None:
+    profile = Profile.from_shapes({"x": [1, 2], "s": ()})
+    assert profile["x"] == ShapeTuple((1, 2), (1, 2), (1, 2))
+    assert profile["s"] == ShapeTuple((), (), ())
+
+
 def test_misfits_are_the_shapes_outside() -> None:
     profile = Profile().add("x", (1,), (2,), (3,)).add("y", (1,), (1,), (1,))
     given = {"x": (4,), "y": (1,), "unknown": (9,)}

@@ -69,6 +69,14 @@ class Profile(PublishedDict[ShapeTuple]):
         self[name] = ShapeTuple(min, opt, max)
         return self
 
+    @staticmethod
+    def from_shapes(shapes: Mapping[str, Sequence[int]]) -> Profile:
+        """Return a profile in which every input has exactly one shape."""
+        profile = Profile()
+        for name, shape in shapes.items():
+            profile.add(name, shape, shape, shape)
+        return profile
+
     def __missing__(self, name: str) -> ShapeTuple:
         raise UnknownKeyError("Input", name, self, hint="Add its shapes to the profile.")
 
