@@ -48,7 +48,7 @@ _ADAPTERS: dict[str, str] = {
     "DeviceMemory": "polygraphy.adapters.cuda.device:CudaDevice",
     "sections_of/machine": "polygraphy.adapters.machine:machine_sections",
     "sections_of/openvino": "polygraphy.adapters.openvino.devices:device_sections",
-    "sections_of/packages": "polygraphy.adapters.machine:package_sections",
+    "sections_of/packages": "polygraphy.adapters.packages:package_sections",
     "sections_of/providers": "polygraphy.adapters.onnxruntime.environments:provider_sections",
     "sections_of/tensorrt": "polygraphy.adapters.tensorrt.describe.support:tensorrt_sections",
     "results_html": "polygraphy.adapters.web.notebook:results_html",

@@ -1,22 +1,17 @@
-"""Devices, and the environment variables that change what this package does."""
+"""Devices, cores and memory, and the environment variables that change what this package does."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
-import sys
-from collections.abc import Iterator, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import polygraphy
-from polygraphy import __version__
 from polygraphy.domain.environment import Section
 
 if TYPE_CHECKING:
-    from importlib import metadata
+    pass
 
 _DRIVER = Path("/proc/driver/nvidia")
 
@@ -65,182 +60,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-_NAME = "polygraphy"
-_SHOWN = 3
-"""How many left files are named."""
-_REMEDY = f"pip uninstall {_NAME}, until it says that there is none, then install this one again."
-
-
-def namesakes(path: Sequence[str] | None = None, package: Path | None = None) -> Iterator[str]:
-    """Yield a sentence about each sign that another package of this name is, or was, installed.
-
-    Args:
-        path: where packages are looked for; that of imports if None.
-        package: the folder of this package's own modules; that of this process if None.
-    """
-    path = sys.path if path is None else path
-    package = package or Path(polygraphy.__file__).parent
-    from importlib import metadata  # A run does without.
-
-    found = list(metadata.distributions(name=_NAME, path=list(path)))
-    others = [each for each in found if each.version != polygraphy.__version__]
-    for other in others:
-        yield (
-            f"{_owner(other)} {other.version} is installed as well, by what"
-            f" {_folder_of(other)} says, so modules of the two may be mixed. Remedy: {_REMEDY}"
-        )
-    for folder in _other_folders(path, package):
-        yield (
-            f"{folder} is another package of this name; which of the two is imported depends on the"
-            f" working directory. Remedy: {_REMEDY}"
-        )
-    left = _left_files(found, package)
-    if left and not others:
-        named = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
-        yield (
-            f"{len(left)} modules in {package} are not of this package, and were left by another of"
-            f" its name: {named}. Remedy: delete that folder, then install this package again."
-        )
-
-
-def _owner(found: metadata.Distribution) -> str:
-    said = " ".join(
-        found.metadata.get_all("Author-email", []) + found.metadata.get_all("Author", [])
-    )
-    return f"NVIDIA's {_NAME}" if "nvidia" in said.lower() else f"Another {_NAME}"
-
-
-def _folder_of(found: metadata.Distribution) -> str:
-    return str(getattr(found, "_path", None) or found.locate_file(""))
-
-
-def _other_folders(path: Sequence[str], package: Path) -> list[Path]:
-    """Return the packages of this name on the import path that are not this one."""
-    folders = [Path(entry or ".") / _NAME for entry in path]
-    there = [folder for folder in folders if (folder / "__init__.py").is_file()]
-    return list(dict.fromkeys(each for each in there if each.resolve() != package.resolve()))
-
-
-def _left_files(found: Sequence[metadata.Distribution], package: Path) -> list[str]:
-    """Return the modules in the package's folder that the list of its files does not have; none
-    where there is no such list of what was installed, as of a clone.
-    """
-    listed: set[Path] = set()
-    for each in found:
-        if each.version == polygraphy.__version__ and each.read_text("RECORD") is not None:
-            listed |= {Path(str(each.locate_file(file))).resolve() for file in each.files or ()}
-    if package.resolve() / "__init__.py" not in listed:
-        return []
-    modules = package.resolve().rglob("*.py")
-    return sorted(
-        str(each.relative_to(package.resolve())) for each in modules if each not in listed
-    )
-
-
-_REQUIRED = {
-    "numpy": "numpy",
-    "ml_dtypes": "ml_dtypes",
-    "onnx": "onnx",
-    "attrs": "attr",
-    "jinja2": "jinja2",
-    "black": "black",
-}
-"""Packages that are needed, and the module that each brings."""
-
-
-class _Backend(NamedTuple):
-    """The packages and the modules that bring a backend, and what to install where there are
-    none.
-    """
-
-    packages: tuple[str, ...]
-    modules: tuple[str, ...]
-    install: str
-
-
-_BACKENDS = {
-    "ONNX Runtime": _Backend(("onnxruntime", "onnxruntime-gpu"), ("onnxruntime",), "onnxruntime"),
-    "OpenVINO": _Backend(("openvino",), ("openvino",), "openvino"),
-    "TensorRT": _Backend(
-        ("tensorrt", "tensorrt-rtx"), ("tensorrt", "tensorrt_rtx"), "tensorrt cuda-python"
-    ),
-    "CUDA Python": _Backend(("cuda-python",), ("cuda.bindings", "cuda.cudart"), "cuda-python"),
-    "TensorFlow": _Backend(("tensorflow", "tensorflow-cpu"), ("tensorflow",), "tensorflow tf2onnx"),
-    "PyTorch": _Backend(("torch",), ("torch",), "torch"),
-}
-
-
-def package_sections() -> list[Section]:
-    """Return versions of what is needed, and of the backends."""
-    required = (
-        ("Python", platform.python_version()),
-        ("polygraphy", __version__),
-        *(
-            (name, _version(name) or _without_metadata(module) or "missing")
-            for name, module in _REQUIRED.items()
-        ),
-    )
-    return [Section("Versions", required, tuple(namesakes())), _backends()]
-
-
-def _backends() -> Section:
-    facts, missing = [], []
-    for name, backend in _BACKENDS.items():
-        versions = {each: _version(each) for each in backend.packages}
-        found = [f"{each} {version}" for each, version in versions.items() if version]
-        if not found:
-            found = [text for each in backend.modules if (text := _without_metadata(each))]
-        facts.append((name, ", ".join(found) or "not installed"))
-        if not found:
-            missing.append(f"{name} is installed by: pip install {backend.install}")
-    return Section("Backends", tuple(facts), tuple(missing))
-
-
-def _version(package: str) -> str | None:
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _without_metadata(module: str) -> str | None:
-    """Return what can be said of a module that no known package brings: the package that does, or
-    its folder; None where there is no such module.
-    """
-    spec = _find(module)
-    if spec is None or spec.origin is None:  # A mere folder of that name is no package.
-        return None
-    from importlib import metadata
-
-    top = module.partition(".")[0]
-    packages = sorted(set(metadata.packages_distributions().get(top, ())))
-    named = [f"{package} {version}" for package in packages if (version := _version(package))]
-    version = getattr(sys.modules.get(module), "__version__", None)
-    shown = f"{module} {version}" if isinstance(version, str) else module
-    return ", ".join(named) or f"{shown} in {Path(spec.origin).parent}, without package metadata"
-
-
-def _find(module: str) -> ModuleSpec | None:
-    """Find a module without importing its parents."""
-    if sys.modules.get(module, module) is None:  # How to say that it must not be imported.
-        return None
-    spec: ModuleSpec | None = None
-    path = None
-    name = ""
-    for part in module.split("."):
-        name = f"{name}.{part}" if name else part
-        try:
-            spec = PathFinder.find_spec(name, path)
-        except (ImportError, ValueError):
-            return None
-        if spec is None:
-            return None
-        path = spec.submodule_search_locations
-    return spec
 
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None

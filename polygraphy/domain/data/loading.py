@@ -127,9 +127,8 @@ class StreamingDataLoader:
             UsageError: no path is given, one is a folder and `allow_dirs` is False, or there is no
                 such preprocessing.
         """
-        from polygraphy.domain.data.preprocessing import (
-            Preprocess,
-        )  # Data of other kinds do without.
+        # Data that are made up do without.
+        from polygraphy.domain.data.preprocessing import Preprocess
 
         self._preprocess = Preprocess.of(preprocess or {})
         self.paths = [paths] if isinstance(paths, (str, Path)) else list(paths)

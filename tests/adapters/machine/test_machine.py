@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from polygraphy import config
-from polygraphy.adapters import machine as packages
-from polygraphy.adapters.machine import machine_sections, package_sections
+from polygraphy.adapters import packages
+from polygraphy.adapters.machine import machine_sections
 from polygraphy.adapters.onnxruntime.environments import provider_sections
+from polygraphy.adapters.packages import package_sections
 
 
 def test_devices_are_those_that_the_driver_names(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy import __version__
-from polygraphy.adapters.machine import namesakes
+from polygraphy.adapters.packages import namesakes
 
 
 def installed(
