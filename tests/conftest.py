@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -36,6 +37,10 @@ _APART = pytest.StashKey[bool]()
 # does is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Where these are set pytest abridges nothing, and pages show what it says where they are not.
+for _name in ("CI", "BUILD_NUMBER"):
+    os.environ.pop(_name, None)
 
 # The same examples every time, and no time limit for one of them. A profile scales also the numbers
 # of `tests.support.examples.scaled`; pytest's --hypothesis-profile chooses another one.
