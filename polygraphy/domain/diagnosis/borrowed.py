@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.diagnosis.pairing import Side, attribute_text
 from polygraphy.domain.diagnosis.regions import GraphNode, producers, region_before
 from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight
@@ -154,7 +155,7 @@ def is_alike(one: Any, other: Any, share: float = ALIKE) -> bool:
         return bool(np.array_equal(first, second))
     first, second = first.astype(np.float64), second.astype(np.float64)
     held = np.abs(second[np.isfinite(second) & (second != 0)])
-    size = float(np.quantile(held, _USUAL)) if held.size else 0.0
+    size = quantile(held, _USUAL) if held.size else 0.0
     return bool(np.allclose(first, second, rtol=share, atol=share * size, equal_nan=True))
 
 
