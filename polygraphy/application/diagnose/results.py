@@ -251,33 +251,9 @@ class _Comparison:
             notes.append(
                 "No tensor differs." if first is None else f"The first to differ is {first}."
             )
-        with case.attempt("node by node") as notes:
-            wrong: list[dict[str, tuple[Deviation, Any]]] = []
-            self._computed = []
-            for party in dict.fromkeys((self._third, self._party)):
-                try:
-                    made_alone = nodes_alone(case, model, party, known)
-                except BackendError as error:
-                    notes.append(f"{party.name} cannot run the nodes alone: {error}")
-                    continue
-                case.measured(party.name, "isolated", made_alone.compared)
-                self._computed.append(party.name)
-                wrong.append(
-                    {
-                        name: (made, made_alone.values[name])
-                        for name, made in made_alone.wrong
-                        if _counts(made, self._rounding(name))
-                    }
-                )
-            if not wrong:
-                case.evidence.unexplained = "Nobody could compute the nodes alone."
-                return None
-            # What only one of two makes otherwise is no fault of the model.
-            differing = {
-                name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
-            }
-            are = "tensor is" if len(differing) == 1 else "tensors are"
-            notes.append(f"{len(differing)} {are} not made of {self._run.what}.")
+        differing = self._wrong_alone(known)
+        if differing is None:
+            return None
         regions: dict[str, list[int]] = {}
         for name in differing:  # A node with several results is one culprit.
             region = region_before(model.nodes, name, known.values.keys() | feed.keys())
@@ -314,6 +290,40 @@ class _Comparison:
             remedy = case.undoing(side, self._changed)
             culprits = [evolve(one, remedy=remedy) for one in culprits]
         return DiagnosisResult(FAULT, culprits)
+
+    def _wrong_alone(self, known: Trace) -> dict[str, tuple[Deviation, Any]] | None:
+        """Return the tensors that no party makes of what was saved, with what it makes; None where
+        nobody can compute the nodes alone.
+        """
+        case = self._case
+        with case.attempt("node by node") as notes:
+            wrong: list[dict[str, tuple[Deviation, Any]]] = []
+            self._computed = []
+            for party in dict.fromkeys((self._third, self._party)):
+                try:
+                    made_alone = nodes_alone(case, case.model, party, known)
+                except BackendError as error:
+                    notes.append(f"{party.name} cannot run the nodes alone: {error}")
+                    continue
+                case.measured(party.name, "isolated", made_alone.compared)
+                self._computed.append(party.name)
+                wrong.append(
+                    {
+                        name: (made, made_alone.values[name])
+                        for name, made in made_alone.wrong
+                        if _counts(made, self._rounding(name))
+                    }
+                )
+            if not wrong:
+                case.evidence.unexplained = "Nobody could compute the nodes alone."
+                return None
+            # What only one of two makes otherwise is no fault of the model.
+            differing = {
+                name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
+            }
+            are = "tensor is" if len(differing) == 1 else "tensors are"
+            notes.append(f"{len(differing)} {are} not made of {self._run.what}.")
+        return differing
 
     def _rounding(self, name: str) -> float:
         """Return what rounding explains of a tensor that was saved in a coarser type, or of an
