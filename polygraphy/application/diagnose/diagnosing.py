@@ -305,7 +305,7 @@ class _Diagnosis:
         self._golden = golden
         self._program = program
         self._data_loader = data_loader
-        self._feeds = feeds_of_parties(case, data_loader)
+        self._feeds = feeds_of_parties(case, data_loader, are_saved=golden is not None)
         case.feed = self._feeds[0]
         self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
