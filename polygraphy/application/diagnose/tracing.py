@@ -163,7 +163,8 @@ def said_of_branches(case: Case, feeds: Sequence[Feed]) -> str:
     if not idle:
         return ""
     named = ", ".join(idle[:_MOST_NAMES]) + (" and others" if len(idle) > _MOST_NAMES else "")
-    return f"{named[0].upper()}{named[1:]} {'runs' if len(idle) == 1 else 'run'} on none of these data."
+    run = "runs" if len(idle) == 1 else "run"
+    return f"{named[0].upper()}{named[1:]} {run} on none of these data."
 
 
 def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
