@@ -45,12 +45,13 @@ from polygraphy.domain.diagnosis.variants import (
     variants,
     with_number,
 )
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
+from polygraphy.ports.editing import open_model
 
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
@@ -356,6 +357,13 @@ class _Comparison:
         evidence = [
             f"Of {saved} before it, it makes a {name!r} that {wrong[0].in_words()}, in {by}."
         ]
+        if turned := self._turned(name, known):
+            evidence.append(f"With the other branch of If {turned!r}, it makes {saved}.")
+            note = f"Undo that the condition of {turned!r} is the other."
+            remedy = Remedy(None, True, note)
+            return Culprit(
+                [turned], name, MODEL, "structure", evidence=evidence, remedy=remedy, op="If"
+            )
         cause, proven, note = "changed", False, ""
         if index is not None and len(computing) == 1:
             variant = self._variant(name, region, side, index, known)
@@ -410,6 +418,26 @@ class _Comparison:
                 proof = f"With only that changed, they make {self._run.what}."
                 return variant.cause, [said, proof], True
         return "changed", [], False
+
+    def _turned(self, name: str, known: Trace) -> str:
+        """Return the If that makes a tensor as it was saved where its condition is the other; empty
+        where there is none.
+        """
+        whole, held = open_model(self._case.model.given), known.held
+        index = producers(whole.nodes).get(name)
+        if index is None or whole.nodes[index].op != "If":
+            return ""
+        condition = whole.nodes[index].reads[0]
+        if condition not in held:
+            return ""
+        try:
+            part = whole.part([index], held, [name])
+            given = {one.name: held[one.name] for one in part.graph.input if one.name in held}
+            given[condition] = np.logical_not(given[condition])
+            made = self._loaded(part)(given)[name]
+        except (PolygraphyException, KeyError):  # What the other branch reads was not saved.
+            return ""
+        return whole.nodes[index].name if explains(made, known.values[name]) else ""
 
     def _loaded(self, part: Any) -> Compute:
         """Return what computes a part of the model, by a party that has its operators."""
