@@ -258,6 +258,15 @@ def test_ctrl_c_ends_processes_and_leaves_no_record(name: str, tmp_path: Path) -
     assert {path.name for path in tmp_path.iterdir()} - {"one.lock"} == {"pid"}
 
 
+def test_a_job_that_is_killed_just_before_its_engine_leaves_no_record(tmp_path: Path) -> None:
+    """As where a scheduler kills all of them: it has not crashed."""
+    with another("local", tmp_path) as (started, pid):
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(0.3)
+        started.kill()
+    assert not (tmp_path / "one.json").exists()
+
+
 def test_a_job_that_another_engine_runs_is_waited_for(
     engine: SweepEngine, name: str, tmp_path: Path
 ) -> None:
