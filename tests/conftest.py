@@ -38,8 +38,12 @@ _APART = pytest.StashKey[bool]()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Where these are set pytest abridges nothing, and pages show what it says where they are not.
-for _name in ("CI", "BUILD_NUMBER"):
+# Where these are set pytest and others abridge, wrap, colour or annotate otherwise, and pages show
+# what they say where they are not.
+for _name in (
+    *("CI", "BUILD_NUMBER", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"),
+    *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"),
+):
     os.environ.pop(_name, None)
 
 # The same examples every time, and no time limit for one of them. A profile scales also the numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -153,6 +154,41 @@ def test_cells_without_reference_are_not_failed(run: Sweeps) -> None:
     assert run.cells() == []
 
 
+@pytest.mark.parametrize(
+    ("record", "is_computed_again"),
+    [
+        ({"code": -11}, True),
+        ({"ended": "timeout", "code": -9}, True),
+        ({"ended": "memory", "code": -9}, True),
+        ({"code": 3, "said": "Gradient is not implemented"}, False),
+    ],
+)
+def test_a_reference_that_failed_by_chance_is_computed_again_on_resume(
+    run: Sweeps, record: Mapping[str, Any], is_computed_again: bool
+) -> None:
+    run.answer = lambda job: record if "/shared/" in job.stem else {}
+    with pytest.raises(InconclusiveError):
+        run()
+    run.answer = lambda job: {}
+    if is_computed_again:
+        assert {row.state for row in run(resume=True).rows} == {"passed"}
+        assert len(run.ran) == 2 + 4
+    else:
+        with pytest.raises(InconclusiveError):
+            run(resume=True)
+        assert run.ran == []
+
+
+def test_shards_do_not_each_compute_a_reference_that_failed_again(run: Sweeps) -> None:
+    run.answer = lambda job: {"code": -11} if "/shared/" in job.stem else {}
+    ran = []
+    for number in (1, 2, 3):
+        with suppress(InconclusiveError):  # A shard may have no cell.
+            run(shard=f"{number}/3")
+        ran += run.ran
+    assert len(ran) == len({job.key for job in ran}) == 2
+
+
 def test_a_failure_is_repeated_and_may_be_flaky(run: Sweeps) -> None:
     is_half = is_of("a.onnx", "--fp-to-fp16")
     run.answer = lambda job: {"code": 1} if is_half(job) and not job.key.endswith(".3") else {}
@@ -245,6 +281,33 @@ def test_failures_are_diagnosed_once(run: Sweeps) -> None:
     assert "--onnx" in first.command
     run(resume=True, diagnose=True)
     assert run.ran == []
+
+
+@pytest.mark.parametrize(
+    ("record", "is_diagnosed"),
+    [
+        ({"code": 3, "said": "no provider in use implements it"}, True),
+        ({"code": -11}, True),
+        ({"ended": "timeout", "code": -9}, False),
+        ({"ended": "memory", "code": -9}, False),
+    ],
+)
+def test_all_cells_that_fail_are_diagnosed_but_those_that_ran_into_a_limit(
+    run: Sweeps, record: Mapping[str, Any], is_diagnosed: bool
+) -> None:
+    fails = is_of("--fp-to-fp16")
+    culprit = {"nodes": ["n"], "op": "Conv", "cause": "refusal", "rewrite": None, "party": "o"}
+
+    def answer(job: Job) -> Mapping[str, Any]:
+        if "diagnose" in job.command:
+            return {"code": 1, "essence": {"summary": "s", "verdict": "f", "culprits": [culprit]}}
+        return record if fails(job) else {}
+
+    run.answer = answer
+    outcome = run(diagnose=True)
+    assert sum("diagnose" in job.command for job in run.ran) == 2 * is_diagnosed
+    assert (outcome.groups[0].cause == "Conv 'n': refusal (o)") is is_diagnosed
+    assert len(outcome.groups[0].cells) == 2
 
 
 def test_shards_share_a_folder(run: Sweeps) -> None:

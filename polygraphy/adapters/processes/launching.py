@@ -36,6 +36,11 @@ _BETWEEN_LOOKS = 0.25
 _KEPT = 4000
 """Bytes of the end of what a process writes in which its last line is looked for."""
 _LONGEST = 300
+_GRACE = 1.0
+"""Seconds until a job that was killed counts as crashed: who killed it, such as a scheduler or Ray,
+may be about to end this process as well, and then nothing came of it.
+"""
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -243,6 +248,8 @@ class LaunchedProcess:
     def _ended(self, how: str) -> Mapping[str, Any]:
         code, cpu, memory = self._process.reap()
         self._done = {}  # Nothing is left to stop, also where the record cannot be written.
+        if how == "exit" and code in _FROM_OUTSIDE:
+            time.sleep(_GRACE)
         record: dict[str, Any] = {
             **self._facts,
             "ended": how,

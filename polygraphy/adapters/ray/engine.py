@@ -2,13 +2,14 @@
 
 A task starts its job as a subprocess by the launcher, so that each has the interpreter that it
 needs, and a backend that crashes ends no worker. Ray repeats what died with its host alone.
-Results go to the folder of the sweep, which all hosts see.
+Records go to the folder of the sweep, which all hosts see; Ray carries keys and exit codes.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,16 +22,18 @@ from attrs import evolve
 import polygraphy
 from polygraphy import mod
 from polygraphy.binding import resolve
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.ports.machine import cores, free_memory
-from polygraphy.ports.sweeping import Launcher
+from polygraphy.ports.sweeping import Launcher, read_record
 
 ray = mod.lazy_import("ray>=2.9")
 
 _IN_FLIGHT = 300
 """Tasks that Ray knows of at a time: each takes memory of its head."""
 _PATIENCE = 0.2
+_VISIBLE = 60.0
+"""Seconds until a file that another host wrote is seen here: NFS keeps as long what was absent."""
 _RETRIES = 3
 """How often a task starts again whose worker, or host, died."""
 
@@ -82,24 +85,33 @@ def _whole(needs_gpu: bool) -> int:
 
 
 def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
-    """Return the record of a task that ended.
+    """Return the record of a task that ended, from the folder.
 
     Raises:
         BackendError: it could not be run: its host died more often than it is repeated.
-        FileError: its folder cannot be written.
+        FileError: its folder cannot be written, or its host wrote to another one.
     """
     try:
-        made: Mapping[str, Any] = ray.get(task)
+        _, code = ray.get(task)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
         line = str(error).strip().partition("\n")[0]
         raise BackendError(f"Ray could not run {job.key}: {line}", backend="ray") from error
-    return made
+    end = time.monotonic() + _VISIBLE
+    while (record := read_record(job.result)) is None:
+        if time.monotonic() > end:
+            raise FileError(
+                f"{job.result} is not here, though Ray ran it (exit code {code}).",
+                path=job.result,
+                hint="Name a --folder that all hosts of the cluster share.",
+            )
+        Event().wait(_PATIENCE)
+    return record
 
 
-def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> Mapping[str, Any]:
-    """Run a job on this host to its end, in a task of Ray."""
+def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tuple[str, int]:
+    """Run a job on this host to its end, in a task of Ray; return its key and exit code."""
     made, given = Job(**{**job, "command": tuple(job["command"])}), Limits(**limits)
     launcher = resolve(Launcher)
     if given.memory is None:
@@ -115,7 +127,7 @@ def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> Mapp
             pass
     finally:
         launched.stop()
-    return record
+    return made.key, record["code"]
 
 
 def _connect() -> None:
@@ -129,6 +141,7 @@ def _connect() -> None:
     here = str(Path(polygraphy.__file__).resolve().parent.parent)
     paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # As without Ray: its own are 15 nicer.
     try:
         ray.init(
             os.environ.get("RAY_ADDRESS") or "local",  # Not one that was here once.

@@ -16,6 +16,11 @@ from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, DamagedFileError, InconclusiveError, UsageError
 from polygraphy.domain.sweep.cells import Job, Limits, is_meant, partition, shard_of
 from polygraphy.domain.sweep.outcome import (
+    CRASHED,
+    ERROR,
+    FAILED,
+    HUNG,
+    MEMORY,
     MISSING,
     NO_REFERENCE,
     PASSED,
@@ -44,6 +49,10 @@ from polygraphy.ports.sweeping import (
 _CONFIRMATIONS = 2
 """How often a cell that seems slower is run again before that is reported."""
 _BROKEN, _INCONCLUSIVE = 3, 4
+_OF_THE_MOMENT = (CRASHED, HUNG, MEMORY)
+"""States of a reference that may be another one next time: --resume computes it again."""
+_DIAGNOSED = (FAILED, ERROR, CRASHED)
+"""States of a cell that is diagnosed. A diagnosis runs more: it would run into a limit as well."""
 
 Record = Mapping[str, Any]
 
@@ -78,7 +87,8 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
             them, cores).
         shard: which part is run, ``i/n``, i from 1 (default: all).
         times: the document of an earlier sweep, by whose times shards become equally long.
-        resume: whether to go on with a folder that has results; with `shard`, that is meant.
+        resume: whether to go on with a folder that has results; with `shard`, that is meant. What
+            cells are compared with is computed again where it crashed, or ran into a limit.
         only: patterns of the names of cells, which are model and combination, or parts of them.
         timeout: seconds that a process may take.
         memory: bytes that a process may have resident (default: half of what is free, divided by
@@ -87,7 +97,8 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         baseline: the document of an earlier sweep, with which this one is compared.
         known: failures that are known, each with ``cell``, a pattern, ``reason`` and ``until``.
         strict: whether a known failure that passes is a failure.
-        diagnose: whether failures are diagnosed, so that those with one cause become one group.
+        diagnose: whether failures are diagnosed, but for those that ran into a limit, so that those
+            with one cause become one group.
         dry_run: whether cells are only listed.
 
     Returns:
@@ -117,7 +128,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     running = _Sweep(planned, machine_facts(), planned.plan.same_machine)
     run = _Runner(resolve(SweepEngine, engine), limits)
     running.read(chosen)
-    running.run(run, chosen)
+    running.run(run, chosen, again=resume)
     if repeat_failed:
         running.repeat(run, chosen, repeat_failed)
     rows = [running.row(cell) for cell in chosen]
@@ -266,11 +277,17 @@ class _Sweep:
         return bool(record["machine"] != self._machine)
 
     def run(self, run: Callable[[str, Sequence[Job]], dict[str, Record]],
-            cells: Sequence[PlannedCell]) -> None:  # fmt: skip
-        """Run the cells that have no record, and before that what they are compared with."""
+            cells: Sequence[PlannedCell], *, again: bool) -> None:  # fmt: skip
+        """Run the cells that have no record, and before that what they are compared with: `again`,
+        where that has a record of a failure that may be one of the moment.
+        """
         waiting = [cell for cell in cells if cell.key not in self._records]
         shared = {job.key: job for cell in waiting if (job := self._planned.shared_job(cell))}
         found = {key: self._read(job) for key, job in shared.items()}
+        for key, record in found.items():
+            if again and record is not None and state_of(record)[0] in _OF_THE_MOMENT:
+                forget_record(shared[key].result)
+                found[key] = None
         missing = [job for key, job in shared.items() if found[key] is None]
         found.update(run("References", missing))
         failed = {key: state_of(record) for key, record in found.items() if record is not None}
@@ -326,8 +343,8 @@ class _Sweep:
         cells: Sequence[PlannedCell],
         rows: Sequence[Row],
     ) -> dict[str, Record]:
-        """Return the records of diagnoses of the cells whose outputs differ, by their keys."""
-        failed = [cell for cell, row in zip(cells, rows) if row.state == "failed"]
+        """Return the records of diagnoses of the cells that fail, by their keys."""
+        failed = [cell for cell, row in zip(cells, rows) if row.state in _DIAGNOSED]
         jobs = {cell.key: self._planned.diagnosis(cell) for cell in failed}
         found = {key: self._read(job) for key, job in jobs.items()}
         made = run("Diagnoses", [job for key, job in jobs.items() if found[key] is None])

@@ -119,7 +119,10 @@ class SweepFolderOptions(Options):
         otherwise="beside the plan, with .sweep in place of .toml",
     )
     resume: bool = option(
-        "--resume", help="Go on with a folder that has results.", feeds="sweep.resume"
+        "--resume",
+        help="Go on with a folder that has results. What cells are compared with is computed again"
+        " where that crashed, or ran into a limit.",
+        feeds="sweep.resume",
     )
 
 
@@ -154,7 +157,8 @@ class JudgementOptions(Options):
     )
     diagnose: bool = option(
         "--diagnose",
-        help="Diagnose cells whose outputs differ, so that those with one cause are one group.",
+        help="Diagnose cells that fail, so that those with one cause are one group. Those that ran"
+        " into a limit are left out: their diagnosis would, too.",
         feeds="sweep.diagnose",
     )
 
