@@ -50,6 +50,8 @@ from polygraphy.ports.editing import open_model
 
 _SECONDS = 60.0
 """How long other exports are tried."""
+_TOLD = 4
+"""A program of so few operations may be wrong in all of them."""
 _WORDS = "what the program computes"
 _MOVES = (11, 23)
 """Seeds of what is moved to see what rounding does to an operation."""
@@ -210,6 +212,7 @@ class _Inside:
         self._source = source
         self._program = program
         self._feed = feed
+        self._expected = expected
         self._third = third
         self._party = case.parties[0]
         with case.attempt("counterparts") as notes:
@@ -219,18 +222,38 @@ class _Inside:
     def result(self) -> DiagnosisResult | None:
         """Find the nodes that compute something else than the program, and say why."""
         case, saved = self._case, self._found.saved
+        side = Side(graph_with_weights(case.model.proto))
+        self._check_relation(side)
         run = SavedRun("program", [saved], kind="the program", what=_WORDS, is_traced=True)
         found = against_results(case, [run], [self._feed], self._third)
         if found is None or found.verdict != FAULT:
             return found
         wrong = [one for one in found.culprits if one.party == MODEL and one.tensor is not None]
         proof = self._found.proof([str(one.tensor) for one in wrong if one.tensor in saved])
-        side = Side(graph_with_weights(case.model.proto))
         culprits = [
             self._explained(one, saved, side, proof) if one in wrong else one
             for one in found.culprits
         ]
         return evolve(found, culprits=self._helped(_merged(culprits)))
+
+    def _check_relation(self, side: Side) -> None:
+        """Raise UsageError where nothing says that the model was made of the program: outputs were
+        paired in order.
+        """
+        program, found = self._program, self._found
+        recorded = set(getattr(self._case.facts, "sources", {}).values())
+        known = sum(node.name in recorded for node in program.nodes)
+        if found.pairs.keys() - self._expected.keys() or known * 2 > len(program.nodes):
+            return
+        held = {each.values.size for each in side.weights.values() if each.values is not None}
+        sizes = [each.size for each in program.weights.values() if np.ndim(each) > 1]
+        lost = [size for size in sizes if held.isdisjoint((size, 2 * size))]  # Of two directions.
+        if len(program.nodes) > _TOLD and len(lost) * 2 >= len(sizes):
+            raise UsageError(
+                "The model was not exported from this program: no tensor in it has the value of one"
+                f" of the model, and {len(lost)} of {len(sizes)} weights have another size.",
+                hint="Give the program that the model was exported from.",
+            )
 
     def _explained(self, one: Culprit, saved: Values, side: Side, proof: str) -> Culprit:
         """Return a culprit with the operation that it was exported from, why, and who is right."""

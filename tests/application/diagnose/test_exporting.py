@@ -119,6 +119,27 @@ def test_several_faults_are_found_where_names_say_nothing() -> None:
     assert {one["party"] for one in kept.culprits} == {"exporter"}
 
 
+def unlike(shape: tuple[int, int]) -> FakeProgram:
+    """Return a program of another network, with weights of a shape."""
+    weight = RANDOM.normal(size=shape).astype(np.float32)
+    steps = {
+        "matmul": ("aten.matmul", ["x", "weight"], np.matmul),
+        "cos": ("aten.cos", ["matmul"], np.cos),
+        "exp": ("aten.exp", ["cos"], np.exp),
+        "sub": ("aten.sub", ["exp", "cos"], np.subtract),
+        "sum": ("aten.sum", ["sub"], lambda x: x[:, :6] * 3),
+    }
+    return FakeProgram(["x"], steps, ["sum"], {"weight": weight})
+
+
+@pytest.mark.parametrize("names", [None, LOST])
+def test_a_program_of_another_network_is_told_rather_than_paired_in_order(names: Any) -> None:
+    said = "The model was not exported from this program: .* 1 of 1 weights have another size"
+    with pytest.raises(UsageError, match=said):
+        found(exported(names), unlike((6, 9)))
+    assert found(exported(names), unlike((6, 6))).culprits, "it may be the same of another state"
+
+
 def test_another_export_that_is_right_is_the_remedy() -> None:
     others = [
         ("worse", "", lambda feed: exported(alpha=0.2)),
@@ -130,6 +151,24 @@ def test_another_export_that_is_right_is_the_remedy() -> None:
     [culprit] = found(exported(weight=WEIGHT * 2), evolve(PROGRAM, others=broken)).culprits
     assert culprit["remedy"]["command"] is None
     assert "No other export is known" in culprit["remedy"]["note"]
+
+
+def test_a_tensor_beside_it_of_the_same_value_is_no_counterpart() -> None:
+    steps = {
+        "sin": ("aten.sin", ["x"], np.sin),
+        "cos": ("aten.cos", ["x"], np.cos),
+        "sub": ("aten.sub", ["sin", "x"], np.subtract),
+        "mul": ("aten.mul", ["sub", "cos"], np.multiply),
+    }
+    nodes = [
+        helper.make_node("Cos", ["x"], ["a"], name="of sin"),
+        helper.make_node("Cos", ["x"], ["b"], name="of cos"),
+        helper.make_node("Sub", ["a", "x"], ["c"], name="of sub"),
+        helper.make_node("Mul", ["c", "b"], ["y"], name="of mul"),
+    ]
+    model = make("cosines", nodes, [value("x", [3, 6])], [value("y", [3, 6])])
+    [culprit] = found(model, FakeProgram(["x"], steps, ["mul"])).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["of sin"], "translation")
 
 
 OF_BRANCH = {"tanh": "line 8 asks `x.sum() > 0`"}
