@@ -280,7 +280,9 @@ class _Inside:
             evidence += said
         if party == EXPORTER and not (one.cause in _PROVEN and one.remedy.proven):
             parts = [nodes[index] for index in region]
-            causes = self._causes(done, parts, (value, saved[tensor]), side)
+            made = self._causes(done, parts, (value, saved[tensor]), side)
+            # Folded weights are never those of the program: they are no cause where one is proven.
+            causes = (each for each in made if each[0] != "weight" or not one.remedy.proven)
             cause, said_of_cause = next(causes, ("translation", ""))
             evidence += [said_of_cause] if said_of_cause else []
         said = [*evidence, proof] if proof else evidence
@@ -517,16 +519,16 @@ def _others(done: Sequence[GraphNode], first: GraphNode) -> str:
 
 
 def _merged(culprits: Sequence[Culprit]) -> list[Culprit]:
-    """Return culprits without those of which the nodes are a part of another's: several results of
-    one operation.
+    """Return culprits without those of which the nodes are another's, or a part of them: several
+    results of one operation.
     """
     kept: list[Culprit] = []
     for one in sorted(culprits, key=lambda each: -len(each.nodes)):
         if not any(
-            one.party == other.party and set(one.nodes) < set(other.nodes) for other in kept
+            one.party == other.party and set(one.nodes) <= set(other.nodes) for other in kept
         ):
             kept.append(one)
-    return [one for one in culprits if one in kept]
+    return [one for one in culprits if any(one is each for each in kept)]
 
 
 def _of_exporter(one: Culprit) -> Culprit:

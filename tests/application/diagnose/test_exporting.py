@@ -119,6 +119,31 @@ def test_several_faults_are_found_where_names_say_nothing() -> None:
     assert {one["party"] for one in kept.culprits} == {"exporter"}
 
 
+def test_an_operator_among_folded_weights_is_the_cause_and_named_alone() -> None:
+    c, d, h = (np.linspace(1, 2, 6, dtype=np.float32) * each for each in (1e-4, 0.5, 0.5))
+    steps = {
+        "relu": ("aten.relu", ["x"], lambda x: np.maximum(x, 0)),
+        "mul": ("aten.mul", ["relu", "c"], np.multiply),
+        "mul_1": ("aten.mul", ["mul", "d"], np.multiply),
+        "gate": ("aten.add", ["mul_1", "h"], np.add),
+        "sub": ("aten.sub", ["gate", "h"], np.subtract),
+        "y": ("aten.mul", ["sub", "x"], lambda s, x: s * x * s.dtype.type(1e4)),
+    }
+    program = FakeProgram(["x"], steps, ["y"], {"c": c, "d": d, "h": h})
+    nodes = [
+        helper.make_node("Softplus", ["x"], ["v0"], name="of relu"),
+        helper.make_node("Mul", ["v0", "folded"], ["v1"], name="of mul"),
+        helper.make_node("Add", ["v1", "h"], ["v2"], name="of gate"),
+        helper.make_node("Sub", ["v2", "h"], ["v3"], name="of sub"),
+        helper.make_node("Mul", ["v3", "x"], ["v4"], name="of y"),
+        helper.make_node("Mul", ["v4", "k"], ["v5"], name="of y again"),
+    ]
+    held = {"folded": c * d, "h": h, "k": np.float32(1e4)}
+    model = make("gated", nodes, [value("x", [3, 6])], [value("v5", [3, 6])], weights=held)
+    [culprit] = found(model, program).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["of relu"], "translation")
+
+
 def unlike(shape: tuple[int, int]) -> FakeProgram:
     """Return a program of another network, with weights of a shape."""
     weight = RANDOM.normal(size=shape).astype(np.float32)
