@@ -47,13 +47,20 @@ quick:
 		tests/domain tests/application tests/cli tests/codegen tests/contract
 
 # Every test with every example, those that use TensorFlow, PyTorch, TensorRT-RTX or a browser included; `make test-extra`:
-# those alone. Their packages are gigabytes; pytest's first lines say which of them this platform has.
+# those alone, but for LPIPS. Their packages are gigabytes; pytest's first lines say which of them this platform has.
 test-all: SELECT = --hypothesis-profile=thorough -m "not packaging"
+test-all: EXTRA = test-all
 test-extra: SELECT = -m "extra and not packaging"
+test-extra: EXTRA = test-extra
+test-extra: TORCH = torch==2.13.0+cpu
 test-all test-extra:
 	$(PYTHON) -m venv --clear $(TEST_ALL_VENV)
-	$(TEST_ALL_VENV)/bin/python $(PIP) install --editable '.[test,test-all]' || \
+	@# The build for processors alone is a tenth of the other, where pip is shown one (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL).
+	[ -z "$(TORCH)" ] || $(TEST_ALL_VENV)/bin/python $(PIP) install --no-compile $(TORCH) 2>/dev/null || \
+		echo "$@: there is no $(TORCH) here, and the build with CUDA is taken"
+	$(TEST_ALL_VENV)/bin/python $(PIP) install --no-compile --editable '.[test,$(EXTRA)]' || \
 		{ echo "$@: its packages could not be installed: pip says above which one is missing here"; exit 1; }
+	$(TEST_ALL_VENV)/bin/python -m compileall -q -j 2 $(TEST_ALL_VENV)/lib >/dev/null || true
 	$(TEST_ALL_VENV)/bin/python -m pytest -n 2 $(SELECT)
 
 # The tests of everything below the commands, on the other Python versions that are supported, where they are installed.

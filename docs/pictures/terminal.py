@@ -24,10 +24,10 @@ from rich.text import Text
 
 HERE = Path(__file__).parent
 DIGITS = HERE.parents[1] / "examples" / "digits"
-COLUMNS = 106
+COLUMNS = 112
 
 _LIVE = re.compile(
-    r"\x1b\[\?25l.*?\x1b\[\?25h(\r?\x1b\[1A\x1b\[2K)?|(\r\x1b\[K[^\r]*)*\r\x1b\[2K", re.DOTALL
+    r"\x1b\[\?25l.*?\x1b\[\?25h(\r?\x1b\[1A\x1b\[2K)?|(\r\x1b\[K[^\r\n]*)*\r\x1b\[2?K", re.DOTALL
 )
 """A live line: the cursor is hidden until it is erased, or it is written over and over."""
 

@@ -14,6 +14,7 @@ import onnx
 import onnxruntime
 
 from polygraphy.adapters.processes.forked import call_isolated
+from polygraphy.json import save_json
 
 from .case import Case, Culprit
 from .converted import CONVERTED
@@ -173,7 +174,6 @@ def _saved(place: Path, model: onnx.ModelProto, data: dict[str, np.ndarray]) -> 
     """Save data and results, as `polygraphy run --save-outputs` does."""
     from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
     from polygraphy.comparator import Comparator
-    from polygraphy.json import save_json
 
     runner = OnnxrtRunner(SessionFromOnnx(model.SerializeToString()))
     Comparator.run([runner], data_loader=[data]).save(str(place / "golden.json"))
@@ -232,6 +232,9 @@ def _planted(
         return None
     faulty, found = made
     place = _place(folder, number)
+    if any(node.op_type == "If" for node in healthy.graph.node):  # Other data may take other ways.
+        save_json([data], str(place / "inputs.json"))
+        options = ("--load-inputs", "inputs.json")
     try:
         way, words = against(place, rng, healthy, data, options, ways)
     except ValueError:
@@ -475,7 +478,6 @@ def _ill_conditioned(folder: Path, rng: np.random.Generator, models: Models, num
 
 def _other_data(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case:
     """The results were made with other data than are given now."""
-    from polygraphy.json import save_json
 
     model = host(rng)
     place = _place(folder, number)

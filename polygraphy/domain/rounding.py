@@ -19,6 +19,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.naming import differing
 from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.domain.tensors.precision import (
     Precision,
@@ -557,6 +558,5 @@ def said_of(found: Mapping[str, Deviation], outputs: int, reference: str = "the 
     if not found:
         return f"All outputs match those of {reference}."
     name, worst = max(found.items(), key=lambda item: item[1].relative)
-    return (
-        f"{len(found)} of {outputs} differ from {reference}, worst {name!r}: {worst.largest:.3g}."
-    )
+    said = differing(len(found), outputs)
+    return f"{said} from {reference}, worst {name!r}: {worst.largest:.3g}."

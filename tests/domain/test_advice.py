@@ -16,6 +16,8 @@ SAVED = "m.onnx --onnxrt --load-inputs in.json --load-outputs gold.json"
         (f"{BOTH} --report page.html -q", BOTH),
         (f"{BOTH} --format json --seed 3 -v", f"{BOTH} --seed 3"),
         (f"{BOTH} --mark-all", BOTH),
+        (f"{SAVED} --rtol auto --atol y:1e-3 auto", SAVED),
+        ("m.onnx --onnxrt --rtol=1e-2 --onnx", BOTH),
         (f"{BOTH} --load-outputs gold.json", ""),
         ("m.onnx --onnxrt --onnxrt", ""),
         ("m.onnx --onnxrt --trt", ""),

@@ -28,6 +28,21 @@ def test_an_answer_is_there_and_is_the_only_one_of_its_name(path: str, name: str
     assert not layers, "one idea has one place"
 
 
+@pytest.mark.parametrize("path", sorted({path for path, _ in ANSWERS}))
+def test_a_module_holds_no_second_public_answer(path: str) -> None:
+    said = {name for module, name in ANSWERS if module == path}
+    tree = ast.parse((ROOT.parent / f"{path}.py").read_text("utf-8"))
+    made = {
+        node.name: ast.unparse(node.returns).removesuffix(" | None")
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.returns is not None
+    }
+    kinds = {made[name] for name in said & made.keys()} - {"None", "bool", "str"}
+    own = {kind for kind in kinds if kind.isidentifier()}  # A list or a text answers much.
+    second = {name for name, kind in made.items() if kind in own and not name.startswith("_")}
+    assert not second - said, "name it on the page, or make it part of the answer"
+
+
 def _defining(name: str) -> list[Path]:
     """Return the files with a public function or class of a name at their top."""
     found = []

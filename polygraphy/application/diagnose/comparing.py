@@ -164,7 +164,8 @@ class _Comparison:
         if culprits:
             return self._blamed(culprits, most)
         if most <= LARGE and adds_up(case, self._feeds, {0: values, 1: expected}):
-            return DiagnosisResult(AGREE, reason=ADDS_UP)
+            # Several are compared with each other.
+            return DiagnosisResult(AGREE, reason=ADDS_UP) if len(case.parties) == 1 else None
         case.evidence.unexplained = (
             "No difference between the models explains that their outputs differ."
         )

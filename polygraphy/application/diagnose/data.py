@@ -35,6 +35,7 @@ def feeds_of(
     data_loader: Any,
     inputs: TensorMetadata | None = None,
     fits: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda feeds: True,
+    is_varied: bool = True,
 ) -> list[dict[str, Any]]:
     """Return the data that a model is run on.
 
@@ -44,12 +45,14 @@ def feeds_of(
         inputs: what made-up data are like instead of the inputs of the model.
         fits: whether so many of those that were given may be used (default: all), the last of
             which is left out otherwise.
+        is_varied: whether made-up data are of several seeds and signs where nothing else was asked.
 
     Raises:
         UsageError: there are none.
         InputError: they do not fit the model.
     """
-    loaders = _varied(DataLoader() if data_loader is None else data_loader, model.inputs)
+    loader = DataLoader() if data_loader is None else data_loader
+    loaders = _varied(loader, model.inputs) if is_varied else [loader]
     feeds: list[dict[str, Any]] = []
     for loader in loaders:
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
@@ -103,10 +106,13 @@ def feeds_that_run(
     return first
 
 
-def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
+def feeds_of_parties(
+    case: Case, data_loader: Any, *, are_saved: bool = False
+) -> list[dict[str, Any]]:
     """Return the data on which backends are compared; see `feeds_that_run`: those that a backend
     refuses when it runs are not what the model is made for, nor are integers of which it makes NaN,
-    such as a mask that leaves nothing. All sets that were given are used, as far as memory goes.
+    such as a mask that leaves nothing. All sets that were given are used, as far as memory goes;
+    made-up ones are those of a run where results of one are saved.
     """
 
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
@@ -135,7 +141,7 @@ def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
         isinstance(data_loader, DataLoader) and not data_loader.has_shapes
     )
     fits = _fitting(case.room, case.evidence.left_out, " (--memory-budget)")
-    return feeds_that_run(case.model, data_loader, runs, fits=fits)
+    return feeds_that_run(case.model, data_loader, runs, fits=fits, is_varied=not are_saved)
 
 
 def _fitting(

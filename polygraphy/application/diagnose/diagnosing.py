@@ -51,7 +51,7 @@ from polygraphy.application.diagnose.rounding import (
     unsteady,
 )
 from polygraphy.application.diagnose.saved import saved_results
-from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
+from polygraphy.application.diagnose.tracing import Trace, said_of_branches, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
 from polygraphy.binding import resolve
@@ -308,7 +308,7 @@ class _Diagnosis:
         self._golden = golden
         self._program = program
         self._data_loader = data_loader
-        self._feeds = feeds_of_parties(case, data_loader)
+        self._feeds = feeds_of_parties(case, data_loader, are_saved=golden is not None)
         case.feed = self._feeds[0]
         self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
@@ -326,7 +326,11 @@ class _Diagnosis:
                 case.parties.append(self._third)
             found = self.of_parties()
         names = [party.name for party in case.parties]
-        return case.evidence.allowed(found, names[0] if len(names) == 1 else "")
+        found = case.evidence.allowed(found, names[0] if len(names) == 1 else "")
+        if found.verdict != AGREE:
+            return found
+        reason = f"{found.reason} {said_of_branches(case, self._feeds)}".strip()
+        return evolve(found, reason=reason)
 
     def of_parties(self) -> DiagnosisResult:
         """Compare the backends with each other."""

@@ -146,8 +146,6 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
             if made is None:
                 return False
             party.load(made[0], plain=plain)(made[1])
-        except BackendError:
-            return True
         except PolygraphyException:
             return True
         return False
@@ -169,14 +167,37 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
     if (wrong := _wrong_before(case, party, known, chosen[:-1])) is not None:
         said = f"{party.name} refuses the model for that: {message}"
         return evolve(wrong, evidence=[*wrong.evidence, said])
-    made = part_of(chosen)
+    plain = bool(party.rewrites) and not refuses(chosen, plain=True)
+    return _of_part(case, party, known, message, chosen, part_of(chosen), plain)
+
+
+def _of_part(
+    case: Case,
+    party: SuspectedParty,
+    known: Trace,
+    message: str,
+    chosen: Sequence[int],
+    made: tuple[Any, Feed] | None,
+    plain: bool,
+) -> Culprit:
+    """Return what is known of the fewest nodes that a party refuses.
+
+    Args:
+        case: what is diagnosed.
+        party: who refuses them.
+        known: what another one computed.
+        message: what the party said.
+        chosen: the nodes, by position.
+        made: the part that they are, with its inputs; None where these are not known.
+        plain: whether the party runs that with nothing rewritten.
+    """
+    nodes = case.model.nodes
     passes = refusal_passes(party, *made) if made is not None and party.passes else []
     healed = passes and _runs(case, party, known.feed, whole=True, without=passes)
     if passes and not healed:  # Around the part, others do the same.
         wider = refusal_passes(party, case.model.given, known.feed)
         passes, healed = wider or passes, bool(wider)
     able = "the whole model" if healed else "them"
-    plain = not refuses(chosen, plain=True) if party.rewrites else False
     command = None
     if healed:
         command = case.command(party, without=passes)

@@ -45,12 +45,13 @@ from polygraphy.domain.diagnosis.variants import (
     variants,
     with_number,
 )
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
+from polygraphy.ports.editing import open_model
 
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
@@ -251,33 +252,9 @@ class _Comparison:
             notes.append(
                 "No tensor differs." if first is None else f"The first to differ is {first}."
             )
-        with case.attempt("node by node") as notes:
-            wrong: list[dict[str, tuple[Deviation, Any]]] = []
-            self._computed = []
-            for party in dict.fromkeys((self._third, self._party)):
-                try:
-                    made_alone = nodes_alone(case, model, party, known)
-                except BackendError as error:
-                    notes.append(f"{party.name} cannot run the nodes alone: {error}")
-                    continue
-                case.measured(party.name, "isolated", made_alone.compared)
-                self._computed.append(party.name)
-                wrong.append(
-                    {
-                        name: (made, made_alone.values[name])
-                        for name, made in made_alone.wrong
-                        if _counts(made, self._rounding(name))
-                    }
-                )
-            if not wrong:
-                case.evidence.unexplained = "Nobody could compute the nodes alone."
-                return None
-            # What only one of two makes otherwise is no fault of the model.
-            differing = {
-                name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
-            }
-            are = "tensor is" if len(differing) == 1 else "tensors are"
-            notes.append(f"{len(differing)} {are} not made of {self._run.what}.")
+        differing = self._wrong_alone(known)
+        if differing is None:
+            return None
         regions: dict[str, list[int]] = {}
         for name in differing:  # A node with several results is one culprit.
             region = region_before(model.nodes, name, known.values.keys() | feed.keys())
@@ -315,6 +292,40 @@ class _Comparison:
             culprits = [evolve(one, remedy=remedy) for one in culprits]
         return DiagnosisResult(FAULT, culprits)
 
+    def _wrong_alone(self, known: Trace) -> dict[str, tuple[Deviation, Any]] | None:
+        """Return the tensors that no party makes of what was saved, with what it makes; None where
+        nobody can compute the nodes alone.
+        """
+        case = self._case
+        with case.attempt("node by node") as notes:
+            wrong: list[dict[str, tuple[Deviation, Any]]] = []
+            self._computed = []
+            for party in dict.fromkeys((self._third, self._party)):
+                try:
+                    made_alone = nodes_alone(case, case.model, party, known)
+                except BackendError as error:
+                    notes.append(f"{party.name} cannot run the nodes alone: {error}")
+                    continue
+                case.measured(party.name, "isolated", made_alone.compared)
+                self._computed.append(party.name)
+                wrong.append(
+                    {
+                        name: (made, made_alone.values[name])
+                        for name, made in made_alone.wrong
+                        if _counts(made, self._rounding(name))
+                    }
+                )
+            if not wrong:
+                case.evidence.unexplained = "Nobody could compute the nodes alone."
+                return None
+            # What only one of two makes otherwise is no fault of the model.
+            differing = {
+                name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
+            }
+            are = "tensor is" if len(differing) == 1 else "tensors are"
+            notes.append(f"{len(differing)} {are} not made of {self._run.what}.")
+        return differing
+
     def _rounding(self, name: str) -> float:
         """Return what rounding explains of a tensor that was saved in a coarser type, or of an
         output that is cast to another type at the end.
@@ -346,6 +357,13 @@ class _Comparison:
         evidence = [
             f"Of {saved} before it, it makes a {name!r} that {wrong[0].in_words()}, in {by}."
         ]
+        if turned := self._turned(name, known):
+            evidence.append(f"With the other branch of If {turned!r}, it makes {saved}.")
+            note = f"Undo that the condition of {turned!r} is the other."
+            remedy = Remedy(None, True, note)
+            return Culprit(
+                [turned], name, MODEL, "structure", evidence=evidence, remedy=remedy, op="If"
+            )
         cause, proven, note = "changed", False, ""
         if index is not None and len(computing) == 1:
             variant = self._variant(name, region, side, index, known)
@@ -401,6 +419,26 @@ class _Comparison:
                 proof = f"With only that changed, they make {self._run.what}."
                 return variant.cause, [said, proof], one
         return "changed", [], None
+
+    def _turned(self, name: str, known: Trace) -> str:
+        """Return the If that makes a tensor as it was saved where its condition is the other; empty
+        where there is none.
+        """
+        whole, held = open_model(self._case.model.given), known.held
+        index = producers(whole.nodes).get(name)
+        if index is None or whole.nodes[index].op != "If":
+            return ""
+        condition = whole.nodes[index].reads[0]
+        if condition not in held:
+            return ""
+        try:
+            part = whole.part([index], held, [name])
+            given = {one.name: held[one.name] for one in part.graph.input if one.name in held}
+            given[condition] = np.logical_not(given[condition])
+            made = self._loaded(part)(given)[name]
+        except (PolygraphyException, KeyError):  # What the other branch reads was not saved.
+            return ""
+        return whole.nodes[index].name if explains(made, known.values[name]) else ""
 
     def _loaded(self, part: Any) -> Compute:
         """Return what computes a part of the model, by a party that has its operators."""

@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.closeness import by_names_of, numbers_of, untes
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
-from polygraphy.domain.tensors.naming import counted, sets_of_data
+from polygraphy.domain.tensors.naming import counted, differing, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.editing import OpenModel
 
@@ -78,14 +78,14 @@ class Fitted:
     def _constant(self) -> list[str]:
         return untested(self.sets, self.common)
 
-    def notes(self, differing: int) -> Iterator[str]:
+    def notes(self, count: int) -> Iterator[str]:
         """Yield what was compared, and how many tensors differ."""
         if self.renamed:
             pairs = (f"{theirs!r} as {mine!r}" for theirs, mine in self.renamed.items())
             yield f"Taken for outputs of the model: {', '.join(pairs)}."
         what = "tensor" if self.inner else "output"
-        if differing:
-            yield f"{differing} of {counted(len(self.common), what)} differ from them."
+        if count:
+            yield f"{differing(count, len(self.common), what)} from them."
         else:
             match = "matches" if len(self.common) == 1 else "match"
             yield f"{counted(len(self.common), what)} {match} them."

@@ -32,6 +32,8 @@ copies of what it holds itself."""
 _ISOLATED = 5
 """The same where nodes run alone: on the values, twice on others to see what rounding does, and
 with what that changes in float64."""
+_MOST_NAMES = 4
+"""Of so many nodes at most the names are said."""
 _KINDS = "biufOUS"
 
 
@@ -144,6 +146,25 @@ def with_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
         if made is model:
             return model
         model = made
+
+
+def said_of_branches(case: Case, feeds: Sequence[Feed]) -> str:
+    """Say which branches of If nodes run on none of some data, and so were not compared; empty
+    where all of them do, or no party can tell.
+    """
+    model, idle = open_model(case.model.given), []
+    for node in model.nodes:
+        if node.op == "If":
+            found = [_condition(case, model, node.reads[0], feed) for feed in feeds]
+            takes = {None if one is None else bool(np.all(one)) for one in found}
+            if len(takes) == 1 and None not in takes:
+                branch = "else" if takes.pop() else "then"
+                idle.append(f"the {branch} branch of If {node.name!r}")
+    if not idle:
+        return ""
+    named = ", ".join(idle[:_MOST_NAMES]) + (" and others" if len(idle) > _MOST_NAMES else "")
+    run = "runs" if len(idle) == 1 else "run"
+    return f"{named[0].upper()}{named[1:]} {run} on none of these data."
 
 
 def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:

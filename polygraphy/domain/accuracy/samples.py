@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
@@ -338,7 +339,5 @@ def _metric(name: str, counts: Any, of_class: Any, right: Any) -> TaskMetric:
     )
     [(first, second)] = values(counts[None].astype(np.float64))
     tails = (1 - _LEVEL) / 2
-    low, high = np.quantile(drawn[:, 0] - drawn[:, 1], [tails, 1 - tails])
-    return TaskMetric(
-        name, (float(first), float(second)), float(first - second), (float(low), float(high))
-    )
+    low, high = (quantile(drawn[:, 0] - drawn[:, 1], at) for at in (tails, 1 - tails))
+    return TaskMetric(name, (float(first), float(second)), float(first - second), (low, high))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.diagnosis.pairing import Side, attribute_text
 from polygraphy.domain.diagnosis.regions import GraphNode, producers, region_before
 from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight
@@ -154,7 +155,7 @@ def is_alike(one: Any, other: Any, share: float = ALIKE) -> bool:
         return bool(np.array_equal(first, second))
     first, second = first.astype(np.float64), second.astype(np.float64)
     held = np.abs(second[np.isfinite(second) & (second != 0)])
-    size = float(np.quantile(held, _USUAL)) if held.size else 0.0
+    size = quantile(held, _USUAL) if held.size else 0.0
     return bool(np.allclose(first, second, rtol=share, atol=share * size, equal_nan=True))
 
 
@@ -284,7 +285,9 @@ class Borders:
         return found
 
     def makers_of(self, tensors: Collection[str]) -> set[int]:
-        """Return the nodes that tensors are computed by, all that come before them included."""
+        """Return the nodes that tensors are computed by, all that come before them included; but
+        not those that make another as well which the reference has, too, and which is not of them.
+        """
         waiting = [self._makers[name] for name in tensors if name in self._makers]
         found: set[int] = set()
         while waiting:
@@ -293,7 +296,11 @@ class Borders:
                 found.add(index)
                 reads = self._nodes[index].reads
                 waiting += [self._makers[name] for name in reads if name in self._makers]
-        return found
+        return {index for index in found if not self._is_partly(self._nodes[index], tensors)}
+
+    def _is_partly(self, node: GraphNode, tensors: Collection[str]) -> bool:
+        others = [name for name in node.makes if name not in tensors and name in self._values]
+        return bool(others) and any(name in tensors for name in node.makes)
 
     def _placed(
         self, region: Sequence[int], made: Any, same: Mapping[str, str], left: Sequence[str]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from attrs import evolve
 
+from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text
 from polygraphy.domain.diagnosis.two_models import Suspect
 
@@ -148,7 +149,7 @@ def _epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> floa
     ratio = np.linalg.norm(flat, axis=1) / np.maximum(np.linalg.norm(right, axis=1), 1e-30)
     held = float(node.attribute("epsilon", 1e-5))
     found = ratio**2 * (spread + held) - spread
-    middle = float(np.median(found))
+    middle = quantile(found, 0.5)
     close = np.allclose(found, middle, atol=1e-3 * float(np.max(spread)) + 1e-6)
     return max(middle, 0.0) if close and abs(middle - held) > 1e-6 else None
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
+from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.diagnosis.pairing import (
     FLOATS,
     Pairing,
@@ -236,7 +237,7 @@ def _scale(one: Any, other: Any) -> float | None:
     if not held.any() or one[~held].any():
         return None
     ratios = one[held] / other[held]
-    middle = float(np.median(ratios))
+    middle = quantile(ratios, 0.5)
     return middle if middle and np.allclose(ratios, middle, rtol=1e-3) else None
 
 

@@ -342,9 +342,8 @@ def _cell(row: Mapping[str, Any]) -> Check:
 
 
 _OF_DIAGNOSE = {
-    "--onnxrt", "--onnx", "--input-shapes", "--inputs", "--rtol", "--atol", "--providers",
-    "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
-    "--load-outputs",
+    "--onnxrt", "--onnx", "--input-shapes", "--inputs", "--providers", "--seed", "--val-range",
+    "--iterations", "--load-inputs", "--data-loader-script", "--load-outputs",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = re.compile(r"\s--(?:report|format|log-file|log-format)[ =]\S+")
@@ -524,7 +523,8 @@ def diagnosis_of_values(command: str) -> str:
 
 
 def _diagnosis(command: str, known: Collection[tuple[int, int, int]]) -> str:
-    words = [word for word in _ABOUT_OUTPUT.sub(" ", command).split() if word not in _LEFT_OUT]
+    asked = _TOLERANCES.sub("", _ABOUT_OUTPUT.sub(" ", command))  # It judges by rounding.
+    words = [word for word in asked.split() if word not in _LEFT_OUT]
     flags = {word for word in words if word.startswith("-")}
     parties = words.count("--onnxrt"), words.count("--onnx"), words.count("--load-outputs")
     if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or parties not in known:

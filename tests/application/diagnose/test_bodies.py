@@ -22,6 +22,8 @@ from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
+from tests.application.diagnose.test_evidence import computed
+from tests.application.diagnose.test_parting import choosing
 from tests.support.models import make, value
 from tests.support.parties import WrongRewriter
 
@@ -274,3 +276,17 @@ def test_a_node_in_a_branch_of_a_branch_is_named_and_copied(tmp_path: Path) -> N
     made = copy_nodes(onnx.load(wrong), right, ["guilty"])
     with bind(Findings, Kept()):
         assert diagnose(made, [OnnxrtParty()], reference=right)
+
+
+def test_an_if_that_takes_the_other_branch_than_the_saved_tensors_is_named(tmp_path: Path) -> None:
+    feed = {"x": np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32)}
+    tensors = ("h", "top", "number", "flag", "c", "s", "y")
+    results = RunResults()
+    results.add([computed(choosing(), feed, *tensors)], runner_name="right")
+    results.save(str(tmp_path / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept):
+        golden = str(tmp_path / "golden.json")
+        assert not diagnose(choosing("inverted"), [OnnxrtParty()], [feed], golden=golden)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["choose"], "structure")

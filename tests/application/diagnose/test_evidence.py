@@ -4,6 +4,7 @@ is inconclusive, with counts.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from onnx import helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
-from polygraphy.comparator import RunResults
+from polygraphy.comparator import Comparator, RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.evidence import Evidence
@@ -119,6 +121,16 @@ def test_as_many_results_as_data_or_it_is_inconclusive(
     kept, reason = diagnosed(network(), tmp_path, [sets], FEEDS[:data])
     assert kept.verdict == "inconclusive"
     assert f"{results} of {data}" in reason or f"{results} results" in reason
+
+
+@pytest.mark.parametrize("off", [0.0, 1.0])
+def test_results_of_a_run_on_made_up_data_are_compared_on_those(off: float, tmp_path: Path) -> None:
+    runner = OnnxrtRunner(SessionFromOnnx(network().SerializeToString()))
+    Comparator.run([runner]).save(str(tmp_path / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept), contextlib.suppress(InconclusiveError):
+        diagnose(network(off), [OnnxrtParty()], golden=str(tmp_path / "golden.json"))
+    assert (kept.verdict == "agree") == (not off)
 
 
 def test_results_that_hold_nothing_for_some_data_are_told(tmp_path: Path) -> None:

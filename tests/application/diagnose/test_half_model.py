@@ -260,4 +260,4 @@ def test_a_backend_that_does_not_round_is_told_apart_from_rounding() -> None:
     with bind(DiagnosisReports, Reports()):
         diagnose(half(model), [Coarse(is_wide=True)], reference=model)
     assert lines[0].startswith("coarse: ")
-    assert "With every operator rounded to float16: 1 of 1 differ" in lines[0]
+    assert "With every operator rounded to float16: 1 of 1 output differs" in lines[0]

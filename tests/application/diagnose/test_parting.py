@@ -138,3 +138,54 @@ def choosing(fault: str = "") -> onnx.ModelProto:
     ]
     shape = [2, WIDTH]
     return make("choosing", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
+
+
+def test_which_branch_was_never_run_is_said_where_nobody_is_blamed(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with bind(Findings, Kept()):
+        assert diagnose(choosing(), [OnnxrtParty()], reference=choosing())
+    said = "".join(capfd.readouterr())
+    assert "The else branch of If 'choose' runs on none of these data." in said
+
+
+def test_a_node_that_makes_one_of_two_tensors_right_is_named_for_the_other(tmp_path: Path) -> None:
+    kept = Kept()
+    reference = optimised(scanning("Mul"), tmp_path)
+    with bind(Findings, kept):
+        assert not diagnose(scanning("Add"), [OnnxrtParty()], reference=reference)
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["scan"]]
+
+
+def scanning(op: str) -> onnx.ModelProto:
+    """A scan that hands on a state and shows what an operator makes of it; the two are added."""
+    random = np.random.RandomState(2)
+    weights = {name: random.randn(WIDTH, WIDTH).astype(np.float32) for name in ("w", "v")}
+    weights |= {
+        "start": np.zeros(WIDTH, np.float32),
+        "factor": random.uniform(0.5, 1.5, WIDTH).astype(np.float32),
+        "bias": random.randn(WIDTH).astype(np.float32),
+    }
+    row = [value("held", [WIDTH]), value("now", [WIDTH])]
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["held", "now"], ["sum"], "sum"),
+            helper.make_node("Tanh", ["sum"], ["after"], "squash"),
+            helper.make_node(op, ["after", "factor"], ["shown"], "show"),
+        ],
+        "body",
+        row,
+        [value("after", [WIDTH]), value("shown", [WIDTH])],
+    )
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
+        helper.make_node(
+            "Scan", ["start", "h"], ["last", "all"], "scan", num_scan_inputs=1, body=body
+        ),
+        helper.make_node("Add", ["all", "last"], ["both"], "add"),
+        helper.make_node("MatMul", ["both", "v"], ["m"], "second"),
+        helper.make_node("Add", ["m", "bias"], ["y"], "end"),
+    ]
+    return make(
+        "scanning", nodes, [value("x", [2, WIDTH])], [value("y", [2, WIDTH])], weights=weights
+    )

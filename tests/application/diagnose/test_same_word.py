@@ -13,7 +13,7 @@ import onnx
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
@@ -26,6 +26,7 @@ from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.narrowing import in_float
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
+from tests.application.diagnose.test_rounding import ROUNDED, Nearly, squares
 from tests.support.examples import scaled
 from tests.support.models import make, value
 
@@ -231,3 +232,18 @@ def test_how_far_saved_outputs_may_be_off_is_what_adds_up_and_no_share(
     results.save(golden)
     said = acquits(lambda: diagnose(model, [OnnxrtParty()], feeds, golden=golden))
     assert said is (factor == 1.0)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.1])
+def test_parties_are_compared_where_what_parts_the_first_from_the_reference_adds_up(
+    off: float,
+) -> None:
+    model, reference = squares(), squares()
+    [last] = [weight for weight in reference.graph.initializer if weight.name == "w15"]
+    array = numpy_helper.to_array(last) * np.float32(1 + ROUNDED)
+    last.CopyFrom(numpy_helper.from_array(array, "w15"))
+    feeds = [{"x": np.random.default_rng(7).standard_normal((4, 8)).astype(np.float32)}]
+    first, other = OnnxParty(), Nearly([{"t15": off}])
+    assert acquits(lambda: diagnose(model, [first], feeds, reference=reference))
+    said = acquits(lambda: diagnose(model, [first, other], feeds, reference=reference))
+    assert said == (not off)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -192,3 +194,26 @@ def test_summaries_of_many_blocks(kind: str, size: int) -> None:
         assert math.isnan(median)
     else:
         assert median == absolute.median == np.median(distances)
+
+
+@settings(max_examples=scaled(200), deadline=None)
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.floats(0, 1))
+def test_the_quantile_of_a_whole_array_is_that_of_numpy(
+    values: list[float], probability: float
+) -> None:
+    array = np.array(values)
+    expected = float(np.quantile(array, probability))
+    assert selection.quantile(array, probability) == pytest.approx(expected, rel=1e-12, abs=1e-9)
+    assert selection.quantile(array, 0.5) == pytest.approx(np.median(array), rel=1e-12, abs=1e-9)
+
+
+def test_nothing_that_a_quantile_takes_imports_masked_arrays() -> None:
+    code = (
+        "import sys, numpy as np; from polygraphy.domain.arithmetic.passes import selection;"
+        "selection.quantile(np.ones(5), 0.5); assert 'numpy.ma' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_quantile_of_nothing_is_not_a_number() -> None:
+    assert math.isnan(selection.quantile(np.empty(0), 0.5))

@@ -11,7 +11,7 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
     remember_source,
     source_of,
 )
-from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest, casting
+from polygraphy.adapters.tensorrt.precision.casting import Casting, PrecisionRequest, casting
 from polygraphy.domain.catalog.precisions import PRECISIONS
 from polygraphy.domain.errors import BackendError
 
@@ -28,7 +28,7 @@ def network_with(network: Deferred[NetworkParts], request: PrecisionRequest) -> 
     """
     if not request:
         return parts_of(network)
-    with casting(request) as job:
+    with casting(Casting(request)) as job:
         parts = parts_of(network)
     return parts if job.is_done else _made_again(parts, request)
 
@@ -51,7 +51,7 @@ def recast(
     if origin is not None and origin.request == request:
         return parts
     if callable(network):
-        with casting(request, parts[0]) as job:
+        with casting(Casting(request, parts[0])) as job:
             again = parts_of(network)
         if job.is_done:
             return again
@@ -72,9 +72,7 @@ def _made_again(parts: NetworkParts, request: PrecisionRequest) -> NetworkParts:
         raise _impossible(request, "it was not parsed from an ONNX model here")
     if fingerprint(network) != origin.seen:
         raise _impossible(request, "it was edited by hand after it was parsed")
-    with casting(request, parts[0]) as job:
-        job.layer_precisions.update(origin.layer_precisions)
-        again = origin.parse()
+    again = origin.parse(Casting(request, parts[0], dict(origin.layer_precisions)))
     for edit in origin.edits:
         edit(again[1])
     # The first network stays what it is: it may be built again, in another precision.
@@ -86,8 +84,7 @@ def _made_again(parts: NetworkParts, request: PrecisionRequest) -> NetworkParts:
         layer_precisions=dict(origin.layer_precisions),
     )
     remember_source(again[1], made)
-    again_parts: NetworkParts = again
-    return again_parts
+    return again
 
 
 def _impossible(request: PrecisionRequest, why: str) -> BackendError:

@@ -20,7 +20,6 @@ from polygraphy.adapters.tensorrt.library.module import (
     tensorrt_module,
     trt,
 )
-from polygraphy.adapters.tensorrt.precision.casting import current_casting
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -165,12 +164,16 @@ class CreateNetwork(BaseLoader):
             MissingDependencyError: TensorRT is not installed.
             BackendError: there is no GPU, or this TensorRT lacks what was asked for.
         """
+        return self.made_by(None)
+
+    def made_by(self, builder: Any) -> tuple[Any, Any]:
+        """Return a builder, a new one for None, and a network of it."""
         if self._strongly_typed:
             require("strongly_typed", setting_of("strongly_typed"))
         if self._mark_unfused:
             require("marked_unfused_tensors", setting_of("mark_unfused_tensors_as_debug_tensors"))
-        job = current_casting()
-        builder = job.builder if job is not None and job.builder is not None else new_builder()
+        if builder is None:
+            builder = new_builder()
         with capture_log() as reasons:
             network = builder.create_network(self._flags())
         if network is None:

@@ -22,7 +22,7 @@ from polygraphy.adapters.tensorrt.precision.casting import (
     QUANTIZED_TYPES,
     Casting,
     PrecisionRequest,
-    continuing,
+    casting,
     current_casting,
     warn_of_unknown_layer,
 )
@@ -455,7 +455,7 @@ class SetLayerPrecisions(BaseLoader):
             return parts
         if not callable(self._network):
             raise _impossible(lowered, "in a network that is parsed already")
-        with continuing(own):
+        with casting(own):
             parts = parts_of(self._network)
         if not own.is_done:
             raise _impossible(lowered, "in a network that is not parsed from ONNX")

@@ -6,11 +6,12 @@ import re
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
@@ -24,7 +25,7 @@ from polygraphy.adapters.tensorrt.library.module import (
     setting_of,
     trt,
 )
-from polygraphy.adapters.tensorrt.network.network import CreateNetwork
+from polygraphy.adapters.tensorrt.network.network import CreateNetwork, NetworkParts
 from polygraphy.adapters.tensorrt.precision.casting import (
     Casting,
     PrecisionRequest,
@@ -52,8 +53,8 @@ class NetworkSource:
     """How a network was made.
 
     Attributes:
-        parse: makes it again, as a tuple of builder, network and parser; None where precisions are
-            flags, so that it will not be asked for, and it need not keep the model in memory.
+        parse: makes it again, of a model that is cast; None where precisions are flags, so that it
+            will not be asked for, and it need not keep the model in memory.
         model: the file that it was parsed from; empty for bytes.
         request: the precision that its model was cast to.
         edits: what loaders did to it since, in order.
@@ -61,7 +62,7 @@ class NetworkSource:
         layer_precisions: what was asked for of layers, for when its model is cast.
     """
 
-    parse: Callable[[], tuple[Any, ...]] | None
+    parse: Callable[[Casting], NetworkParts] | None
     model: str = ""
     request: PrecisionRequest | None = None
     edits: list[NetworkEdit] = field(factory=list)
@@ -236,6 +237,26 @@ _CRASHED = (
 """What is said of a crash inside of the parser, such as on a model that it does not expect."""
 
 
+@frozen
+class _Model:
+    """What a loader parses.
+
+    Attributes:
+        parse: has a parser read it as it is; files that this takes are removed by the stack.
+        load: returns it as an `onnx.ModelProto`, for a cast and for messages.
+        path: the file; empty for what is in memory.
+    """
+
+    parse: Callable[[Any, ExitStack], bool]
+    load: Callable[[], Any]
+    path: str = ""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.path or "the ONNX model"
+
+
 class _NetworkFromOnnx(BaseLoader):
     """What the loaders of networks from ONNX models share."""
 
@@ -277,45 +298,53 @@ class _NetworkFromOnnx(BaseLoader):
         self._config = config
         self._cast: PrecisionRequest | None = None if cast is None else request_named(cast)
 
-    def _parsed(self, parse: Callable[[Any], bool], model: Any, source: str) -> tuple[Any, ...]:
-        """Make a network, and return it with its builder and its parser.
+    def call_impl(self) -> tuple[Any, Any, Any]:
+        """Return the builder, the network and the parser.
 
-        Args:
-            parse: has a parser read the model as it is.
-            model: returns the `onnx.ModelProto`, which is asked for only if it has to be cast.
-            source: the model, for messages.
+        Raises:
+            MissingDependencyError: TensorRT is not installed.
+            FileError: the file is missing or empty, or there is no room for a temporary one.
+            ModelError: it is no ONNX model.
+            BackendError: there is no GPU, or TensorRT does not support the model.
         """
-        job = self._job()
+        model = self._given()
+        job = current_casting()
+        if job is None and self._cast is not None:
+            job = Casting(self._cast)
+        parts = self._parsed(model, job)
+        request = None if job is None else job.request
+        origin = NetworkSource(partial(self._parsed, model), model.path, request)
+        remember_source(parts[1], origin)
+        return parts
+
+    def _given(self) -> _Model:
+        """Return what is parsed."""
+        raise NotImplementedError
+
+    def _parsed(self, model: _Model, job: Casting | None) -> tuple[Any, Any, Any]:
+        """Make a network of a model, which is cast first where that is asked for, and return it
+        with its builder and its parser.
+        """
         if job is not None and self._cast is not None:
             require("strongly_typed", "cast")
         builder, network = CreateNetwork(
             strongly_typed=self._strongly_typed or (job is not None and self._cast is not None),
             mark_unfused_tensors_as_debug_tensors=self._mark_unfused,
-        ).call_impl()
+        ).made_by(None if job is None else job.builder)
         parser = trt.OnnxParser(network, get_trt_logger())
         self._set_flags(parser)
         self._set_config(builder, parser)
-        with ExitStack() as stack, capture_log() as reasons, last_words(_CRASHED.format(source)):
-            if job is not None:
-                is_parsed = _parse_model(parser, cast_model(model(), job), stack)
-            else:
-                is_parsed = parse(parser)
-        if not is_parsed:
-            raise parsing_failed(parser, source, reasons, model if job is None else None)
+        with ExitStack() as stack:
+            with capture_log() as reasons, last_words(_CRASHED.format(model.name)):
+                if job is not None:
+                    is_parsed = _parse_model(parser, cast_model(model.load(), job), stack)
+                else:
+                    is_parsed = model.parse(parser, stack)
+            if not is_parsed:
+                known = model.load if job is None else None
+                raise parsing_failed(parser, model.name, reasons, known)
         warn_about_errors(parser)
         return builder, network, parser
-
-    def _job(self) -> Casting | None:
-        """Return what is to be done to the model in front of the parser."""
-        job = current_casting()
-        if job is not None:
-            return job
-        return None if self._cast is None else Casting(self._cast)
-
-    def _remember(self, parts: tuple[Any, ...], parse: Callable[[], Any], model: str) -> None:
-        job = self._job()
-        request = None if job is None else job.request
-        remember_source(parts[1], NetworkSource(parse=parse, model=model, request=request))
 
     def _set_flags(self, parser: Any) -> None:
         has_flags = capabilities().has("parser_flags")
@@ -388,26 +417,9 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
         )
         self._model_bytes = model_bytes
 
-    def call_impl(self) -> tuple[Any, Any, Any]:
-        """Return the builder, the network and the parser.
-
-        Raises:
-            MissingDependencyError: TensorRT is not installed.
-            ModelError: the bytes are no ONNX model.
-            BackendError: there is no GPU, or TensorRT does not support the model.
-        """
+    def _given(self) -> _Model:
         content = evaluate(self._model_bytes)
-
-        def parsed() -> Any:
-            return self._parsed(
-                lambda parser: bool(parser.parse(content)),
-                lambda: parse_onnx(content),
-                "the ONNX model",
-            )
-
-        parts = parsed()
-        self._remember(parts, parsed, "")
-        return parts[0], parts[1], parts[2]
+        return _Model(lambda parser, _: bool(parser.parse(content)), lambda: parse_onnx(content))
 
 
 @mod.export(funcify=True)
@@ -444,27 +456,9 @@ class NetworkFromOnnxModel(_NetworkFromOnnx):
         )
         self._model = model
 
-    def call_impl(self) -> tuple[Any, Any, Any]:
-        """Return the builder, the network and the parser.
-
-        Raises:
-            MissingDependencyError: TensorRT is not installed.
-            FileError: there is no room for a temporary file.
-            BackendError: there is no GPU, or TensorRT does not support the model.
-        """
+    def _given(self) -> _Model:
         model = evaluate(self._model)
-
-        def parsed() -> Any:
-            with ExitStack() as files:
-                return self._parsed(
-                    lambda parser: _parse_model(parser, model, files),
-                    lambda: model,
-                    "the ONNX model",
-                )
-
-        parts = parsed()
-        self._remember(parts, parsed, "")
-        return parts[0], parts[1], parts[2]
+        return _Model(lambda parser, files: _parse_model(parser, model, files), lambda: model)
 
 
 @mod.export(funcify=True)
@@ -497,24 +491,8 @@ class NetworkFromOnnxPath(_NetworkFromOnnx):
         )
         self._path = path
 
-    def call_impl(self) -> tuple[Any, Any, Any]:
-        """Return the builder, the network and the parser.
-
-        Raises:
-            MissingDependencyError: TensorRT is not installed.
-            FileError: the file is missing or empty.
-            ModelError: it is no ONNX model.
-            BackendError: there is no GPU, or TensorRT does not support the model.
-        """
+    def _given(self) -> _Model:
         path = str(readable_file(evaluate(self._path), "Model"))
-
-        def parsed() -> Any:
-            return self._parsed(
-                lambda parser: bool(parser.parse_from_file(path)),
-                lambda: load_onnx(path),
-                path,
-            )
-
-        parts = parsed()
-        self._remember(parts, parsed, path)
-        return parts[0], parts[1], parts[2]
+        return _Model(
+            lambda parser, _: bool(parser.parse_from_file(path)), lambda: load_onnx(path), path
+        )

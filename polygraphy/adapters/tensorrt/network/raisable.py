@@ -9,7 +9,12 @@ from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.network.network import NetworkParts, layers_of, parts_of
-from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest, casting, select_nodes
+from polygraphy.adapters.tensorrt.precision.casting import (
+    Casting,
+    PrecisionRequest,
+    casting,
+    select_nodes,
+)
 from polygraphy.binding import bind
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.editing import cast_precision
@@ -28,8 +33,8 @@ def raisable_layers(network: Deferred[NetworkParts]) -> list[str]:
     """
     if capabilities().has("layer_precisions"):
         return _names(parts_of(network)[1])
-    listing = _Listing()
-    with bind(cast_precision, listing.cast), casting(PrecisionRequest(floats=DataType.FLOAT16)):
+    listing, job = _Listing(), Casting(PrecisionRequest(floats=DataType.FLOAT16))
+    with bind(cast_precision, listing.cast), casting(job):
         names = _names(parts_of(network)[1])
     return [name for name in names if name in listing.names]
 

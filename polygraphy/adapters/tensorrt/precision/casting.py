@@ -2,9 +2,9 @@
 
 TensorRT 11 and TensorRT-RTX build strongly typed networks only: there is no flag that lets the
 builder choose fp16. What such a flag asked for is done to the ONNX model instead, in front of the
-parser. The request travels in a context variable, so that a chain of loaders of whatever length -
-`ModifyNetworkOutputs`, a user's ``func.extend`` - need not know: the loader that parses the model
-finds it, and the others do to the new network what they do to any.
+parser. While a loader of a network is called, the request is in a context variable, so that a chain
+of whatever length - `ModifyNetworkOutputs`, a user's ``func.extend`` - need not know: the loader
+that parses the model finds it, and the others do to the new network what they do to any.
 """
 
 from __future__ import annotations
@@ -151,15 +151,8 @@ def current_casting() -> Casting | None:
 
 
 @contextmanager
-def casting(request: PrecisionRequest, builder: Any = None) -> Iterator[Casting]:
+def casting(job: Casting) -> Iterator[Casting]:
     """Have every model that is parsed inside the block cast first."""
-    with continuing(Casting(request, builder)) as made:
-        yield made
-
-
-@contextmanager
-def continuing(job: Casting) -> Iterator[Casting]:
-    """Have every model that is parsed inside the block cast as a `Casting` says."""
     token = _current.set(job)
     try:
         yield job

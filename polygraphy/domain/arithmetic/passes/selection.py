@@ -76,6 +76,16 @@ def between(low: float, high: float, weight: float) -> float:
     return low + step * weight if weight < 0.5 else high - step * (1 - weight)
 
 
+def quantile(array: Floats, probability: float) -> float:
+    """The quantile of a whole array: `numpy.median` and `numpy.quantile` would import `numpy.ma`,
+    which takes as long as starting NumPy does. NaN if it is empty.
+    """
+    flat = array.reshape(-1)
+    ranks = ranks_beside(flat.size, (probability,))
+    parted = np.partition(flat, ranks) if ranks else flat
+    return quantile_of(lambda rank: float(parted[rank]), flat.size, probability)
+
+
 def ranks_beside(valid: int, probabilities: Iterable[float]) -> list[int]:
     """The ranks, ascending, whose elements the quantiles need (and for 0.5, the median)."""
     if not valid:
