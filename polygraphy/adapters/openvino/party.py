@@ -77,7 +77,10 @@ class OpenvinoParty:
         how = self._how
         named = {HINT: how["precision_hint"], "INFERENCE_NUM_THREADS": how["threads"]}
         properties = {name: value for name, value in named.items() if value is not None}
-        made: dict[str, Any] = {"device": how["device"] or "CPU", "properties": {**properties, **how["properties"]}}
+        made: dict[str, Any] = {
+            "device": how["device"] or "CPU",
+            "properties": {**properties, **how["properties"]},
+        }
         if how["fuse"] is not False and not how["float32_tensors"]:
             made["module"] = "openvino"
         return MappingProxyType(made)

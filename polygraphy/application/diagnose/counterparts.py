@@ -99,9 +99,9 @@ class Counterparts:
             self._match()
 
     def _match(self) -> None:
-        """Find more by value. Where as many operators of the model make the same of the same operands
-        as the program has operations of these operands, each has its own, in order: a cosine in
-        place of a sine is not the cosine beside it.
+        """Find more by value. Where as many operators of the model make the same of the same
+        operands as the program has operations of these operands, each has its own, in order: a
+        cosine in place of a sine is not the cosine beside it.
         """
         found = same_tensors(self._mine, self._prints, self._named, self.pairs)
         self.pairs.update(found)

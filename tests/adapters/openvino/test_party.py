@@ -141,7 +141,7 @@ def test_a_program_of_openvino_alone_shows_a_fault(off: float, tmp_path: Path) -
     program = tmp_path / "reproduce.py"
     program.write_text(failure_program(failure))
     assert "polygraphy" not in program.read_text()
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, program], check=False, capture_output=True, text=True)
     assert done.returncode == bool(off), done.stderr
     said = "FAILED as it is: 'y' is wrong in" if off else "PASSED as it is: 'y'"
     assert done.stdout.startswith("openvino 20") and said in done.stdout
