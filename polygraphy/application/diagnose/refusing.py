@@ -44,7 +44,7 @@ def of_refusals(
 
     Raises:
         UnavailableError: a party can run nothing here, so that the model is not what is refused.
-        BackendError: nobody can run the model.
+        BackendError: no backend can run the model.
     """
     for error in refusals.values():
         if isinstance(error, UnavailableError):
