@@ -1,11 +1,13 @@
-"""Verdict, counts, summary, saved file and exit code say the same, whatever was compared."""
+"""Verdict, counts, summary, saved file and exit code say the same, whatever was compared, and so do
+commands about the same files.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from itertools import pairwise
@@ -13,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper
 
 from polygraphy import program
 from polygraphy.application.compare.reevaluating import check_accuracy
@@ -27,6 +31,8 @@ from polygraphy.comparator import (
     RunResults,
     SimpleCompareFunc,
 )
+from tests.support.examples import scaled
+from tests.support.models import make, value
 
 Outputs = dict[str, float]
 
@@ -142,3 +148,86 @@ def logged(main: Any) -> tuple[int, str]:
     with redirect_stdout(stream), redirect_stderr(stream):
         code = program.exit_code(main)
     return code, stream.getvalue()
+
+
+WANT = re.compile(r"nothing to compare|were not saved|was saved for|holds results? of")
+"""How a diagnosis says that it lacked something."""
+
+
+@settings(
+    max_examples=scaled(30),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_a_run_and_a_diagnosis_of_the_same_files_do_not_contradict(
+    data: st.DataObject,
+    polygraphy: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    def drawn(*choices: Any, label: str) -> Any:
+        return data.draw(st.sampled_from(choices), label)
+
+    folder = tmp_path_factory.mktemp("same")
+    ends = {"y"} | data.draw(st.sets(st.sampled_from(sorted(ENDS))), "outputs")
+    batch, seed = drawn(4, "N", label="batch"), drawn(0, 1, label="seed of the weights")
+    off = drawn(0.0, 0.0, 1.5, label="fault")
+    onnx.save(chain(batch, ends, seed), folder / "right.onnx")
+    onnx.save(chain(batch, ends, seed, off), folder / "m.onnx")
+    model = "m.onnx"
+    if drawn(False, True, label="half"):
+        model = "half.onnx"
+        done = polygraphy(f"polygraphy convert m.onnx --fp-to-fp16 -o {model}", cwd=folder)
+        assert done.code == 0, done.err
+    options = drawn("", "--iterations 2", "--seed 3", "--val-range [-1,1]", label="data")
+    options += " --input-shapes x:[3,6]" if batch == "N" else ""
+    way = drawn("parties", "saved", "saved tensors", "reference", label="compared with")
+    tolerance = drawn("", "--rtol auto", "--rtol 1e-2", "--atol auto y:1e-3", label="tolerance")
+    if way == "parties":
+        run, diagnosis = "--onnxrt --onnx", "--onnxrt --onnx"
+    else:
+        marks = "--onnx-outputs mark all" if way == "saved tensors" else ""
+        saving = f"--onnxrt {options} {marks} --save-outputs g.json --save-inputs in.json"
+        assert polygraphy(f"polygraphy run right.onnx {saving}", cwd=folder).code == 0
+        options = drawn(options, "--load-inputs in.json", label="the same data")
+        run = "--onnxrt --load-outputs g.json"
+        diagnosis = "--onnxrt --golden g.json"
+        diagnosis = "--onnxrt --reference right.onnx" if way == "reference" else diagnosis
+    ran = polygraphy(f"polygraphy run {model} {run} {options} {tolerance}", cwd=folder)
+    found = polygraphy(f"polygraphy diagnose {model} {diagnosis} {options}", cwd=folder)
+    said = f"{ran.out}{ran.err}{found.out}{found.err}"
+    assert ran.code in {0, 1} and found.code in {0, 1, 4}, said
+    assert not WANT.search(found.out + found.err), said
+    if tolerance == "--rtol auto" and "left out" not in ran.out and "only one side" not in said:
+        assert (ran.code, found.code) not in {(1, 0), (0, 1)}, said
+    for line in ran.lines:
+        word, _, command = line.strip().partition(" ")
+        if word == "next" and command.strip().startswith("polygraphy "):
+            again = polygraphy(command.strip(), cwd=folder)
+            assert again.code in {0, 1, 4}, said + again.err
+            assert not WANT.search(again.out + again.err), said + again.out + again.err
+
+
+ENDS = {
+    "y": ("Identity", TensorProto.FLOAT, 6, {}),
+    "probabilities": ("Softmax", TensorProto.FLOAT, 6, {}),
+    "class": ("ArgMax", TensorProto.INT64, 1, {"axis": 1}),
+}
+
+
+def chain(batch: Any, ends: set[str], seed: int, off: float = 0.0) -> onnx.ModelProto:
+    """Three products of matrices, each behind a Tanh, of which one has a weight that is off."""
+    random = np.random.RandomState(seed)
+    weights = {f"w{at}": random.randn(6, 6).astype(np.float32) for at in range(3)}
+    weights["w1"][2, 3] += np.float32(off)
+    nodes, read = [], "x"
+    for at in range(3):
+        nodes.append(helper.make_node("MatMul", [read, f"w{at}"], [f"m{at}"], f"product{at}"))
+        nodes.append(helper.make_node("Tanh", [f"m{at}"], [f"t{at}"], f"tanh{at}"))
+        read = f"t{at}"
+    outputs = []
+    for name in sorted(ends):
+        op, kind, size, attributes = ENDS[name]
+        nodes.append(helper.make_node(op, [read], [name], f"end {name}", **attributes))
+        outputs.append(value(name, [batch, size], kind))
+    return make("chain", nodes, [value("x", [batch, 6])], outputs, weights=weights)

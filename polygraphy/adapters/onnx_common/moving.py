@@ -12,11 +12,12 @@ import numpy as np
 import onnx
 
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.precision import is_float
 
 _PLAIN = frozenset(
     ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
-) | {"float16", "float32", "float64"}
+) | {"bfloat16", "float16", "float32", "float64"}
 _LARGE = 1 << 26
 """Of more products, a sum of products is not computed."""
 _MANY = 1 << 20
@@ -59,9 +60,7 @@ def _cast_to(x: Array, kind: Any) -> Array:
 
 
 def _cast(x: Array, *, to: int, **_: Any) -> Array:
-    if to >= onnx.TensorProto.BFLOAT16:  # To older onnx these are float32.
-        raise NotImplementedError("a cast to a type of few bits")
-    return _cast_to(x, np.dtype(onnx.helper.tensor_dtype_to_np_dtype(to)))
+    return _cast_to(x, DataType.from_dtype(to, "onnx").numpy())
 
 
 def _compress(x: Array, condition: Array, *, axis: int | None = None, **_: Any) -> Array:

@@ -35,7 +35,7 @@ from polygraphy.ports.editing import OpenModel, open_model
 _ONE_STEP = 0.03
 """The same of integers that are one off, where what comes before is computed in integers, too."""
 _COARSELY = 0.15
-"""The same where a backend computes in integers what the model quantises, such as a Softmax."""
+"""The same where a backend looks up in a table what a function makes of integers, as Softmax."""
 _STEPPING = MOVES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
 """Operators that compute nothing but steps."""
 _WHOLE = 128
@@ -259,14 +259,16 @@ def _is_flip(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
 
 def _is_step(case: Case, made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     """Return whether nodes that are rewritten to compute in integers, of what is quantised, are off
-    by less than a step of eight bits, or by one step in a few elements.
+    by less than a step of eight bits, or by one step in a few elements; in more of them where a
+    function is approximated.
     """
     makers = producers(case.model.nodes)
     before = (makers[name] for node in nodes for name in node.reads if name in makers)
     if not any(case.model.nodes[index].op == "DequantizeLinear" for index in before):
         return False
     if nodes[-1].op == "QuantizeLinear":
-        return made.largest <= 1 and made.share <= _COARSELY
+        is_coarse = any(node.op in BOUNDED for node in nodes)
+        return made.largest <= 1 and made.share <= (_COARSELY if is_coarse else _ONE_STEP)
     return made.relative <= _STEP
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -10,8 +11,9 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import helper, numpy_helper
 
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
@@ -19,6 +21,7 @@ from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.support.models import make, value
+from tests.support.parties import WrongRewriter
 
 LAYERS, SIZE = 4, 32
 
@@ -149,3 +152,48 @@ def test_a_model_quantised_by_operators_is_not_blamed_for_one_of_them() -> None:
     ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
     model = make("operators", nodes, *ends, weights=held)
     assert found(model) == ("inconclusive", [])
+
+
+class Shifting(WrongRewriter):
+    """Computes in one piece what is quantised behind a node, a tenth of a step too much."""
+
+    passes = ()
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        named = {node.name: node for node in made.graph.node}
+        if {"middle", "end"} <= named.keys():
+            named["middle"].output[0] = "inside"
+            named["end"].input[0] = "shifted"
+            shift = helper.make_node("Add", ["inside", "tenth"], ["shifted"], "shift")
+            made.graph.node.insert([*made.graph.node].index(named["end"]), shift)
+            tenth = numpy_helper.from_array(np.float32(0.1 * STEP), "tenth")
+            made.graph.initializer.append(tenth)
+        return made
+
+
+STEP = 1 / 256
+
+
+@pytest.mark.parametrize(("op", "verdict"), [("Mul", "fault"), ("Softmax", "agree")])
+def test_a_step_here_and_there_is_nobodys_fault_only_where_a_function_is_looked_up(
+    op: str, verdict: str
+) -> None:
+    weights = {"step": np.float32(STEP), "zero": np.uint8(0)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "step", "zero"], ["q"], "begin"),
+        helper.make_node("DequantizeLinear", ["q", "step", "zero"], ["d"], "given"),
+        helper.make_node(op, ["d", "d"] if op == "Mul" else ["d"], ["m"], "middle"),
+        helper.make_node("QuantizeLinear", ["m", "step", "zero"], ["p"], "end"),
+        helper.make_node("DequantizeLinear", ["p", "step", "zero"], ["y"], "out"),
+    ]
+    shape = [256, 4]
+    model = make("steps", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
+    feed = {"x": np.random.default_rng(0).random(shape).astype(np.float32)}
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(model, [Shifting(), OnnxParty()], [feed])
+    assert kept.verdict == verdict
