@@ -219,7 +219,8 @@ def option(
     excludes: str | tuple[str, ...] = (),
     needs: str | tuple[str, ...] = (),
 ) -> Any:
-    """Declare an option; without flags, a positional argument.
+    """Declare an option; without flags, a positional argument. What several groups declare alike,
+    under one name, is one row.
 
     Args:
         flags: the option's spellings, the preferred one first.

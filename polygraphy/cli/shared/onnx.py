@@ -64,34 +64,29 @@ class OutputOptions(Options):
     )
 
 
-def external_data_folder() -> Any:
-    """Return the option that names the folder of a model's weights."""
-    return option(
-        "--external-data-dir",
-        "--load-external-data",
-        "--ext",
-        reads="Folder of weights",
-        kind=Text("DIR"),
-        help="Folder of the files with the model's weights, if they are not beside the model.",
-        feeds=tuple(f"{name}.external_data_dir" for name in LOADERS),
-    )
+EXTERNAL_DATA_FOLDER: Any = option(
+    "--external-data-dir",
+    "--load-external-data",
+    "--ext",
+    reads="Folder of weights",
+    kind=Text("DIR"),
+    help="Folder of the files with the model's weights, if they are not beside the model.",
+    feeds=tuple(f"{name}.external_data_dir" for name in LOADERS),
+)
 
-
-def structure_only() -> Any:
-    """Return the option that leaves weights in other files there."""
-    return option(
-        "--ignore-external-data",
-        help="Load the structure of the model only, without weights from other files.",
-        feeds="onnx_from_path.ignore_external_data",
-    )
+STRUCTURE_ONLY: Any = option(
+    "--ignore-external-data",
+    help="Load the structure of the model only, without weights from other files.",
+    feeds="onnx_from_path.ignore_external_data",
+)
 
 
 @option_group
 class OnnxLoadOptions(Options):
     """ONNX Model Loading: the weights and the outputs of an ONNX model."""
 
-    external_data_dir: str | None = external_data_folder()
-    ignore_external_data: bool = structure_only()
+    external_data_dir: str | None = EXTERNAL_DATA_FOLDER
+    ignore_external_data: bool = STRUCTURE_ONLY
     onnx_outputs: tuple[str, ...] = option(
         "--onnx-outputs",
         kind=Outputs("NAME"),
@@ -199,37 +194,29 @@ class OnnxShapeOptions(Options):
     )
 
 
-def external_data_name() -> Any:
-    """Return the option that names the file of the large weights of a model that is saved."""
-    return option(
-        "--save-external-data",
-        "--external-data-path",
-        kind=TextOrNothing("NAME"),
-        help="Save its large weights in a file of this name beside it; without a name, that of the"
-        " model with .data appended. Models of 2 GB or more always are saved so.",
-        feeds=tuple(f"{name}.external_data_path" for name in SAVERS),
-    )
+EXTERNAL_DATA_NAME: Any = option(
+    "--save-external-data",
+    "--external-data-path",
+    kind=TextOrNothing("NAME"),
+    help="Save its large weights in a file of this name beside it; without a name, that of the"
+    " model with .data appended. Models of 2 GB or more always are saved so.",
+    feeds=tuple(f"{name}.external_data_path" for name in SAVERS),
+)
 
+EXTERNAL_DATA_THRESHOLD: Any = option(
+    "--external-data-size-threshold",
+    kind=ByteSize(),
+    help="Weights of more bytes go to that file, as in 16e6, 512K, 4M.",
+    otherwise="1024",
+    feeds=tuple(f"{name}.size_threshold" for name in SAVERS),
+)
 
-def external_data_threshold() -> Any:
-    """Return the option that says which weights are large."""
-    return option(
-        "--external-data-size-threshold",
-        kind=ByteSize(),
-        help="Weights of more bytes go to that file, as in 16e6, 512K, 4M.",
-        otherwise="1024",
-        feeds=tuple(f"{name}.size_threshold" for name in SAVERS),
-    )
-
-
-def one_file_per_weight() -> Any:
-    """Return the option that gives each large weight a file."""
-    return option(
-        "--no-save-all-tensors-to-one-file",
-        help="Save each of those weights in a file of its own.",
-        as_=False,
-        feeds=tuple(f"{name}.all_tensors_to_one_file" for name in SAVERS),
-    )
+ONE_FILE_PER_WEIGHT: Any = option(
+    "--no-save-all-tensors-to-one-file",
+    help="Save each of those weights in a file of its own.",
+    as_=False,
+    feeds=tuple(f"{name}.all_tensors_to_one_file" for name in SAVERS),
+)
 
 
 @option_group
@@ -239,6 +226,6 @@ class OnnxSaveOptions(Options):
     save_onnx: str | None = option(
         "--save-onnx", writes=True, help="Save the ONNX model that is run.", feeds="save_onnx.path"
     )
-    save_external_data: str | None = external_data_name()
-    external_data_size_threshold: int | None = external_data_threshold()
-    no_save_all_tensors_to_one_file: bool = one_file_per_weight()
+    save_external_data: str | None = EXTERNAL_DATA_NAME
+    external_data_size_threshold: int | None = EXTERNAL_DATA_THRESHOLD
+    no_save_all_tensors_to_one_file: bool = ONE_FILE_PER_WEIGHT

@@ -10,27 +10,22 @@ from polygraphy.cli.declare.kinds import Integer, Script, Text
 from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
 
-
-def pool_limit_option() -> Any:
-    """Return the option `--pool-limit`."""
-    return option(
-        "--pool-limit",
-        "--memory-pool-limit",
-        feeds=("CreateConfig.memory_pool_limits", "TrtParty.memory_pool_limits"),
-        kind=PerNameOnly(ByteSize(), "POOL", Member("MemoryPoolType", "POOL")),
-        help="Limits of memory pools, as in --pool-limit workspace:4G dla_local_dram:1G.",
-    )
+POOL_LIMIT: Any = option(
+    "--pool-limit",
+    "--memory-pool-limit",
+    feeds=("CreateConfig.memory_pool_limits", "TrtParty.memory_pool_limits"),
+    kind=PerNameOnly(ByteSize(), "POOL", Member("MemoryPoolType", "POOL")),
+    help="Limits of memory pools, as in --pool-limit workspace:4G dla_local_dram:1G.",
+)
 
 
-def optimization_level_option() -> Any:
-    """Return the option `--builder-optimization-level`."""
-    return option(
-        "--builder-optimization-level",
-        feeds=("CreateConfig.builder_optimization_level", "TrtParty.builder_optimization_level"),
-        kind=Integer(minimum=0),
-        help="From 0, quick build, to 5, quick engine.",
-        otherwise="3",
-    )
+OPTIMIZATION_LEVEL: Any = option(
+    "--builder-optimization-level",
+    feeds=("CreateConfig.builder_optimization_level", "TrtParty.builder_optimization_level"),
+    kind=Integer(minimum=0),
+    help="From 0, quick build, to 5, quick engine.",
+    otherwise="3",
+)
 
 
 @option_group
@@ -43,8 +38,8 @@ class TrtConfigOptions(Options):
         kind=ByteSize(),
         help="Memory for intermediate results of a layer, as in 512M; as --pool-limit workspace:.",
     )
-    pool_limit: Mapping[str, int] | None = pool_limit_option()
-    builder_optimization_level: int | None = optimization_level_option()
+    pool_limit: Mapping[str, int] | None = POOL_LIMIT
+    builder_optimization_level: int | None = OPTIMIZATION_LEVEL
     tiling_optimization_level: str | None = option(
         "--tiling-optimization-level",
         feeds="CreateConfig.tiling_optimization_level",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Union
 
-from polygraphy.cli.backends.trt.config_options import optimization_level_option, pool_limit_option
+from polygraphy.cli.backends.trt.config_options import OPTIMIZATION_LEVEL, POOL_LIMIT
 from polygraphy.cli.backends.trt.kinds import Budget, Member, RuntimeLibrary
-from polygraphy.cli.backends.trt.precision_options import tf32_option
+from polygraphy.cli.backends.trt.precision_options import TF32
 from polygraphy.cli.declare.kinds import Choice, Integer
 from polygraphy.cli.declare.option import Options, option, option_group
 
@@ -127,6 +127,6 @@ class TrtPartyOptions(Options):
         feeds="TrtParty.bf16",
         help="Compute in bf16 where that is faster, and find the nodes that must not.",
     )
-    tf32: bool = tf32_option()
-    pool_limit: Mapping[str, int] | None = pool_limit_option()
-    builder_optimization_level: int | None = optimization_level_option()
+    tf32: bool = TF32
+    pool_limit: Mapping[str, int] | None = POOL_LIMIT
+    builder_optimization_level: int | None = OPTIMIZATION_LEVEL

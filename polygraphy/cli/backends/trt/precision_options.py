@@ -10,23 +10,19 @@ from polygraphy.cli.backends.trt.names import CALIBRATORS
 from polygraphy.cli.declare.kinds import Choice, Number
 from polygraphy.cli.declare.option import Options, option, option_group
 
-
-def tf32_option() -> Any:
-    """Return the option `--tf32`."""
-    return option(
-        "--tf32",
-        feeds=("CreateConfig.tf32", "TrtParty.tf32"),
-        help="Round the factors of fp32 products to TF32, where that helps.",
-    )
+TF32: Any = option(
+    "--tf32",
+    feeds=("CreateConfig.tf32", "TrtParty.tf32"),
+    help="Round the factors of fp32 products to TF32, where that helps.",
+)
 
 
-def _layer_precisions() -> Any:
-    return option(
-        "--layer-precisions",
-        feeds="SetLayerPrecisions.layer_precisions",
-        kind=PerNameOnly(DataType(), "LAYER"),
-        help="Data types in which layers compute, as in --layer-precisions conv1:float16.",
-    )
+_LAYER_PRECISIONS: Any = option(
+    "--layer-precisions",
+    feeds="SetLayerPrecisions.layer_precisions",
+    kind=PerNameOnly(DataType(), "LAYER"),
+    help="Data types in which layers compute, as in --layer-precisions conv1:float16.",
+)
 
 
 def _strongly_typed(effect: str) -> Any:
@@ -45,7 +41,7 @@ class TrtPrecisionOptions(Options):
         "--fp32",
         help="Compute in fp32. That is what happens anyway: it is there for loops over precisions.",
     )
-    tf32: bool = tf32_option()
+    tf32: bool = TF32
     fp16: bool = option(
         "--fp16",
         feeds=("CreateConfig.fp16", "UseTfTrt.fp16"),
@@ -73,7 +69,7 @@ class TrtPrecisionOptions(Options):
         help="Whether layers keep the data types that they were given: none, prefer (if it can be)"
         " or obey. LAYER:DTYPE ... gives data types, as --layer-precisions, and obeys.",
     )
-    layer_precisions: Mapping[str, str] | None = _layer_precisions()
+    layer_precisions: Mapping[str, str] | None = _LAYER_PRECISIONS
     strongly_typed: bool = _strongly_typed("Compute in")
 
 
@@ -81,7 +77,7 @@ class TrtPrecisionOptions(Options):
 class TrtTypingOptions(Options):
     """TensorRT Precision: in which data types a network that is shown computes."""
 
-    layer_precisions: Mapping[str, str] | None = _layer_precisions()
+    layer_precisions: Mapping[str, str] | None = _LAYER_PRECISIONS
     strongly_typed: bool = _strongly_typed("Show the network that computes in")
 
 

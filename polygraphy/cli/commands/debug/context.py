@@ -150,29 +150,27 @@ def _artifact(name: str) -> Any:
     )
 
 
-def _kept() -> Any:
-    return option(
-        "--no-remove-intermediate",
-        help="Leave it there after each iteration.",
-        feeds="Iterations.keep_artifact",
-    )
+_KEPT: Any = option(
+    "--no-remove-intermediate",
+    help="Leave it there after each iteration.",
+    feeds="Iterations.keep_artifact",
+)
 
 
-def _info() -> Any:
-    return option(
-        "--iter-info",
-        "--iteration-info",
-        writes=True,
-        help="A JSON file that tells the check the number of the iteration; removed after each.",
-        feeds="Iterations.iter_info",
-    )
+_INFO: Any = option(
+    "--iter-info",
+    "--iteration-info",
+    writes=True,
+    help="A JSON file that tells the check the number of the iteration; removed after each.",
+    feeds="Iterations.iter_info",
+)
 
 
 @option_group
 class IterationInfoOptions(Options):
     """Iterations: what there is in each."""
 
-    iter_info: str | None = _info()
+    iter_info: str | None = _INFO
 
 
 @option_group
@@ -180,8 +178,8 @@ class EngineIterationOptions(Options):
     """Iterations: what there is in each."""
 
     iter_artifact: str = _artifact("polygraphy_debug.engine")
-    no_remove_intermediate: bool = _kept()
-    iter_info: str | None = _info()
+    no_remove_intermediate: bool = _KEPT
+    iter_info: str | None = _INFO
 
 
 @option_group
@@ -189,8 +187,8 @@ class ModelIterationOptions(Options):
     """Iterations: what there is in each."""
 
     iter_artifact: str = _artifact("polygraphy_debug.onnx")
-    no_remove_intermediate: bool = _kept()
-    iter_info: str | None = _info()
+    no_remove_intermediate: bool = _KEPT
+    iter_info: str | None = _INFO
 
 
 @option_group

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from polygraphy.cli.declare.kinds import Choice, Choices, Integer, Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.shared.onnx import LOADERS, external_data_folder
+from polygraphy.cli.shared.onnx import EXTERNAL_DATA_FOLDER, LOADERS
 from polygraphy.domain.catalog.formats import FORMATS
 
 _MODES = {
@@ -145,7 +145,7 @@ class PageOptions(Options):
 class ExternalDataOptions(Options):
     """ONNX Model Loading: the weights of an ONNX model that are in other files."""
 
-    external_data_dir: str | None = external_data_folder()
+    external_data_dir: str | None = EXTERNAL_DATA_FOLDER
     ignore_external_data: bool = option(
         "--ignore-external-data",
         help="Leave weights in other files alone, even where they would be looked at.",

@@ -11,13 +11,13 @@ from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.tensor_kinds import Attributes, NamedShapes, Tensors
 from polygraphy.cli.shared.model import model_shapes_option
 from polygraphy.cli.shared.onnx import (
+    EXTERNAL_DATA_FOLDER,
+    EXTERNAL_DATA_NAME,
+    EXTERNAL_DATA_THRESHOLD,
+    ONE_FILE_PER_WEIGHT,
+    STRUCTURE_ONLY,
     Outputs,
-    external_data_folder,
-    external_data_name,
-    external_data_threshold,
-    one_file_per_weight,
     onnx_alone_option,
-    structure_only,
 )
 
 
@@ -26,8 +26,8 @@ class EditedModelOptions(Options):
     """Model: the ONNX model that is edited."""
 
     model_file: str | None = option(reads="Model", kind=Text("MODEL"), help="Path of the model.")
-    external_data_dir: str | None = external_data_folder()
-    ignore_external_data: bool = structure_only()
+    external_data_dir: str | None = EXTERNAL_DATA_FOLDER
+    ignore_external_data: bool = STRUCTURE_ONLY
 
 
 @option_group
@@ -41,9 +41,9 @@ class EditSaveOptions(Options):
         help="Where to save it.",
         otherwise="named after the model, in the current folder",
     )
-    save_external_data: str | None = external_data_name()
-    external_data_size_threshold: int | None = external_data_threshold()
-    no_save_all_tensors_to_one_file: bool = one_file_per_weight()
+    save_external_data: str | None = EXTERNAL_DATA_NAME
+    external_data_size_threshold: int | None = EXTERNAL_DATA_THRESHOLD
+    no_save_all_tensors_to_one_file: bool = ONE_FILE_PER_WEIGHT
 
 
 @option_group
