@@ -224,7 +224,7 @@ def _put(x: Any, mask: Any) -> Any:
 
 OPERATORS = [
     Program("put", operator(_put, drawn(2, 5), MASK)),
-    Program("remainder", operator(lambda x: torch.remainder(x, -0.7) + x // 0.3, drawn(3, 5))),
+    Program("remainder", operator(lambda x: torch.remainder(x, -0.7) + x, drawn(3, 5))),
     Program("moments", operator(lambda x: torch.var(x, 1) + torch.std(x, 1, False), drawn(3, 6))),
     Program("running", operator(lambda x: x.logcumsumexp(1) + x.cumsum(0), drawn(3, 6))),
     Program("unfold", operator(lambda x: F.unfold(x, 3, stride=2, padding=1), drawn(1, 2, 6, 6))),
@@ -283,6 +283,10 @@ PUBLIC = [
             drawn(1, 2, 12, 16),
         ),
         wrong="aten._upsample_bilinear2d_aa",
+    ),
+    Program(
+        "floor_divide", operator(lambda x: torch.tanh(x) // 0.3, drawn(3, 5)), ("older",),
+        "aten.floor_divide",
     ),
     Program("if", of(Apart, drawn(3, 4).abs()), ("older",), "aten.sub", (-drawn(3, 4).abs(),)),
 ]  # fmt: skip

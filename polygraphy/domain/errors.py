@@ -144,7 +144,11 @@ class UnsupportedOperatorError(BackendError):
     """A backend has no implementation of an operator."""
 
 
-class MissingDependencyError(BackendError, ImportError):
+class UnavailableError(BackendError):
+    """A backend can run nothing here: its package, or hardware that it needs, is missing."""
+
+
+class MissingDependencyError(UnavailableError, ImportError):
     """An optional package is not installed. `install` is the one command that installs it."""
 
     def __init__(self, message: object, *, module: str = "", install: str = "") -> None:

@@ -9,9 +9,6 @@ import json, sys
 import numpy, openvino
 model, given, made, how = sys.argv[1:]
 how = json.loads(how)
-hint, threads = how.get("precision_hint"), how.get("threads")
-config = {"INFERENCE_PRECISION_HINT": hint} if hint else {}
-config.update({"INFERENCE_NUM_THREADS": threads} if threads else {}, **how.get("properties") or {})
 core = openvino.Core()
 read = core.read_model(model)
 inputs = list(read.inputs)
@@ -22,7 +19,7 @@ names = [
     value.node.friendly_name[: -len(sink)] if value.node.friendly_name.endswith(sink)
     else value.any_name for value in read.outputs
 ]
-request = core.compile_model(read, how.get("device") or "CPU", config).create_infer_request()
+request = core.compile_model(read, how["device"], how["properties"]).create_infer_request()
 with numpy.load(given) as stored:
     for i in range(len(asked)):
         request.set_input_tensor(i, openvino.Tensor(numpy.ascontiguousarray(stored[str(i)])))

@@ -73,8 +73,17 @@ class OpenvinoParty:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """How models are compiled: the arguments of `CompiledModelFromOnnx`."""
-        return MappingProxyType(self._how)
+        """How models are compiled: see the port. What changes the graph needs this package."""
+        how = self._how
+        named = {HINT: how["precision_hint"], "INFERENCE_NUM_THREADS": how["threads"]}
+        properties = {name: value for name, value in named.items() if value is not None}
+        made: dict[str, Any] = {
+            "device": how["device"] or "CPU",
+            "properties": {**properties, **how["properties"]},
+        }
+        if how["fuse"] is not False and not how["float32_tensors"]:
+            made["module"] = "openvino"
+        return MappingProxyType(made)
 
     @property
     def options(self) -> list[str]:

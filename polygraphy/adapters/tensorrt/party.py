@@ -40,7 +40,6 @@ class TrtParty:
     """Its rewrites can neither be seen nor be switched off."""
     levels: tuple[str, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
-    options: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -59,6 +58,18 @@ class TrtParty:
         }
         self._timings = io.BytesIO()
         self._unnamed: set[str] = set()
+
+    @property
+    def options(self) -> list[str]:
+        """How engines are built, as words of a command line: see the port."""
+        how = self._settings
+        words = [f"--{self.lowers_to}"] if self.lowers_to else []
+        words += ["--tf32"] if how["tf32"] else []
+        limits = how["memory_pool_limits"] or {}
+        pools = [f"{pool}:{size}" for pool, size in limits.items()]
+        words += ["--pool-limit", *pools] if pools else []
+        level = how["builder_optimization_level"]
+        return [*words, *([] if level is None else ["--builder-optimization-level", str(level)])]
 
     def in_float32(self) -> TrtParty:
         """Return the same party, computing in float32."""
@@ -80,10 +91,10 @@ class TrtParty:
         """Return the command line that runs a model in float32, or some of its nodes."""
         words = ["polygraphy", "run", path, "--trt"]
         if plain or not without:
-            return shlex.join(words)
+            return shlex.join([*words, *self.in_float32().options])
         layers = [f"{name}:float32" for name in self._layer_names(without)]
         obey = ["--precision-constraints", "obey"] if _obeys() else []
-        words += [f"--{self.lowers_to}", "--layer-precisions", *layers, *obey, "--onnxrt"]
+        words += [*self.options, "--layer-precisions", *layers, *obey, "--onnxrt"]
         return shlex.join(words)
 
     def _layer_names(self, nodes: Collection[str]) -> list[str]:

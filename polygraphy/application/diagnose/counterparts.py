@@ -83,7 +83,7 @@ class Counterparts:
         """Find the counterparts of all tensors: by value, and where model and program part, by what
         is computed of a tensor when it is as the program has it.
         """
-        self.pairs = same_tensors(self._mine, self._prints, self._named, {})
+        self._match()
         for _ in range(_TRIED):
             if not self.off(ChainMap(self._changed, self.own)):  # type: ignore[arg-type]
                 break
@@ -96,7 +96,26 @@ class Counterparts:
             made = self._forced(given)
             self._changed = ChainMap(given, made, self._changed)  # type: ignore[arg-type]
             self._mine.update(_prints(made))
-            self.pairs.update(same_tensors(self._mine, self._prints, self._named, self.pairs))
+            self._match()
+
+    def _match(self) -> None:
+        """Find more by value. Where as many operators of the model make the same of the same
+        operands as the program has operations of these operands, each has its own, in order: a
+        cosine in place of a sine is not the cosine beside it.
+        """
+        found = same_tensors(self._mine, self._prints, self._named, self.pairs)
+        self.pairs.update(found)
+        same: dict[tuple[str, ...], list[str]] = {}
+        for node in self._case.model.nodes:
+            for name in found.keys() & set(node.makes):
+                same.setdefault((found[name], *node.reads), []).append(name)
+        reads = {node.name: node.reads for node in self._program.nodes}
+        for (theirs, *_), made in same.items():
+            beside = [other for other in reads if reads[other] == reads.get(theirs)]
+            if len(beside) == len(made) > 1:
+                for name, other in zip(made, beside):
+                    if other != theirs:
+                        del self.pairs[name]
 
     def _parting(self) -> Iterator[tuple[str, str]]:
         """Yield tensors of the model that are others in the program, the likeliest first."""

@@ -68,6 +68,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.errors import (
     BackendError,
     PolygraphyException,
+    UnavailableError,
     UsageError,
 )
 from polygraphy.domain.rounding import ADDS_UP, Deviation
@@ -143,9 +144,9 @@ def diagnose(
     elsewhere = Elsewhere(case, others) if others else None
     whole = partial(_Diagnosis, case, data_loader, reference, paths, elsewhere, program)
     lowering = lowering_party(parties)
-    if lowering is None or program is not None:
+    if lowering is None:
         found = whole().result()
-    elif reference is None and not paths:
+    elif reference is None and not paths and program is None:
         found = _lowered_first(case, lowering, whole, data_loader)
     else:
         found = _lowered_last(case, lowering, whole, data_loader)
@@ -272,6 +273,8 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
             try:
                 made = map(cast.loaded(party), trial.feeds)
                 off = trial.tolerance.worst(trial.exact, made)
+            except UnavailableError:
+                raise
             except REFUSALS as error:
                 said.append(f"{party.name} refuses the model.")
                 return evolve(found, verdict=INCONCLUSIVE, reason=str(error))

@@ -50,6 +50,8 @@ from polygraphy.ports.editing import open_model
 
 _SECONDS = 60.0
 """How long other exports are tried."""
+_TOLD = 4
+"""A program of so few operations may be wrong in all of them."""
 _WORDS = "what the program computes"
 _MOVES = (11, 23)
 """Seeds of what is moved to see what rounding does to an operation."""
@@ -210,6 +212,7 @@ class _Inside:
         self._source = source
         self._program = program
         self._feed = feed
+        self._expected = expected
         self._third = third
         self._party = case.parties[0]
         with case.attempt("counterparts") as notes:
@@ -219,18 +222,38 @@ class _Inside:
     def result(self) -> DiagnosisResult | None:
         """Find the nodes that compute something else than the program, and say why."""
         case, saved = self._case, self._found.saved
+        side = Side(graph_with_weights(case.model.proto))
+        self._check_relation(side)
         run = SavedRun("program", [saved], kind="the program", what=_WORDS, is_traced=True)
         found = against_results(case, [run], [self._feed], self._third)
         if found is None or found.verdict != FAULT:
             return found
         wrong = [one for one in found.culprits if one.party == MODEL and one.tensor is not None]
         proof = self._found.proof([str(one.tensor) for one in wrong if one.tensor in saved])
-        side = Side(graph_with_weights(case.model.proto))
         culprits = [
             self._explained(one, saved, side, proof) if one in wrong else one
             for one in found.culprits
         ]
         return evolve(found, culprits=self._helped(_merged(culprits)))
+
+    def _check_relation(self, side: Side) -> None:
+        """Raise UsageError where nothing says that the model was made of the program: outputs were
+        paired in order.
+        """
+        program, found = self._program, self._found
+        recorded = set(getattr(self._case.facts, "sources", {}).values())
+        known = sum(node.name in recorded for node in program.nodes)
+        if found.pairs.keys() - self._expected.keys() or known * 2 > len(program.nodes):
+            return
+        held = {each.values.size for each in side.weights.values() if each.values is not None}
+        sizes = [each.size for each in program.weights.values() if np.ndim(each) > 1]
+        lost = [size for size in sizes if held.isdisjoint((size, 2 * size))]  # Of two directions.
+        if len(program.nodes) > _TOLD and len(lost) * 2 >= len(sizes):
+            raise UsageError(
+                "The model was not exported from this program: no tensor in it has the value of one"
+                f" of the model, and {len(lost)} of {len(sizes)} weights have another size.",
+                hint="Give the program that the model was exported from.",
+            )
 
     def _explained(self, one: Culprit, saved: Values, side: Side, proof: str) -> Culprit:
         """Return a culprit with the operation that it was exported from, why, and who is right."""
@@ -257,7 +280,9 @@ class _Inside:
             evidence += said
         if party == EXPORTER and not (one.cause in _PROVEN and one.remedy.proven):
             parts = [nodes[index] for index in region]
-            causes = self._causes(done, parts, (value, saved[tensor]), side)
+            made = self._causes(done, parts, (value, saved[tensor]), side)
+            # Folded weights are never those of the program: they are no cause where one is proven.
+            causes = (each for each in made if each[0] != "weight" or not one.remedy.proven)
             cause, said_of_cause = next(causes, ("translation", ""))
             evidence += [said_of_cause] if said_of_cause else []
         said = [*evidence, proof] if proof else evidence
@@ -494,16 +519,16 @@ def _others(done: Sequence[GraphNode], first: GraphNode) -> str:
 
 
 def _merged(culprits: Sequence[Culprit]) -> list[Culprit]:
-    """Return culprits without those of which the nodes are a part of another's: several results of
-    one operation.
+    """Return culprits without those of which the nodes are another's, or a part of them: several
+    results of one operation.
     """
     kept: list[Culprit] = []
     for one in sorted(culprits, key=lambda each: -len(each.nodes)):
         if not any(
-            one.party == other.party and set(one.nodes) < set(other.nodes) for other in kept
+            one.party == other.party and set(one.nodes) <= set(other.nodes) for other in kept
         ):
             kept.append(one)
-    return [one for one in culprits if one in kept]
+    return [one for one in culprits if any(one is each for each in kept)]
 
 
 def _of_exporter(one: Culprit) -> Culprit:

@@ -21,7 +21,12 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.errors import BackendError, PolygraphyException, UnsupportedOperatorError
+from polygraphy.domain.errors import (
+    BackendError,
+    PolygraphyException,
+    UnavailableError,
+    UnsupportedOperatorError,
+)
 from polygraphy.domain.search.subsets import Outcome, ddmin
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -35,7 +40,15 @@ _OPERATORS = 6
 def of_refusals(
     case: Case, third: SuspectedParty, refusals: Mapping[int, PolygraphyException], feed: Feed
 ) -> DiagnosisResult:
-    """Find out which nodes are refused by parties, given by their positions with what they said."""
+    """Find out which nodes are refused by parties, given by their positions with what they said.
+
+    Raises:
+        UnavailableError: a party can run nothing here, so that the model is not what is refused.
+        BackendError: no backend can run the model.
+    """
+    for error in refusals.values():
+        if isinstance(error, UnavailableError):
+            raise error
     whole, case.model = case.model, with_branches(case, [feed])
     if case.model is not whole and any(
         _runs(case, CarefulParty(case.parties[index]), feed) for index in refusals

@@ -382,8 +382,9 @@ class _Comparison:
             if proven:
                 evidence.append(f"With only that changed, it makes {saved}.")
         elif self._run.is_traced:
-            cause, said, proven = self._inside(name, computing, region, side, known)
+            cause, said, one = self._inside(name, computing, region, side, known)
             evidence += said
+            computing, proven = ([one], True) if one is not None else (computing, False)
         else:
             evidence.append(
                 "Which of these nodes it is cannot be seen, because nothing between them was saved:"
@@ -401,9 +402,9 @@ class _Comparison:
 
     def _inside(
         self, name: str, computing: Sequence[int], region: Sequence[int], side: Side, known: Trace
-    ) -> tuple[str, list[str], bool]:
+    ) -> tuple[str, list[str], int | None]:
         """Return which of some nodes explains what they make, if it is another: the cause, what is
-        said of it, and whether that is proven.
+        said of it, and which it is, where that is proven.
         """
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         for one in computing if len(computing) <= _INSIDE else ():
@@ -416,8 +417,8 @@ class _Comparison:
                 self._changed.append(variant)
                 said = f"{variant.what[0].upper()}{variant.what[1:]}."
                 proof = f"With only that changed, they make {self._run.what}."
-                return variant.cause, [said, proof], True
-        return "changed", [], False
+                return variant.cause, [said, proof], one
+        return "changed", [], None
 
     def _turned(self, name: str, known: Trace) -> str:
         """Return the If that makes a tensor as it was saved where its condition is the other; empty

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,9 @@ from polygraphy.adapters.openvino.party import OpenvinoParty
 from polygraphy.application.diagnose.diagnosing import diagnose
 from polygraphy.backend.onnxrt import OnnxrtParty
 from polygraphy.binding import bind
-from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
-from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.domain.diagnosis.culprit import Attempt, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.failure import Failure
+from polygraphy.ports.diagnosing import DiagnosisReports, failure_program, write_failure
 from tests.adapters.openvino.test_compiled import X, conv_relu, lowers
 
 
@@ -124,3 +127,26 @@ def test_a_wrong_fusion_is_named_with_what_helps(tmp_path: Path) -> None:
     assert culprit.nodes == ["c", "y"]
     assert culprit.remedy is not None and culprit.remedy.proven
     assert "--no-openvino-fusion" in str(culprit.remedy.command)
+
+
+@pytest.mark.parametrize("off", [0.0, 1.0])
+def test_a_program_of_openvino_alone_shows_a_fault(off: float, tmp_path: Path) -> None:
+    party = OpenvinoParty(precision_hint="f32", threads=1, properties={"PERF_COUNT": "YES"})
+    expected = {name: array + off for name, array in party.load(conv_relu())({"x": X}).items()}
+    culprit = Culprit(["conv"], "y", "openvino", "kernel", op="Conv")
+    limits = dict.fromkeys(expected, 1e-3)
+    given = (culprit, conv_relu(), {"x": X}, expected, limits, "openvino", party.settings, (), 2)
+    failure = Failure(*given, "'y' is off by 1.")
+    write_failure(str(tmp_path), failure)
+    program = tmp_path / "reproduce.py"
+    program.write_text(failure_program(failure))
+    assert "polygraphy" not in program.read_text()
+    done = subprocess.run([sys.executable, program], check=False, capture_output=True, text=True)
+    assert done.returncode == bool(off), done.stderr
+    said = "FAILED as it is: 'y' is wrong in" if off else "PASSED as it is: 'y'"
+    assert done.stdout.startswith("openvino 20") and said in done.stdout
+
+
+def test_what_changes_the_graph_has_no_such_program() -> None:
+    assert "module" not in OpenvinoParty(fuse=False).settings
+    assert "module" not in OpenvinoParty(float32_tensors=["y"]).settings

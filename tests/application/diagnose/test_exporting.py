@@ -119,6 +119,52 @@ def test_several_faults_are_found_where_names_say_nothing() -> None:
     assert {one["party"] for one in kept.culprits} == {"exporter"}
 
 
+def test_an_operator_among_folded_weights_is_the_cause_and_named_alone() -> None:
+    c, d, h = (np.linspace(1, 2, 6, dtype=np.float32) * each for each in (1e-4, 0.5, 0.5))
+    steps = {
+        "relu": ("aten.relu", ["x"], lambda x: np.maximum(x, 0)),
+        "mul": ("aten.mul", ["relu", "c"], np.multiply),
+        "mul_1": ("aten.mul", ["mul", "d"], np.multiply),
+        "gate": ("aten.add", ["mul_1", "h"], np.add),
+        "sub": ("aten.sub", ["gate", "h"], np.subtract),
+        "y": ("aten.mul", ["sub", "x"], lambda s, x: s * x * s.dtype.type(1e4)),
+    }
+    program = FakeProgram(["x"], steps, ["y"], {"c": c, "d": d, "h": h})
+    nodes = [
+        helper.make_node("Softplus", ["x"], ["v0"], name="of relu"),
+        helper.make_node("Mul", ["v0", "folded"], ["v1"], name="of mul"),
+        helper.make_node("Add", ["v1", "h"], ["v2"], name="of gate"),
+        helper.make_node("Sub", ["v2", "h"], ["v3"], name="of sub"),
+        helper.make_node("Mul", ["v3", "x"], ["v4"], name="of y"),
+        helper.make_node("Mul", ["v4", "k"], ["v5"], name="of y again"),
+    ]
+    held = {"folded": c * d, "h": h, "k": np.float32(1e4)}
+    model = make("gated", nodes, [value("x", [3, 6])], [value("v5", [3, 6])], weights=held)
+    [culprit] = found(model, program).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["of relu"], "translation")
+
+
+def unlike(shape: tuple[int, int]) -> FakeProgram:
+    """Return a program of another network, with weights of a shape."""
+    weight = RANDOM.normal(size=shape).astype(np.float32)
+    steps = {
+        "matmul": ("aten.matmul", ["x", "weight"], np.matmul),
+        "cos": ("aten.cos", ["matmul"], np.cos),
+        "exp": ("aten.exp", ["cos"], np.exp),
+        "sub": ("aten.sub", ["exp", "cos"], np.subtract),
+        "sum": ("aten.sum", ["sub"], lambda x: x[:, :6] * 3),
+    }
+    return FakeProgram(["x"], steps, ["sum"], {"weight": weight})
+
+
+@pytest.mark.parametrize("names", [None, LOST])
+def test_a_program_of_another_network_is_told_rather_than_paired_in_order(names: Any) -> None:
+    said = "The model was not exported from this program: .* 1 of 1 weights have another size"
+    with pytest.raises(UsageError, match=said):
+        found(exported(names), unlike((6, 9)))
+    assert found(exported(names), unlike((6, 6))).culprits, "it may be the same of another state"
+
+
 def test_another_export_that_is_right_is_the_remedy() -> None:
     others = [
         ("worse", "", lambda feed: exported(alpha=0.2)),
@@ -130,6 +176,24 @@ def test_another_export_that_is_right_is_the_remedy() -> None:
     [culprit] = found(exported(weight=WEIGHT * 2), evolve(PROGRAM, others=broken)).culprits
     assert culprit["remedy"]["command"] is None
     assert "No other export is known" in culprit["remedy"]["note"]
+
+
+def test_a_tensor_beside_it_of_the_same_value_is_no_counterpart() -> None:
+    steps = {
+        "sin": ("aten.sin", ["x"], np.sin),
+        "cos": ("aten.cos", ["x"], np.cos),
+        "sub": ("aten.sub", ["sin", "x"], np.subtract),
+        "mul": ("aten.mul", ["sub", "cos"], np.multiply),
+    }
+    nodes = [
+        helper.make_node("Cos", ["x"], ["a"], name="of sin"),
+        helper.make_node("Cos", ["x"], ["b"], name="of cos"),
+        helper.make_node("Sub", ["a", "x"], ["c"], name="of sub"),
+        helper.make_node("Mul", ["c", "b"], ["y"], name="of mul"),
+    ]
+    model = make("cosines", nodes, [value("x", [3, 6])], [value("y", [3, 6])])
+    [culprit] = found(model, FakeProgram(["x"], steps, ["mul"])).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["of sin"], "translation")
 
 
 OF_BRANCH = {"tanh": "line 8 asks `x.sum() > 0`"}

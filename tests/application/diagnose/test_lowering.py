@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from polygraphy.adapters.fake import FakeProgram
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind, resolve
 from polygraphy.comparator import Comparator, DataLoader
@@ -105,15 +106,22 @@ def test_the_node_is_named_and_the_remedy_is_built(cause: str, parties: Any) -> 
 
 
 def right_results(model: Any, kind: str, folder: Path) -> dict[str, Any]:
-    """Return what a diagnosis is given as right: the same model, or results of it in float32."""
+    """Return what a diagnosis is given as right: the same model, the program of it, or results of
+    it in float32.
+    """
     if kind == "reference":
         return {"reference": model}
+    if kind == "program":
+        compute = OnnxrtParty().load(model)
+        names, [y] = [value.name for value in model.graph.input], model.graph.output
+        step = ("net", names, lambda *arrays: compute(dict(zip(names, arrays)))[y.name])
+        return {"program": FakeProgram(names, {y.name: step}, [y.name])}
     path, data = folder / "right.json", DataLoader(iterations=2)
     Comparator.run([OnnxrtRunner(SessionFromOnnx(model))], data).save(path)
     return {"golden": str(path), "data_loader": data}
 
 
-@pytest.mark.parametrize("kind", ["reference", "golden"])
+@pytest.mark.parametrize("kind", ["reference", "golden", "program"])
 @pytest.mark.parametrize("cause", sorted(BLAMED))
 def test_where_float32_is_right_it_is_the_precision(cause: str, kind: str, tmp_path: Path) -> None:
     right = right_results(network(cause), kind, tmp_path)
@@ -123,13 +131,13 @@ def test_where_float32_is_right_it_is_the_precision(cause: str, kind: str, tmp_p
     assert all(each["party"] == "trt" for each in culprits)
 
 
-@pytest.mark.parametrize("kind", ["reference", "golden"])
+@pytest.mark.parametrize("kind", ["reference", "golden", "program"])
 def test_what_may_be_lowered_matches_what_is_right(kind: str, tmp_path: Path) -> None:
     right = right_results(network(None), kind, tmp_path)
     assert diagnosed(network(None), Builder(), **right) == ("agree", [])
 
 
-@pytest.mark.parametrize("kind", ["reference", "golden"])
+@pytest.mark.parametrize("kind", ["reference", "golden", "program"])
 def test_what_is_wrong_in_float32_is_not_the_precision(kind: str, tmp_path: Path) -> None:
     right = right_results(network("overflow"), kind, tmp_path)
     verdict, culprits = diagnosed(network("overflow"), Builder(wrong=1.0), **right)

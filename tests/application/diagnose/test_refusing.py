@@ -15,8 +15,13 @@ from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
-from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import BackendError, InconclusiveError
+from polygraphy.diagnose import diagnose, diagnose_half
+from polygraphy.domain.errors import (
+    BackendError,
+    InconclusiveError,
+    MissingDependencyError,
+    UnavailableError,
+)
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.application.diagnose.test_diagnosing import network as layers
@@ -124,6 +129,28 @@ def test_no_node_is_named_of_a_model_that_is_too_new() -> None:
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([], "older", "refusal")
     assert any("Unsupported version 8" in sentence for sentence in culprit["evidence"])
+
+
+class Missing(OnnxParty):
+    """A backend that can run nothing here."""
+
+    name = "missing"
+    rewrites = True
+    error: Exception
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize("kind", [MissingDependencyError, UnavailableError])
+def test_a_backend_that_is_not_there_refuses_no_model(kind: type[BackendError]) -> None:
+    missing = Missing()
+    missing.error = kind("it is not here.")
+    for parties in ([OnnxParty(), missing], [missing]):
+        with pytest.raises(kind, match="it is not here"):
+            diagnose(network(), parties)
+    with pytest.raises(kind, match="it is not here"):
+        diagnose_half(network(), "fp16", parties=[missing])
 
 
 class TwoFusions(WrongRewriter):

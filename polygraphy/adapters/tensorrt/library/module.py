@@ -15,7 +15,7 @@ from functools import lru_cache, wraps
 from typing import Any
 
 from polygraphy import config
-from polygraphy.domain.errors import BackendError, MissingDependencyError
+from polygraphy.domain.errors import BackendError, MissingDependencyError, UnavailableError
 from polygraphy.logger import G_LOGGER, LogMode
 from polygraphy.logger.errors import mark_as_logged
 from polygraphy.mod.dependency import Dependency
@@ -352,10 +352,10 @@ def require_gpu(what: str) -> None:
     """Do nothing where there is a GPU.
 
     Raises:
-        BackendError: there is none; `what` says what needs it.
+        UnavailableError: there is none; `what` says what needs it.
     """
     if not has_gpu():
-        raise BackendError(
+        raise UnavailableError(
             f"{what} needs a GPU, and the CUDA driver finds none.",
             backend="tensorrt",
             hint="See `nvidia-smi`, or run this on a machine with an NVIDIA GPU and its driver.",

@@ -1,0 +1,43 @@
+"""What a diagnosis prints of how TensorRT was asked to build."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from polygraphy.adapters.tensorrt import party as module
+from polygraphy.adapters.tensorrt.party import TrtParty
+from polygraphy.cli.main import main
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"fp16": True},
+    {"bf16": True, "tf32": True},
+    {"memory_pool_limits": {"workspace": 5, "dla_local_dram": 2}},
+    {"builder_optimization_level": 0, "fp16": True},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_its_options_are_how_it_was_set(
+    settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["diagnose", "m.onnx", "--trt", *TrtParty(**settings).options, "--gen-script", "-"]
+    assert main(words) == 0
+    program = capsys.readouterr().out
+    order = ["fp16", "bf16", "tf32", "memory_pool_limits", "builder_optimization_level"]
+    given = [f"{name}={settings[name]!r}" for name in order if name in settings]
+    assert f"TrtParty({', '.join(given)})" in program.replace('"', "'")
+
+
+def test_what_helps_is_printed_with_how_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_obeys", lambda: True)
+    party = TrtParty(fp16=True, memory_pool_limits={"workspace": 5}, builder_optimization_level=2)
+    built = "--pool-limit workspace:5 --builder-optimization-level 2"
+    line = party.remedy("m.onnx", plain=False, without=["a b"])
+    layers = "--layer-precisions 'a b:float32' --precision-constraints obey --onnxrt"
+    assert line == f"polygraphy run m.onnx --trt --fp16 {built} {layers}"
+    assert party.remedy("m.onnx", plain=True, without=[]) == f"polygraphy run m.onnx --trt {built}"
+    assert main([*shlex.split(line)[1:], "--gen-script", "-"]) == 0
