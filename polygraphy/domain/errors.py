@@ -16,7 +16,8 @@
     │       └── NotFetchedError          3   a pointer of Git LFS in place of a model
     ├── BackendError                     3   a backend could not load, build or run
     │   ├── UnsupportedOperatorError     3   a backend has no implementation of an operator
-    │   └── MissingDependencyError       3   an optional package is not installed (also ImportError)
+    │   └── UnavailableError             3   its package, or a GPU that it needs, is missing
+    │       └── MissingDependencyError   3   an optional package is not installed (also ImportError)
     ├── DataTypeConversionException      3   a data type that the other side does not have
     └── InconclusiveError                4   neither passed nor failed
 
