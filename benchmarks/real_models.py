@@ -150,13 +150,13 @@ class Failed(Exception):
     @property
     def is_said(self) -> bool:
         """Whether the one that refuses the model says which node: a signal of rank 2, which is
-        against the standard, and which ONNX Runtime takes and the reference evaluator does not; or
-        what OpenVINO lacks.
+        against the standard, and which ONNX Runtime takes and the reference evaluator does not; an
+        operator of ONNX Runtime's own; or what OpenVINO lacks.
         """
         return any(sign in self.said for sign in _REFUSALS)
 
 
-_REFUSALS = ("(STFT, opset", "OpenVINO could not")
+_REFUSALS = ("(STFT, opset", "is no operator of the standard", "OpenVINO could not")
 """What a refusal names: the operator of the node, and its version; or what OpenVINO lacks."""
 
 

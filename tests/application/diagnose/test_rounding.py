@@ -123,6 +123,25 @@ def test_what_adds_up_is_computed_once_for_data_that_show_it_alike(
     assert len(counted.computed) == times
 
 
+def test_rounding_moves_no_whole_numbers_of_which_a_model_makes_sizes() -> None:
+    shape = [2, 1, 1, 1, 1, 8]
+    weights = {
+        "w": np.random.default_rng(3).standard_normal((8, 8)).astype(np.float32),
+        "halves": np.full(len(shape), 0.5, np.float32),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
+        helper.make_node("Add", ["halves", "halves"], ["times"], "times"),
+        helper.make_node("Cast", ["times"], ["counts"], "count", to=7),
+        helper.make_node("Tile", ["m", "counts"], ["y"], "tile"),
+    ]
+    model = make("sized", nodes, [value("x", shape)], [value("y", [*"abcdef"])], weights=weights)
+    feed = {"x": np.random.default_rng(7).standard_normal(shape).astype(np.float32)}
+    one, other = OnnxNarrowModels().roughly(model)(feed)
+    assert one["y"].shape == other["y"].shape == tuple(shape)
+    assert (one["y"] != other["y"]).any()
+
+
 def squares() -> Any:
     """Sixteen products of matrices that keep the size of what they read, each behind a Tanh."""
     rng = np.random.default_rng(3)

@@ -47,7 +47,7 @@ from polygraphy.domain.rounding import GROWTH, moved
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.narrowing import in_float, limits_of, narrowed, with_digits
-from polygraphy.domain.tensors.precision import is_float
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ _FLOAT = 1
 _OPERATORS = frozenset({"Conv", "ConvTranspose"})
 _OPSET, _IR = 17, 8
 """What a model of a node of another domain imports; every ONNX Runtime knows them."""
+_FIRST = 64
+"""So many elements are looked at first."""
 _LARGE = 1 << 22
 """From so many products on, a convolution is worth a session."""
 
@@ -319,17 +321,33 @@ def _as_it_is(node: NodeProto, version: int, run: Callable[..., Any]) -> Callabl
     return run
 
 
+def _is_whole(array: Any) -> bool:
+    """Return whether all elements are whole numbers that their type holds without a gap."""
+    if not is_float(array):
+        return False
+    flat, most = array.reshape(-1), 1 / epsilon_of(array.dtype)
+    return all(
+        bool(numpy.all((numpy.rint(part) == part) & (abs(part) <= most)))
+        for part in (flat[:_FIRST], flat[_FIRST:])
+    )
+
+
 def _moving(
     node: NodeProto, version: int, run: Callable[..., Any], seed: int
 ) -> Callable[..., Any]:
-    """Return what computes a node, and moves what it makes."""
+    """Return what computes a node, and moves what it makes; whole numbers, such as of a counter or
+    a size, are exact.
+    """
     if graphs_of(node) or node.op_type in MOVES or node.op_type == "Constant":
         return run
     number = seed + crc32(node.output[0].encode("utf-8", "replace"))
 
     def call(*inputs: Any, **options: Any) -> Any:
         made = run(*inputs, **options)
-        return tuple(moved(each, number + at, GROWTH / 2) for at, each in enumerate(made))
+        return tuple(
+            each if _is_whole(each) else moved(each, number + at, GROWTH / 2)
+            for at, each in enumerate(made)
+        )
 
     return call
 
