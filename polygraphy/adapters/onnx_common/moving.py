@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType
@@ -375,7 +374,7 @@ def _eye(x: Array, *, k: int = 0, dtype: int | None = None, **_: Any) -> Array:
     rows, columns = np.indices(x.shape)
     if dtype is None:
         raise NotImplementedError("the type of the input")
-    return np.asarray(columns == rows + k, onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    return np.asarray(columns == rows + k, DataType.from_dtype(dtype, "onnx").numpy())
 
 
 FORMULAS: Mapping[str, Callable[..., Any]] = {

@@ -16,6 +16,7 @@ from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.search.subsets import healing_alone, healing_passes
+from polygraphy.domain.tensors.naming import some_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import open_model
@@ -107,12 +108,6 @@ def _left(
         return None
     made = (deviation(values[name], expected[name]).largest for name in case.model.outputs)
     return max(filter(np.isfinite, made), default=0.0)
-
-
-def some_of(names: Sequence[str]) -> str:
-    """Return names in words, the first four of many."""
-    shown = ", ".join(map(repr, names[:4]))
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
 
 
 _HOPS = (1, 2, 4, 8)

@@ -67,7 +67,8 @@ class Case:
     """A model that is diagnosed, with those who run it.
 
     Attributes:
-        model: the model, taken apart.
+        model: the model, taken apart; branches of If nodes may stand in their place.
+        whole: the same before that.
         path: where it is, for command lines.
         parties: who may be at fault.
         attempts: what was tried so far.
@@ -93,7 +94,7 @@ class Case:
         reports: DiagnosisReports,
         memory: int | None = None,
     ) -> None:
-        self.model = model
+        self.model = self.whole = model
         self.path = path
         self.parties = list(parties)
         self.attempts: list[Attempt] = []

@@ -103,7 +103,8 @@ def diagnose(
     Args:
         model: its path, an ``onnx.ModelProto``, or a loader that makes one.
         parties: the backends.
-        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
+        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs;
+            beside saved results, those that a run makes up).
         reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
         golden: files of results that are right, made with the data of `data_loader`; of outputs, or
             better of all tensors.

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.blaming import blamed, refusal_passes, some_of
+from polygraphy.application.diagnose.blaming import blamed, refusal_passes
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.locating import Place, judged
@@ -28,6 +28,7 @@ from polygraphy.domain.errors import (
     UnsupportedOperatorError,
 )
 from polygraphy.domain.search.subsets import Outcome, ddmin
+from polygraphy.domain.tensors.naming import some_of
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
 

@@ -51,7 +51,6 @@ from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
-from polygraphy.ports.editing import open_model
 
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
@@ -424,7 +423,7 @@ class _Comparison:
         """Return the If that makes a tensor as it was saved where its condition is the other; empty
         where there is none.
         """
-        whole, held = open_model(self._case.model.given), known.held
+        whole, held = self._case.whole, known.held
         index = producers(whole.nodes).get(name)
         if index is None or whole.nodes[index].op != "If":
             return ""

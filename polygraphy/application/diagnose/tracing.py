@@ -21,6 +21,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, n
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.search.layers import Layer, plan_windows
+from polygraphy.domain.tensors.naming import some_of
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory
@@ -32,8 +33,6 @@ copies of what it holds itself."""
 _ISOLATED = 5
 """The same where nodes run alone: on the values, twice on others to see what rounding does, and
 with what that changes in float64."""
-_MOST_NAMES = 4
-"""Of so many nodes at most the names are said."""
 _KINDS = "biufOUS"
 
 
@@ -137,12 +136,7 @@ def with_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
     """
     model = case.model
     while True:
-        known: dict[str, Any] = {}
-        for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
-            found = [_condition(case, model, name, feed) for feed in feeds]
-            if found[0] is not None and all(np.array_equal(one, found[0]) for one in found):
-                known[name] = found[0]
-        made = model.with_branches(known)
+        made = model.with_branches(_conditions(case, model, feeds))
         if made is model:
             return model
         model = made
@@ -152,19 +146,29 @@ def said_of_branches(case: Case, feeds: Sequence[Feed]) -> str:
     """Say which branches of If nodes run on none of some data, and so were not compared; empty
     where all of them do, or no party can tell.
     """
-    model, idle = open_model(case.model.given), []
-    for node in model.nodes:
-        if node.op == "If":
-            found = [_condition(case, model, node.reads[0], feed) for feed in feeds]
-            takes = {None if one is None else bool(np.all(one)) for one in found}
-            if len(takes) == 1 and None not in takes:
-                branch = "else" if takes.pop() else "then"
-                idle.append(f"the {branch} branch of If {node.name!r}")
-    if not idle:
-        return ""
-    named = ", ".join(idle[:_MOST_NAMES]) + (" and others" if len(idle) > _MOST_NAMES else "")
-    run = "runs" if len(idle) == 1 else "run"
-    return f"{named[0].upper()}{named[1:]} {run} on none of these data."
+    known = _conditions(case, case.whole, feeds)
+    idle: dict[str, list[str]] = {}
+    for node in case.whole.nodes:
+        if node.op == "If" and node.reads[0] in known:
+            branch = "else" if np.all(known[node.reads[0]]) else "then"
+            idle.setdefault(branch, []).append(node.name)
+    return " ".join(
+        f"The {branch} branch{'' if len(names) == 1 else 'es'} of If {some_of(names)}"
+        f" run{'s' if len(names) == 1 else ''} on none of these data."
+        for branch, names in idle.items()
+    )
+
+
+def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:
+    """Return the conditions of If nodes that some party can tell, and that are the same on all of
+    some data.
+    """
+    known: dict[str, Any] = {}
+    for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
+        found = [_condition(case, model, name, feed) for feed in feeds]
+        if found[0] is not None and all(np.array_equal(one, found[0]) for one in found):
+            known[name] = found[0]
+    return known
 
 
 def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:

@@ -13,7 +13,7 @@ from attrs import frozen
 from polygraphy.domain.accuracy.output_rows import row_in_words, uniform_in_words
 from polygraphy.domain.accuracy.summarizing import failed_in_words, passed_in_words, worst_row
 from polygraphy.domain.report.document import Document, Problem
-from polygraphy.domain.tensors.naming import counted, enumerated
+from polygraphy.domain.tensors.naming import counted, enumerated, some_of
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
@@ -67,10 +67,9 @@ def blamed_in_words(culprits: Sequence[Mapping[str, Any]]) -> str:
     """Describe who is to blame, and for what."""
     first = culprits[0]
     names = [str(node) for node in first.get("nodes") or ()]
-    shown = ", ".join(map(repr, names[:_MOST_NAMES])) or "the model as a whole"
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    shown = some_of(names, _MOST_NAMES) or "the model as a whole"
     what = first.get("rewrite") or first.get("party")
-    facts = f"Culprit: {shown}{more}, {first.get('cause')}{f' ({what})' if what else ''}"
+    facts = f"Culprit: {shown}, {first.get('cause')}{f' ({what})' if what else ''}"
     others = len(culprits) - 1
     return f"{facts}, and {others} more culprit{'s' * (others != 1)}." if others else f"{facts}."
 

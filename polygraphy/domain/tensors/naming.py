@@ -156,6 +156,12 @@ def enumerated(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
+def some_of(names: Sequence[str], most: int = 4) -> str:
+    """Return names in words, the first of many: ``'a', 'b', 'c', 'd' and 2 more``."""
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
 def shortened(text: str, most: int = 48) -> str:
     """Return a text in one line, without its middle where long: names differ at their ends."""
     text = " ".join(text.split())
