@@ -165,6 +165,13 @@ def test_a_program_of_another_network_is_told_rather_than_paired_in_order(names:
     assert found(exported(names), unlike((6, 6))).culprits, "it may be the same of another state"
 
 
+def test_a_program_of_one_operation_whose_weight_and_result_do_not_fit_is_told() -> None:
+    other = {"linear": ("aten.linear", ["x", "weight"], np.matmul)}
+    program = FakeProgram(["x"], other, ["linear"], {"weight": np.ones((6, 7), np.float32)})
+    with pytest.raises(UsageError, match="was not exported from this program"):
+        found(exported(LOST), program)
+
+
 def test_another_export_that_is_right_is_the_remedy() -> None:
     others = [
         ("worse", "", lambda feed: exported(alpha=0.2)),
@@ -391,6 +398,9 @@ def test_inputs_and_outputs_that_do_not_go_together_are_one_line() -> None:
         found(exported(), evolve(PROGRAM, inputs=["x", "mask"]))
     with pytest.raises(UsageError, match="no output in common"):
         found(exported(), evolve(PROGRAM, outputs=[]))
+    steps = {"all": ("aten.sum", ["x"], np.sum), "rows": ("aten.mean", ["x"], lambda x: x.mean(1))}
+    with pytest.raises(UsageError, match=r"all \(\), rows \(3,\).*no output in common"):
+        found(exported(), FakeProgram(["x"], steps, ["all", "rows"]))
     with pytest.raises(UsageError, match="Give one of them"):
         found(exported(), golden="saved.json")
 
