@@ -390,10 +390,10 @@ def _kind(path: Path) -> str:
 
 
 def _newer_release(path: Path) -> str | None:
-    """Return the release of PyTorch that saved a program; None if it is no newer, or not told."""
+    """Return the release of PyTorch that saved a program; None if that is unknown or no newer."""
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
-            told = _RELEASE.search(archive.read(name)) if name.endswith(".json") else None
-            if told and mod.version(told[1].decode()) > mod.version(torch.__version__):
-                return told[1].decode()
+            found = _RELEASE.search(archive.read(name)) if name.endswith(".json") else None
+            if found and mod.version(found[1].decode()) > mod.version(torch.__version__):
+                return found[1].decode()
     return None

@@ -265,8 +265,8 @@ class _Inside:
             for name, value in self._expected.items()
             if name in found.own
         )
-        is_told = len(program.nodes) > _TOLD or (sizes and not fits)
-        if is_told and len(lost) * 2 >= len(sizes):
+        is_known = len(program.nodes) > _TOLD or (sizes and not fits)
+        if is_known and len(lost) * 2 >= len(sizes):
             raise UsageError(
                 "The model was not exported from this program: no tensor in it has the value of one"
                 f" of the model, and {len(lost)} of {len(sizes)} weights have another size.",

@@ -21,7 +21,7 @@ EXPORTER = "exporter"
 _SAMPLED = 512
 _CLEARER = 10.0
 _SAME = 32
-"""Tensors of one value that are told apart by what is around them."""
+"""Tensors of one value that are distinguished by what is around them."""
 _AROUND = 64
 """Tensors without a counterpart that are looked through for those that have one."""
 _RANK = 5
@@ -78,7 +78,7 @@ def same_tensors(
         theirs: those of the program, in order.
         named: by tensor of the model, what the exporter recorded.
         known: what is known already.
-        graphs: the nodes of both, by which tensors of one value are told apart.
+        graphs: the nodes of both, which distinguish tensors of one value.
     """
     alike: dict[tuple[Any, str], list[str]] = {}
     for name, each in theirs.items():
@@ -102,10 +102,10 @@ def same_tensors(
             found[name] = ranked[0]
         else:
             several[name] = [*apart]
-    return _told_apart(mine, theirs, {**known, **found}, several, graphs) | found
+    return _distinguished(mine, theirs, {**known, **found}, several, graphs) | found
 
 
-def _told_apart(
+def _distinguished(
     mine: Mapping[str, Print],
     theirs: Mapping[str, Print],
     pairs: dict[str, str],
