@@ -96,9 +96,9 @@ class OpenvinoRunner(BaseRunner):
             UsageError: this process was forked of the one in which the runner was activated.
         """
         PROCESS.check()
-        # Tensors share the memory of these and do not keep them: they have to last until it is run.
-        held = [contiguous(host_copy(name, feed_dict[name])) for name in self._inputs]
         with translated_errors("run"):
+            # Tensors share the memory of these, and do not keep them: they last until it is run.
+            held = [contiguous(host_copy(name, feed_dict[name])) for name in self._inputs]
             for array, (index, dtype) in zip(held, self._inputs.values()):
                 self._request.set_input_tensor(index, tensor_of(array, dtype))
             start = _now()
