@@ -18,6 +18,7 @@ pytest.importorskip("openvino")
 from polygraphy.adapters.openvino.compiled import (
     Layer,
     _computed_in,
+    default_precision,
     layers_of,
     precision_of,
 )
@@ -391,3 +392,16 @@ def test_inputs_that_are_not_contiguous_are_all_kept_until_they_are_computed() -
             assert [
                 name for name in names if not np.array_equal(made[f"of {name}"], feed[name])
             ] == []
+
+
+@pytest.mark.parametrize("device", ["AUTO", "AUTO:CPU", "HETERO:CPU"])
+def test_a_device_that_chooses_another_computes_in_what_that_does(device: str) -> None:
+    by_default = default_precision("CPU")
+    assert default_precision(device) == by_default
+    assert precision_of(compiled_model_from_onnx(conv_relu(), device=device)) == by_default
+
+
+def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        CompiledModelFromOnnx(conv_relu(), cache_dir=str(tmp_path / "file"))()
