@@ -237,6 +237,11 @@ def test_errors_leave_out_where_they_were_raised() -> None:
         "Conv-15 with a message: While validating ONNX node 'a': The rank has to be known"
     )
     said = (
+        "Caught exception: Exception from src/plugins/intel_cpu/src/node.cpp:794:\n[CPU] MaxPool node"
+        " 'a' Check 'cmp::le(kernel, length)' failed at src/core/pool.hpp:149:\nThe kernel is larger"
+    )
+    assert point_of(said) == "[CPU] MaxPool node 'a' The kernel is larger"
+    said = (
         "Exception from src/core/src/pass/graph_rewrite.cpp:298:\n[AddTransformation] END: node:"
         " opset1::Add Add@1 (opset1::Multiply a_DequantizeLinear[0]:f32[?,2]) -> (f32[?,2])"
         " CALLBACK HAS THROWN: Check 'index < m_inputs.size()' failed at src/core/src/node.cpp:304:\n"
