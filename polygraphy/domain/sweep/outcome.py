@@ -242,6 +242,8 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b\d[\d.,]*(?:e[+-]?\d+)?\b")
 
 def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -> list[Group]:
     """Return the causes of failures, and why there is no reference, that of the most cells first.
+    A cell that says what another one of its model says has the cause of that, if its own diagnosis
+    names none: where nothing of a model can be cast to half precision, say.
 
     Args:
         rows: all cells.
@@ -249,11 +251,16 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
     """
     found: dict[Any, list[Row]] = {}
     first: dict[Any, Group] = {}
-    for row in rows:
-        if not row.failed and row.state != NO_REFERENCE:
-            continue
-        culprits = diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
-        group = _diagnosed(culprits[0]) if culprits else _alike(row, diagnoses.get(row.key))
+    failed = [row for row in rows if row.failed or row.state == NO_REFERENCE]
+    culprits = {row.key: diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
+                for row in failed}  # fmt: skip
+    told = {(row.model, row.state, _said(row)): culprits[row.key]
+            for row in failed if culprits[row.key]}  # fmt: skip
+    for row in failed:
+        has_said_why = row.state in (ERROR, CRASHED)
+        borrowed = told.get((row.model, row.state, _said(row))) if has_said_why else None
+        blamed = culprits[row.key] or borrowed
+        group = _diagnosed(blamed[0]) if blamed else _alike(row, diagnoses.get(row.key))
         found.setdefault(group.cause, []).append(row)
         first.setdefault(group.cause, group)
     made = [evolve(first[cause], cells=[row.name for row in found[cause]]) for cause in found]
@@ -283,8 +290,12 @@ def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
         return Group(f"Outputs differ, {why}: {first}", ())
     if row.state in (HUNG, MEMORY):
         return Group({HUNG: "The time limit", MEMORY: "The memory limit"}[row.state], ())
-    text = row.summary.replace(row.model, "MODEL").partition("\n")[0]
-    return Group(f"{row.state}: {_NUMBER.sub('N', text)[:_LONGEST]}", ())
+    return Group(f"{row.state}: {_said(row)[:_LONGEST]}", ())
+
+
+def _said(row: Row) -> str:
+    """Return why a cell fails, without its model and numbers."""
+    return _NUMBER.sub("N", row.summary.replace(row.model, "MODEL").partition("\n")[0])
 
 
 @frozen

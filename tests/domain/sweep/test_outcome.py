@@ -152,6 +152,26 @@ def test_failures_of_one_cause_are_one_group() -> None:
     assert (found.remedy, found.proven) == ("run --without X", True)
 
 
+def test_a_cell_that_says_what_another_of_its_model_says_has_its_cause() -> None:
+    refusal = {"nodes": ["2"], "op": "Add", "cause": "refusal", "party": "onnxrt"}
+    rows = [
+        evolve(ROW, name=key, key=key, model=model, state=state, summary=f"{model}: no {what}(6)")
+        for key, model, state, what in [
+            ("fp32", "m.onnx", "error", "Add"),
+            ("fp16", "m.onnx", "error", "Add"),
+            ("fails", "m.onnx", "failed", "Add"),
+            ("other", "m.onnx", "error", "Mul"),
+            ("elsewhere", "n.onnx", "error", "Add"),
+        ]
+    ]
+    diagnoses = {key: without_verdict(code=2, said="Nothing is cast.") for key in ("fp16", "fails")}
+    groups = groups_of(rows, {"fp32": {"essence": {"culprits": [refusal]}}, **diagnoses})
+    assert groups[0].cause == "Add '2': refusal (onnxrt)"
+    assert [list(group.cells) for group in groups] == [
+        ["fp32", "fp16"], ["fails"], ["elsewhere"], ["other"],
+    ]  # fmt: skip
+
+
 def test_failures_that_a_diagnosis_does_not_explain() -> None:
     rows = [evolve(ROW, name=key, key=key, model=f"{key}.onnx", state="failed") for key in "abcd"]
     said = "All outputs match in fp16. The largest tensor, '{}', reaches 3%."
