@@ -2,7 +2,7 @@
 
     python benchmarks/pytest_plugin.py [--tests 1 2000] [--rounds 9]
 
-Sessions with the plugin and without it (`-p no:polygraphy`) in turn; the least of the rounds counts.
+Sessions with the plugin and without it (`-p no:polygraphy`) in turn; the least counts.
 """
 
 from __future__ import annotations
