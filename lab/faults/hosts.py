@@ -63,6 +63,10 @@ class Net:
         self.shapes[name] = array.shape
         return name
 
+    def region(self) -> str:
+        """Return the region of a Resize that has none, which may be left out from opset 13 on."""
+        return "" if self.opset >= 13 else self.constant(np.zeros(0))
+
     def weight(self, *shape: int, fan_in: int | None = None, gain: float = 1.0) -> str:
         """Add a weight that keeps the size of what passes through it: (out, in, ...)."""
         fan = int(np.prod(shape[1:])) if fan_in is None else fan_in
@@ -152,6 +156,10 @@ class Net:
         if self.opset >= (13 if op == "ReduceSum" else 18):
             return str(self.node(op, tensor, self.constant(axes, np.int64), keepdims=keepdims))
         return str(self.node(op, tensor, axes=list(axes), keepdims=keepdims))
+
+    def region(self) -> str:
+        """The region that Resize reads, which may be left out from opset 13 on."""
+        return "" if self.opset >= 13 else self.constant([])
 
     def image(self, tensor: str) -> str:
         """Whatever has arrived as [1, C, H, W]."""
@@ -357,7 +365,7 @@ def _pooled(net: Net, tensor: str) -> str:
 def _doubled(net: Net, tensor: str) -> str:
     batch, width, height, length = net.shapes[tensor]
     scales = net.constant([1, 1, 2, 2])
-    made = net.node("Resize", tensor, "", scales, mode="nearest")
+    made = net.node("Resize", tensor, net.region(), scales, mode="nearest")
     return net.shaped(made, (batch, width, height * 2, length * 2))
 
 

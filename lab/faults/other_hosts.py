@@ -85,7 +85,12 @@ def generator(net: Net, embed: Embed, at: float) -> str:
     made = net.node("Conv", padded, net.weight(3, 8, 3, 3), bias, kernel_shape=[3, 3])
     scales = net.constant([1, 1, 2, 2])
     made = net.node(
-        "Resize", made, "", scales, mode="linear", coordinate_transformation_mode="half_pixel"
+        "Resize",
+        made,
+        net.region(),
+        scales,
+        mode="linear",
+        coordinate_transformation_mode="half_pixel",
     )
     return net.same("Sigmoid", net.shaped(made, (1, 3, 32, 32)))
 
@@ -148,7 +153,12 @@ def detector(net: Net, embed: Embed, at: float) -> str:
     )
     scales = net.constant([1, 1, 2, 2])
     near = net.node(
-        "Resize", mixed, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric"
+        "Resize",
+        mixed,
+        net.region(),
+        scales,
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
     )
     level = net.shaped(net.node("Concat", up, near, trunk, axis=1), (1, 24, 16, 16))
     level = net.same("Clip", net.conv(level, 8), net.constant(-1.5), net.constant(2.5))

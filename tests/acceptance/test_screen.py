@@ -343,7 +343,11 @@ def test_outputs_that_only_one_side_has_are_no_differences(
     last = "FAILED  1 output matched, but only one side has 4 outputs.  ("
     assert done.lines[-1].startswith(last)
     command = done.lines[-3].split(None, 1)[1]
+    assert command == "polygraphy run m.onnx --onnxrt --load-outputs gold.json --mark-all"
     assert polygraphy(command).code == 0
+    layers(tmp_path / "bad.onnx", 3.0)
+    done = polygraphy("polygraphy run bad.onnx --onnxrt --load-outputs gold.json --mark-all")
+    assert done.code == 1
 
 
 def test_what_was_left_out_is_named_once_and_runners_have_short_names(

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.tensorrt.library.module import get_trt_logger, trt
+from polygraphy.cuda import wrapper
 
 __all__ = ["engine", "is_loaded"]
 
@@ -135,7 +136,8 @@ class _Profiles:
 
 
 @cache
-def _builder() -> Any:
+def _builder(gpu: int) -> Any:
+    """The builder of one GPU: it builds on no other."""
     return trt.Builder(get_trt_logger())
 
 
@@ -155,7 +157,7 @@ def _plan(fill: Callable[[Any, Any], None]) -> Any:
         if saved is None or not saved.exists():
             pytest.skip("no plan was saved")
         return saved.read_bytes()
-    builder = _builder()
+    builder = _builder(wrapper().get_device())
     explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
     network = builder.create_network(0 if explicit is None else 1 << int(explicit))
     profiles = _Profiles(builder)

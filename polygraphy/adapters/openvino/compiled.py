@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from openvino import CompiledModel
 
-openvino = mod.lazy_import("openvino>=2024.0")
+openvino = mod.lazy_import("openvino")  # Which will do is asked once, and is an error.
 
 compiled_model_from_onnx: Callable[..., CompiledModel]
 

@@ -10,7 +10,7 @@ from polygraphy import mod
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
-openvino = mod.lazy_import("openvino>=2024.0")
+openvino = mod.lazy_import("openvino")
 
 _NAMES = {
     "bool": "boolean",

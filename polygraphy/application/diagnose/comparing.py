@@ -301,6 +301,8 @@ class _Comparison:
             return known
         feeds = (feed, self._fed(feed))
         by_values = parted(self._case, self._reference, pairing, self._party, feeds, goal, known)
+        if known and is_plain and not all(one.remedy.proven for one in by_values):
+            return known  # They say what was changed, where values only say between what.
         return by_values if not known or len(by_values) <= len(known) else known
 
     def _copied(self, culprits: list[Culprit], feed: Feed, goal: Values) -> list[Culprit]:

@@ -118,9 +118,9 @@ def _folded(
         biased = [node for node in model.nodes if node.op == "Conv" and len(node.inputs) > 2]
         # Where other convolutions have a bias, the one that has none has lost it.
         lost = bare and len(biased) > sum(node.op == "Conv" for node in model.nodes) / 2
-        return (
-            evolve(suspect, nodes=bare, cause="structure") if lost else evolve(suspect, nodes=norms)
-        )
+        if lost and not _is_of_norm(suspect, pairing, model, norms[0]):
+            return evolve(suspect, nodes=bare, cause="structure")
+        return evolve(suspect, nodes=norms)
     epsilon = _epsilon(suspect, pairing, model, norms[0])
     if epsilon is not None:
         said = (
@@ -128,6 +128,29 @@ def _folded(
         )
         return evolve(suspect, nodes=norms, cause="epsilon", what=said)
     return evolve(suspect, nodes=norms)
+
+
+def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> bool:
+    """Return whether a bias differs as that of its normalisation explains: in some channels, or by
+    a factor of what the normalisation adds or takes away.
+    """
+    [(own, other), *_] = suspect.weights
+    read = model.nodes[norm].inputs[1:5]
+    held = [pairing.model.weights.get(own), pairing.reference.weights.get(other)]
+    held += [model.weights.get(name) for name in read]
+    arrays = [np.asarray(one.values, np.float64) for one in held if one and one.values is not None]
+    if len(arrays) < 6 or len({array.shape for array in arrays}) > 1:
+        return False
+    mine, theirs, scale, bias, mean, variance = arrays
+    apart = theirs - mine
+    if np.isclose(theirs, mine, 1e-4, 1e-6).mean() > 0.5:
+        return True
+    taken = mean * scale / np.sqrt(variance + float(model.nodes[norm].attribute("epsilon", 1e-5)))
+    size = np.linalg.norm(apart)
+    return any(
+        np.linalg.norm(apart - one * (apart @ one) / max(one @ one, 1e-30)) < 1e-2 * size
+        for one in (bias, taken)
+    )
 
 
 def _epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> float | None:

@@ -394,6 +394,9 @@ def advice_on_outputs(
     if failing and all(row.worst.is_missing for row in failing):
         compared = any(row.passed for each in comparisons for row in each.outputs)
         if runs and compared and "--allow-missing-outputs" not in words:
+            if "--load-outputs" in words and "--mark-all" not in words:
+                yield Advice("Compare what was saved inside the model, too.", f"{command} --mark-all")
+                return
             yield Advice("Leave out what only one side has.", f"{command} --allow-missing-outputs")
         return
     is_rounding = failing and all(row.worst.is_rounding for row in failing)

@@ -344,6 +344,9 @@ def test_a_release_that_is_too_old_is_refused_in_one_line(monkeypatch: pytest.Mo
     monkeypatch.setattr(openvino, "__version__", "2023.2.0-13089")
     with pytest.raises(BackendError, match="too old: 2024"):
         CompiledModelFromOnnx(conv_relu())()
+    assert [section.remarks for section in device_sections()] == [
+        ("None: This OpenVINO is too old: 2024.0 or later is needed. pip install -U openvino",)
+    ]
 
 
 def test_devices_are_listed_with_what_they_compute_in() -> None:

@@ -97,6 +97,44 @@ def test_one_node_inside_what_was_fused_is_named(
     assert culprit["remedy"]["proven"]
 
 
+def test_an_attribute_is_named_and_not_the_node_behind_it_that_reads_as_many_numbers(
+    tmp_path: Path,
+) -> None:
+    """Of one sequence, batch and steps may be taken for one another without a number moved."""
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(steps([0, 1, 2]), [OnnxrtParty()], reference=optimised(steps([1, 0, 2]), tmp_path))
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["steps first"], "attribute")
+
+
+def steps(perm: list[int]) -> onnx.ModelProto:
+    """Activations that are written out, and a network that goes step by step behind them."""
+    random = np.random.RandomState(3)
+    held = {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+    nodes = []
+    read = "x"
+    for level in "abcd":
+        held[f"w{level}"] = (random.randn(WIDTH, WIDTH) / 2).astype(np.float32)
+        for op, others, made in (
+            ("MatMul", (read, "w"), "m"), ("Div", ("m", "root"), "d"), ("Erf", ("d",), "e"),
+            ("Add", ("e", "one"), "r"), ("Mul", ("m", "r"), "t"), ("Mul", ("t", "half"), "y"),
+        ):  # fmt: skip
+            names = [one if one in (*held, read) else one + level for one in others]
+            nodes.append(helper.make_node(op, names, [made + level], made + level))
+        read = f"y{level}"
+    for name, size in {"gates": WIDTH, "recurrent": 4}.items():
+        held[name] = random.randn(1, 12, size).astype(np.float32)
+    held["all"] = np.array([-1], np.int64)
+    nodes += [
+        helper.make_node("Transpose", [read], ["turned"], "steps first", perm=perm),
+        helper.make_node("GRU", ["turned", "gates", "recurrent"], ["made"], "gru", hidden_size=4),
+        helper.make_node("Reshape", ["made", "all"], ["y"], "flat"),
+    ]
+    shape = [1, WIDTH, WIDTH]
+    return make("steps", nodes, [value("x", shape)], [value("y", [4 * WIDTH])], weights=held)
+
+
 @pytest.mark.parametrize(("fault", "node"), [("inside", "then_op"), ("inverted", "choose")])
 def test_an_if_is_named_and_not_what_makes_its_condition(
     fault: str, node: str, tmp_path: Path

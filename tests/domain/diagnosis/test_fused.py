@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from polygraphy.domain.diagnosis.fused import region, replaced, traced
 from polygraphy.domain.diagnosis.pairing import Side, paired
@@ -16,15 +17,17 @@ def weight(name: str, values) -> Weight:
     return Weight(name, "float32", array.shape, values=array)
 
 
-def plain(*, scale=1.0, variance=1.0, kernel=1.0, epsilon=1e-5, alpha=0.1) -> Graph:
+def plain(
+    *, scale=1.0, bias=1.0, mean=1.0, variance=1.0, kernel=1.0, epsilon=1e-5, alpha=0.1
+) -> Graph:
     """Conv, BatchNormalization, LeakyRelu, and a product behind them."""
     rng = np.random.default_rng(0)
     w = rng.standard_normal((3, 2, 1, 1)) * kernel
     held = [
         weight("w", w),
-        weight("b", rng.random(3)),
+        weight("b", rng.random(3) * bias),
         weight("s", rng.uniform(0.5, 1.5, 3) * scale),
-        weight("m", rng.random(3)),
+        weight("m", rng.random(3) * mean),
         weight("v", rng.uniform(0.5, 1.5, 3) * variance),
         weight("k", rng.standard_normal((4, 4))),
     ]
@@ -79,3 +82,32 @@ def test_the_node_is_named_that_a_folded_weight_came_from(fault, node, cause):
     found = traced(suspects(pairing), pairing, side)
     assert {side.identity(i) for one in found for i in one.nodes} == {node}
     assert {one.cause for one in found} == {cause}
+
+
+@pytest.mark.parametrize(
+    ("fault", "lost", "node", "cause"),
+    [
+        ({"bias": 1.5}, 0.0, "norm", "weight"),
+        ({"bias": np.array([1.5, 1, 1])}, 0.0, "norm", "weight"),
+        ({"mean": 1.5}, 0.0, "norm", "weight"),
+        ({}, np.array([0.3, -0.2, 0.1]), "conv", "structure"),
+    ],
+)
+def test_a_convolution_lost_its_bias_only_where_the_normalisation_does_not_explain_it(
+    fault, lost, node, cause
+):
+    """Where most convolutions have one."""
+    biased = tuple(
+        Node(f"biased{i}", "Conv", "", ("x", "w", "b"), (f"other{i}",)) for i in range(2)
+    )
+    model = plain(**fault)
+    model = evolve(model, nodes=(*model.nodes, *biased))
+    right = fused(plain())
+    held = {one.name: one for one in right.weights}
+    folded = weight("folded b", np.asarray(held["folded b"].values) + lost)
+    right = evolve(right, weights=tuple({**held, "folded b": folded}.values()))
+    pairing = paired(fused(plain(**fault)), right)
+    side = Side(model)
+    [found] = traced(suspects(pairing), pairing, side)
+    assert [side.identity(index) for index in found.nodes] == [node]
+    assert found.cause == cause
