@@ -148,7 +148,7 @@ def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> b
     taken = mean * scale / np.sqrt(variance + float(model.nodes[norm].attribute("epsilon", 1e-5)))
     size = np.linalg.norm(apart)
     return any(
-        np.linalg.norm(apart - one * (apart @ one) / max(one @ one, 1e-30)) < 1e-2 * size
+        np.linalg.norm(apart - one * (apart @ one) / max(float(one @ one), 1e-30)) < 1e-2 * size
         for one in (bias, taken)
     )
 

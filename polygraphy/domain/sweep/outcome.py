@@ -242,8 +242,8 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b\d[\d.,]*(?:e[+-]?\d+)?\b")
 
 def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -> list[Group]:
     """Return the causes of failures, and why there is no reference, that of the most cells first.
-    A cell that says what another one of its model says has the cause of that, if its own diagnosis
-    names none: where nothing of a model can be cast to half precision, say.
+    A cell whose error is that of another one of its model has the cause of that, if its own
+    diagnosis names none: where nothing of a model can be cast to half precision, say.
 
     Args:
         rows: all cells.
@@ -254,12 +254,11 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
     failed = [row for row in rows if row.failed or row.state == NO_REFERENCE]
     culprits = {row.key: diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
                 for row in failed}  # fmt: skip
-    told = {(row.model, row.state, _said(row)): culprits[row.key]
-            for row in failed if culprits[row.key]}  # fmt: skip
+    causes = {(row.model, _said(row)): culprits[row.key]
+              for row in failed if row.state == ERROR and culprits[row.key]}  # fmt: skip
     for row in failed:
-        has_said_why = row.state in (ERROR, CRASHED)
-        borrowed = told.get((row.model, row.state, _said(row))) if has_said_why else None
-        blamed = culprits[row.key] or borrowed
+        said = (row.model, _said(row))
+        blamed = culprits[row.key] or (causes.get(said) if row.state == ERROR else None)
         group = _diagnosed(blamed[0]) if blamed else _alike(row, diagnoses.get(row.key))
         found.setdefault(group.cause, []).append(row)
         first.setdefault(group.cause, group)
