@@ -163,8 +163,8 @@ def main() -> int:
     diagnoses = list(args.folder.glob("plan.sweep/diagnoses/*/*[0-9a-f].json"))
     counted = [path for path in diagnoses if ".report" not in path.name]
     lines += [
-        f"The weekly case: a third version comes, with `--baseline` and `--diagnose`. Its {len(new)}"
-        f" cells were run, and no other one, and {len(counted)} cells that fail were diagnosed, in"
+        "The weekly case: a third version comes, with `--baseline` and `--diagnose`. Its"
+        f" {len(new)} cells were run, and no other one, and {len(counted)} cells that fail were diagnosed, in"
         f" {seconds:.0f} s. {found['merged']} combinations are the same as others by content.",
         "",
         "| state | cells |",

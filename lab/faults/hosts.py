@@ -63,10 +63,6 @@ class Net:
         self.shapes[name] = array.shape
         return name
 
-    def region(self) -> str:
-        """Return the region of a Resize that has none, which may be left out from opset 13 on."""
-        return "" if self.opset >= 13 else self.constant(np.zeros(0))
-
     def weight(self, *shape: int, fan_in: int | None = None, gain: float = 1.0) -> str:
         """Add a weight that keeps the size of what passes through it: (out, in, ...)."""
         fan = int(np.prod(shape[1:])) if fan_in is None else fan_in
