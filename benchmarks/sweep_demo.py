@@ -164,8 +164,8 @@ def main() -> int:
     counted = [path for path in diagnoses if ".report" not in path.name]
     lines += [
         "The weekly case: a third version comes, with `--baseline` and `--diagnose`. Its"
-        f" {len(new)} cells were run, and no other one, and {len(counted)} cells that fail were diagnosed, in"
-        f" {seconds:.0f} s. {found['merged']} combinations are the same as others by content.",
+        f" {len(new)} cells were run, and no other one, and {len(counted)} cells that fail"
+        f" were diagnosed, in {seconds:.0f} s. {found['merged']} combinations are the same as others by content.",
         "",
         "| state | cells |",
         "| --- | ---: |",
