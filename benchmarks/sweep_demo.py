@@ -165,7 +165,8 @@ def main() -> int:
     lines += [
         "The weekly case: a third version comes, with `--baseline` and `--diagnose`. Its"
         f" {len(new)} cells were run, and no other one, and {len(counted)} cells that fail"
-        f" were diagnosed, in {seconds:.0f} s. {found['merged']} combinations are the same as others by content.",
+        f" were diagnosed, in {seconds:.0f} s. {found['merged']} combinations are the same as"
+        " others by content.",
         "",
         "| state | cells |",
         "| --- | ---: |",
