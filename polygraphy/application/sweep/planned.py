@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from attrs import frozen
 
-from polygraphy.domain.errors import BackendError, FileError, UsageError
+from polygraphy.domain.errors import BackendError, FileError, MissingFileError, UsageError
 from polygraphy.domain.sweep.cells import Asked, Cell, Job, cells_of, key_of
 from polygraphy.domain.sweep.plan import EnvironmentRow, Plan, Words
 from polygraphy.ports.sweeping import (
@@ -52,8 +52,9 @@ class Planned:
         """Find models, open environments, and compute keys.
 
         Raises:
-            UsageError: a pattern matches no model, or an environment cannot be used.
-            FileError: a file of the plan is missing.
+            UsageError: a pattern matches no model, a file is missing, or an environment cannot be
+                used.
+            FileError: a file of the plan cannot be read.
         """
         self.plan = plan
         self.folder = os.path.abspath(folder)  # noqa: PTH100
@@ -94,7 +95,10 @@ class Planned:
 
     def _digest(self, path: str) -> str:
         if path not in self._digests:
-            self._digests[path] = digest_of(self._whole(path))
+            try:
+                self._digests[path] = digest_of(self._whole(path))
+            except MissingFileError as error:
+                raise UsageError(f"The plan names what is not there: {error}") from error
         return self._digests[path]
 
     @cached_property
