@@ -395,7 +395,9 @@ def advice_on_outputs(
         compared = any(row.passed for each in comparisons for row in each.outputs)
         if runs and compared and "--allow-missing-outputs" not in words:
             if "--load-outputs" in words and "--mark-all" not in words:
-                yield Advice("Compare what was saved inside the model, too.", f"{command} --mark-all")
+                yield Advice(
+                    "Compare what was saved inside the model, too.", f"{command} --mark-all"
+                )
                 return
             yield Advice("Leave out what only one side has.", f"{command} --allow-missing-outputs")
         return
