@@ -6,7 +6,6 @@ nothing but pytest and the standard library; `polygraphy` itself is imported by 
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
@@ -31,9 +30,6 @@ class PolygraphySession:
         sample: how many elements of an output new goldens keep; 0 for all.
         budget: seconds in which the first layer that differs is looked for.
         report: a folder for a page about all comparisons; empty for none.
-        nodeid: the test.
-        name: the same without its file.
-        folder: where its goldens are.
         used: the goldens that were used.
         remarks: what is said at the end.
         comparisons: per comparison the test and what was found.
@@ -44,7 +40,7 @@ class PolygraphySession:
         self.sample = int(config.getoption("polygraphy_golden_sample"))
         self.budget = float(config.getoption("polygraphy_budget"))
         self.report = str(config.getoption("polygraphy_report") or "")
-        self.nodeid = self.name = self.folder = ""
+        self._item: pytest.Item | None = None
         self.used: set[str] = set()
         self.remarks: list[str] = []
         self.comparisons: list[tuple[str, Any]] = []
@@ -66,9 +62,23 @@ class PolygraphySession:
 
     def entered(self, item: pytest.Item) -> None:
         """Take the test that runs from now on."""
-        self.nodeid = item.nodeid
-        self.name = item.nodeid.partition("::")[2].replace("::", ".")
-        self.folder = str(item.path.parent / _FOLDER / item.path.stem)
+        self._item = item
+
+    @property
+    def nodeid(self) -> str:
+        """The test that runs."""
+        return self._item.nodeid if self._item is not None else ""
+
+    @property
+    def name(self) -> str:
+        """The same without its file."""
+        return self.nodeid.partition("::")[2].replace("::", ".")
+
+    @property
+    def folder(self) -> str:
+        """Where its goldens are."""
+        path = self._item.path if self._item is not None else Path()
+        return str(path.parent / _FOLDER / path.stem)
 
     def collected(self, nodeids: Iterable[str]) -> None:
         """Take what is going to run."""
@@ -97,10 +107,14 @@ class PolygraphySession:
 
     def for_controller(self) -> bytes:
         """Return what the process that started this one says at the end."""
+        import pickle  # Only sessions of several processes pay for it.
+
         return pickle.dumps((self.used, self.remarks, self._partial, self.comparisons))
 
     def take(self, sent: bytes) -> None:
         """Take what another process sent: one of this machine, which this session started."""
+        import pickle
+
         used, remarks, partial, comparisons = pickle.loads(sent)
         self.used |= used
         self.remarks += remarks

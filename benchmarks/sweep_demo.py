@@ -32,6 +32,12 @@ _SHIPPED = ("magika", "silero-vad", "rapidocr-onnxruntime")
 _KINDS = ("light", "simple", "pytorch-converted", "pytorch-operator")
 _KILLED_AT = 20
 """Cells after which the sweep is killed."""
+_ABOUT = [
+    "`make sweep-demo`, on two cores that other processes use as well: the models of the onnx wheel"
+    f" ({', '.join(_KINDS)}) and of {', '.join(_SHIPPED)}, in two runners, two precisions and three"
+    f" versions of ONNX Runtime ({', '.join(_VERSIONS)}), each in an environment that is made of a"
+    " file of requirements.",
+]
 
 
 def gather(folder: Path, packages: Path) -> None:
@@ -126,7 +132,6 @@ def main() -> int:
     args.folder.mkdir(exist_ok=True, parents=True)
     gather(args.folder, args.packages)
     words = ["--shard", args.shard]
-    lines = []
 
     write_plan(args.folder, args.environments, 2)
     process = start(args.folder, words)
@@ -136,34 +141,47 @@ def main() -> int:
     process.wait()
     time.sleep(1)
     killed = records(args.folder)
-    lines.append(f"Two versions; killed with `kill -9` after {len(killed)} cells, then resumed.")
-    found, seconds = sweep(args.folder, words, "first")
+    _, seconds = sweep(args.folder, words, "first")
     first = records(args.folder)
     unchanged(killed, first)
-    lines.append(
-        f"{len(first) - len(killed)} cells were run in {seconds:.0f} s, none of them twice."
-    )
+    lines = [
+        f"Two versions; killed with `kill -9` after {len(killed)} cells, then resumed:"
+        f" {len(first) - len(killed):,} cells were run in {seconds:.0f} s, none of them twice.",
+        "",
+    ]
 
     write_plan(args.folder, args.environments, 3)
     baseline = ["--baseline", str(args.folder / "first.json"), "--diagnose"]
-    found, seconds = sweep(args.folder, ["--shard", args.shard, *baseline], "second")
+    found, seconds = sweep(args.folder, [*words, *baseline], "second")
     second = records(args.folder)
     unchanged(first, second)
-    ran = len(second) - len(first)
+    new = set(second) - set(first)
+    stray = [row["name"] for row in found["rows"]
+             if row["key"] in new and not row["label"].endswith(_VERSIONS[-1])]  # fmt: skip
+    if stray and not args.environments:
+        raise SystemExit(f"{len(stray)} cells of old versions were run, such as {stray[0]}.")
+    diagnoses = list(args.folder.glob("plan.sweep/diagnoses/*/*[0-9a-f].json"))
+    counted = [path for path in diagnoses if ".report" not in path.name]
     lines += [
-        f"A third version came, with `--baseline` and `--diagnose`: {ran} cells were run, in"
-        f" {seconds:.0f} s with the diagnoses.",
+        "The weekly case: a third version comes, with `--baseline` and `--diagnose`. Its"
+        f" {len(new)} cells were run, and no other one, and {len(counted)} cells that fail"
+        f" were diagnosed, in {seconds:.0f} s. {found['merged']} combinations are the same as"
+        " others by content.",
         "",
+        "| state | cells |",
+        "| --- | ---: |",
     ]
-    lines += ["| state | cells |", "| --- | ---: |"]
     states = Counter(row["state"] for row in found["rows"])
-    lines += [f"| {state} | {count} |" for state, count in states.most_common()]
-    lines += ["", "| cells | cause |", "| ---: | --- |"]
-    for group in found["groups"][:20]:
-        lines.append(f"| {len(group['cells'])} | {group['cause'].replace('|', '/')} |")
-    text = "\n".join(
-        ["# A sweep over real models", "", f"`make sweep-demo`, part {args.shard}.", "", *lines, ""]
-    )
+    lines += [f"| {state} | {count:,} |" for state, count in states.most_common()]
+    lines += ["", f"{len(found['groups'])} causes:", "", "| cells | cause | what helps |",
+              "| ---: | --- | --- |"]  # fmt: skip
+    for group in found["groups"]:
+        helps = ("FIX " if group["proven"] else "TRY ") if group["remedy"] else ""
+        command = group["remedy"].replace(f"{args.folder.resolve()}/", "")
+        remedy = f"{helps}`{command}`" if command else ""
+        cause = " ".join(group["cause"].replace("|", "/").replace("<", "").split())
+        lines.append(f"| {len(group['cells'])} | {cause} | {remedy} |")
+    text = "\n".join(["# A sweep over real models", "", *_ABOUT, "", *lines, ""])
     print(text)
     if args.markdown:
         args.markdown.write_text(text)

@@ -70,6 +70,11 @@ def _operator(op: str) -> Edit:
     return edit
 
 
+def _swapped(_: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+    node.input[:] = [*node.input][::-1]
+    return len(node.input) > 1
+
+
 def _set(**attributes: Any) -> Edit:
     def edit(_: onnx.ModelProto, node: onnx.NodeProto) -> bool:
         return all(setting(node, name, value) for name, value in attributes.items())
@@ -92,6 +97,8 @@ KINDS: list[tuple[str, str, Edit, tuple[str, ...]]] = [
      ("attribute", "translation")),
     ("softplus", "Relu", _operator("Softplus"), ("translation",)),
     ("cosine", "Sin", _operator("Cos"), ("translation",)),
+    ("sine", "Cos", _operator("Sin"), ("translation",)),
+    ("swapped", "Concat", _swapped, ("translation",)),
     ("tanh", "Gelu", _set(approximate="tanh"), ("attribute", "translation")),
     ("negative", "Sqrt", _operator("Exp"), ("translation",)),
 ]  # fmt: skip

@@ -38,6 +38,8 @@ and independent of each other, add up to, which is the square root of 1024 times
 """
 BESIDE = 1.5
 """How many times what rounding was seen to do is explained by it: the one free number."""
+_NEAR = 3.0
+"""So many times differ from each other what pairs of values show that are computed so."""
 MOST = 5.0
 ADDS_UP = "What differs is rounding that adds up."
 ROUNDED = "What differs is what the precision does in which outputs are computed."
@@ -140,14 +142,29 @@ def _scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:
     return max(magnitude, 1.0 if is_bounded else precision.smallest)
 
 
-def seen_between(made: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None) -> float:
-    """Return how many times what is explained lies between two values of an output that were
-    computed as rounding along the model may move them, or one of them without it.
+def seen_between(
+    made: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None, excess: float = 0.0
+) -> float:
+    """Return how many times what is explained lies between values of an output that were computed
+    as rounding along the model may move them, or one of them without it: between two of them, or
+    the most between more where these fall little short of how far an output is off.
+
+    Args:
+        made: what was computed; more than two are only asked for if they may matter.
+        name: the output.
+        rounding: what is explained of it.
+        excess: how many times that it is off.
     """
     if rounding is None or rounding.dtype not in (*WIDE, *HALF):
         return 0.0
-    values = [outputs[name] for outputs in made if name in outputs]
-    return deviation(values[0], values[1], rounding=rounding).excess if len(values) > 1 else 0.0
+    seen = 0.0
+    for index in range(1, len(made)):
+        first, other = made[0], made[index]
+        if name in first and name in other:
+            seen = max(seen, deviation(first[name], other[name], rounding=rounding).excess)
+        if not BESIDE * seen < excess <= _NEAR * BESIDE * seen:
+            break
+    return seen
 
 
 def allowance(seen: float, rtol: float) -> float:

@@ -11,10 +11,13 @@ from polygraphy.domain.errors import (
     MissingDependencyError,
     MissingFileError,
     ModelError,
+    NotFetchedError,
     PolygraphyException,
     PolygraphyInternalException,
+    UnavailableError,
     UnknownKeyError,
     UnknownNameError,
+    UnsupportedOperatorError,
     UsageError,
 )
 from polygraphy.mod.deferred import deferred_names
@@ -30,10 +33,13 @@ __all__ = [
     "MissingDependencyError",
     "MissingFileError",
     "ModelError",
+    "NotFetchedError",
     "PolygraphyException",
     "PolygraphyInternalException",
+    "UnavailableError",
     "UnknownKeyError",
     "UnknownNameError",
+    "UnsupportedOperatorError",
     "UsageError",
 ]
 

@@ -106,9 +106,10 @@ class NarrowModels(Protocol):
 
     def roughly(
         self, model: Any, dtype: str = "float32"
-    ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
-        """Return what computes a model twice, with all that its nodes make moved: each element up
-        or down by as much as rounding explains of one operator. In float16 or bfloat16, whether
+    ) -> Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
+        """Return what computes a model twice or more often, each time when it is first asked for,
+        with all that its nodes make moved: each element up or down by as much as rounding explains
+        of one operator. In float16 or bfloat16, whether
         the model is narrow itself or not: once with the digits of the type, without end of its
         range, and once in float32; nothing where a node makes more of rounding than others, so
         that it is at fault where that shows.

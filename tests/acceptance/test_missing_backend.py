@@ -45,3 +45,19 @@ def test_autoinstall_runs_the_install_command(g2_dir: Path) -> None:
     )
     assert "onnxruntime" in (g2_dir / "asked.txt").read_text()
     assert done.returncode == 3
+
+
+def test_an_openvino_that_is_too_old_is_one_line(g2_dir: Path) -> None:
+    (g2_dir / "openvino").mkdir()
+    (g2_dir / "openvino/__init__.py").write_text("__version__ = '2023.3.0-13775-releases/2023/3'")
+    done = subprocess.run(
+        [sys.executable, "-m", "polygraphy", "run", "identity.onnx", "--openvino"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(g2_dir)},
+    )
+    assert done.returncode == 3
+    said = "This OpenVINO is too old: 2024.0 or later is needed. pip install -U openvino"
+    assert done.stderr.splitlines() == [f"[!] {said}"]
+    assert "required" not in done.stdout

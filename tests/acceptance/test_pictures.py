@@ -78,7 +78,7 @@ def test_a_folder_of_pictures_is_an_iteration_each_of_one_size(polygraphy: Run) 
     done = polygraphy(command)
     assert done.code == 2
     assert "1.jpg: the picture has the shape (1, 3, 7, 8)" in done.err
-    assert "resize=224x224" in done.err
+    assert f"resize={WIDTH}x{HEIGHT}" in done.err
     done = polygraphy(f"{command} resize={WIDTH}x{HEIGHT}")
     assert done.code == 0
     assert "4 iterations" in done.out
@@ -126,10 +126,20 @@ def test_a_model_of_one_channel_takes_pictures_in_grey(
         )
         assert done.code == 0, done.out
         said = done.out + done.err
+        plain = polygraphy(f"polygraphy run m.onnx --onnxrt --load-inputs {name}.png")
+        assert plain.code == 2
+        assert f"{name}.png: the picture has the shape (1, 6, 8, 3)" in plain.err
+        assert "--preprocess layout=nchw" in plain.err
         assert ("Pictures of mode RGB are converted to grey" in said) == (name == "colour")
         [saved[name]] = [feed["x"] for feed in StreamingDataLoader("in.json")]
     assert np.array_equal(saved["grey"][0, 0], grey)
     assert saved["colour"].shape == (1, 1, HEIGHT, WIDTH)
+    done = polygraphy(
+        "polygraphy run m.onnx --onnxrt --load-inputs colour.png --preprocess layout=chw"
+        " --save-inputs in.json"
+    )
+    assert done.code == 0, done.err  # One sample, not one of each channel.
+    assert [feed["x"].size for feed in StreamingDataLoader("in.json")] == [HEIGHT * WIDTH]
     done = polygraphy(
         "polygraphy run m.onnx --onnxrt --load-inputs grey.png"
         " --preprocess layout=nchw mean=0.4:0.5:0.6"
@@ -147,6 +157,17 @@ def test_a_picture_is_turned_as_its_camera_was() -> None:
     assert np.array_equal(feed["image"][0], np.rot90(array, -1))
 
 
+@pytest.mark.parametrize("name", ["sound.wav", "empty_folder"])
+def test_what_is_no_input_data_is_told_what_is(name: str, polygraphy: Run) -> None:
+    model()
+    Path("empty_folder").mkdir()
+    Path("sound.wav").write_bytes(b"RIFF")
+    done = polygraphy(f"polygraphy run m.onnx --onnxrt --load-inputs {name}")
+    assert done.code == 3
+    assert name in done.err
+    assert ".safetensors, .npy, .npz, .pb, .pt, .bin and .raw, and from pictures" in done.err
+
+
 def test_a_damaged_picture_and_a_missing_library_are_one_line(
     polygraphy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +175,7 @@ def test_a_damaged_picture_and_a_missing_library_are_one_line(
     Path("bad.png").write_bytes(b"\x89PNG nothing")
     done = polygraphy("polygraphy run m.onnx --onnxrt --load-inputs bad.png")
     assert done.code == 3
-    assert "bad.png" in done.err
+    assert "bad.png: its content is that of none. Pictures" in done.err
     assert ".jpg" in done.err
     picture("good.png")
     monkeypatch.setitem(sys.modules, "PIL.Image", None)

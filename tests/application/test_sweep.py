@@ -261,6 +261,13 @@ def test_known_failures(run: Sweeps) -> None:
     assert run.passed is False
 
 
+def test_a_known_failure_of_another_shard_is_of_a_cell(run: Sweeps) -> None:
+    known = [{"cell": "a.onnx*fp16", "reason": "r"}, {"cell": "c.onnx*", "reason": "r"}]
+    for number in (1, 2):
+        [note] = [each for each in run(shard=f"{number}/2", known=known).notes if "no cell" in each]
+        assert "c.onnx" in note
+
+
 def test_failures_are_diagnosed_once(run: Sweeps) -> None:
     fails = is_of("--fp-to-fp16")
     culprit = {"nodes": ["n"], "op": "Conv", "cause": "c", "rewrite": "R", "party": "onnxrt"}
@@ -281,6 +288,8 @@ def test_failures_are_diagnosed_once(run: Sweeps) -> None:
     assert "--onnx" in first.command
     run(resume=True, diagnose=True)
     assert run.ran == []
+    again = run(resume=True)
+    assert (run.ran, [*again.groups]) == ([], [*outcome.groups])  # What is known stays known.
 
 
 @pytest.mark.parametrize(
@@ -334,6 +343,7 @@ def test_cells_may_be_chosen_and_listed(run: Sweeps) -> None:
         run(only=["zzz"], resume=True)
     outcome = run(dry_run=True)
     assert (run.ran, len(outcome.rows)) == ([], 4)
+    assert outcome.summary == "4 cells; none was run."
 
 
 def test_no_cell_could_be_run(run: Sweeps) -> None:
@@ -349,6 +359,8 @@ def test_no_cell_could_be_run(run: Sweeps) -> None:
         ({"environments": {"e": "nowhere"}}, "Environment 'e': .*nowhere is no interpreter"),
         ({"environments": {"e": "."}}, "Environment 'e': .* is no virtual environment"),
         ({"environments": {"e": {"requirements": "r.txt"}}}, "Environment 'e': .*r.txt does not"),
+        ({"reference": {"outputs": "o.json", "inputs": "i"}}, "The plan names .*o.json does not"),
+        ({"reference": {"runner": "onnx", "models": {"*": "m.onnx"}}}, ".*m.onnx does not exist"),
     ],
 )
 def test_what_is_not_there_is_one_clear_line(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy import exception
 from polygraphy.domain import errors
 from polygraphy.domain.errors import (
     BackendError,
@@ -86,6 +87,10 @@ def test_the_drawn_tree_is_the_real_one() -> None:
 
 def test_every_class_has_an_example() -> None:
     assert set(EXAMPLES) == _own_classes()
+
+
+def test_every_class_is_published() -> None:
+    assert set(exception.__all__) == _own_classes()
 
 
 def test_some_errors_are_builtin_ones_too() -> None:

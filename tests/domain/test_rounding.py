@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from polygraphy.domain import rounding as judging
-from polygraphy.domain.rounding import OutputError, Rounding, deviation, moved, spread
+from polygraphy.domain.rounding import (
+    OutputError,
+    Rounding,
+    deviation,
+    moved,
+    seen_between,
+    spread,
+)
 from polygraphy.domain.tensors.precision import precision_of
 
 ONES = np.ones((2, 3), np.float32)
@@ -144,6 +151,28 @@ def test_what_adds_up_along_the_model_is_explained_up_to_a_limit() -> None:
     fine = judging.rounding_between((ONES, ONES))
     assert fine is not None
     assert fine.adding_up(1e6).atol == pytest.approx(judging.LARGE, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("excess", "seen", "asked"),
+    [(2.0, 2.0, 2), (4.0, 3.0, 3), (6.0, 4.0, 4), (8.9, 4.0, 4), (10.0, 2.0, 2)],
+)
+def test_more_pairs_are_looked_at_where_one_falls_little_short(
+    excess: float, seen: float, asked: int
+) -> None:
+    """Between the first and the others lie 2, 3 and 4 times what is explained."""
+    rounding = Rounding("float32", 1e-6, 0.0, "test")
+
+    class Made(list[Any]):
+        last = 0
+
+        def __getitem__(self, index: Any) -> Any:
+            self.last = max(self.last, index)
+            return super().__getitem__(index)
+
+    made = Made({"y": np.array([1 + 1e-6 * apart])} for apart in (0, 2, 3, 4))
+    assert seen_between(made, "y", rounding, excess) == pytest.approx(seen, rel=1e-2)
+    assert made.last + 1 == asked
 
 
 def test_the_error_of_an_output_in_words() -> None:

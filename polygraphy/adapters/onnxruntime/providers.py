@@ -256,13 +256,20 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
             hint="Write more of its name.",
         )
     if not matches:
-        package = next((found for sign, found in _PACKAGES if sign in wanted.lower()), None)
-        hint = (
-            ""
-            if package is None
-            else (
-                f"The installed ONNX Runtime is built without it: python -m pip install {package}"
-            )
-        )
-        raise UnknownNameError("Execution provider", wanted, available, hint=hint)
+        raise UnknownNameError("Execution provider", wanted, available, hint=_where_it_is(wanted))
     return matches[0]
+
+
+def _where_it_is(wanted: str) -> str:
+    """Return what brings a provider that is not available, in a sentence; empty if nothing is
+    known.
+    """
+    short = wanted.lower().removesuffix("executionprovider")
+    for _, module in plugin_packages():
+        name = module.removeprefix("onnxruntime_ep_")
+        if short and short in name:
+            return f"A plugin for it is installed: add --provider-library {name}={module}."
+    package = next((found for sign, found in _PACKAGES if sign in wanted.lower()), None)
+    if package is None:
+        return ""
+    return f"The installed ONNX Runtime is built without it: python -m pip install {package}"

@@ -19,6 +19,7 @@ from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.openvino.errors import translated_errors
 from polygraphy.adapters.os.forks import OneProcess
 from polygraphy.adapters.os.paths import readable_file
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.naming import counted
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from openvino import CompiledModel
 
-openvino = mod.lazy_import("openvino>=2024.0")
+openvino = mod.lazy_import("openvino")  # Which will do is asked once, and is an error.
 
 compiled_model_from_onnx: Callable[..., CompiledModel]
 
@@ -180,12 +181,12 @@ class CompiledModelFromOnnx(BaseLoader):
         if narrow:
             said = (
                 f"OpenVINO computes {len(narrow)} of {counted(len(layers), 'layer')} in"
-                f" {PRECISIONS[narrow[0].precision]}"
+                f" {HALF[PRECISIONS[narrow[0].precision]]}"
             )
             if self._precision_hint is None:
                 G_LOGGER.warning(
                     f"{said}, as it does by default here; --openvino-precision f32"
-                    ' (precision_hint="f32") is float32.'
+                    ' (precision_hint="f32") is fp32.'
                 )
             else:
                 G_LOGGER.info(f"{said}.")

@@ -6,6 +6,7 @@ from typing import Any
 
 from polygraphy.adapters.openvino.compiled import core_of_process
 from polygraphy.domain.environment import Section
+from polygraphy.domain.errors import PolygraphyException
 
 _TITLE = "OpenVINO Devices"
 _HINT = "INFERENCE_PRECISION_HINT"
@@ -22,6 +23,8 @@ def device_sections() -> list[Section]:
         facts = [(name, _described(core, name)) for name in core.available_devices]
     except ModuleNotFoundError:
         return []
+    except PolygraphyException as error:
+        return [Section(_TITLE, (), (f"None: {error}",))]
     except Exception as error:  # A shared library that does not load, say.
         message = f"None: OpenVINO does not load: {type(error).__name__}: {error}"
         return [Section(_TITLE, (), (message,))]

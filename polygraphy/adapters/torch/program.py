@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import logging
+import re
 import sys
 import warnings
 import zipfile
@@ -109,6 +110,8 @@ def check_compiler() -> None:
 
 torch = mod.lazy_import("torch>=2.2")
 _LONGEST = 300
+_RELEASE = re.compile(rb'"torch_version": *"([^"]+)"')
+"""Which release a program says that it was saved by."""
 Keep = Callable[[str, Any], None]
 
 
@@ -349,10 +352,21 @@ class TorchFromPath(BaseLoader):
         G_LOGGER.info(f"Loading PyTorch model: {path.absolute()}")
         kind = _kind(path)
         with translated_errors("load", path):
-            if kind == "exported":
-                check_compiler()
-                return torch.export.load(str(path))
-            return torch.jit.load(str(path), map_location="cpu")
+            if kind == "script":
+                return torch.jit.load(str(path), map_location="cpu")
+            check_compiler()
+            try:
+                with silence():  # It warns of archives of older releases, which it reads.
+                    return torch.export.load(str(path))
+            except Exception as error:
+                if (release := _newer_release(path)) is None:
+                    raise
+                raise ModelError(
+                    f"{path} was saved by PyTorch {release}, and {torch.__version__} cannot read"
+                    " it.",
+                    path=path,
+                    hint="Save it with this release, or pip install -U torch.",
+                ) from error
 
 
 def _kind(path: Path) -> str:
@@ -373,3 +387,13 @@ def _kind(path: Path) -> str:
         path=path,
         hint="Save it with torch.export.save, or load it in a script (--torch script.py:function).",
     )
+
+
+def _newer_release(path: Path) -> str | None:
+    """Return the release of PyTorch that saved a program; None if that is unknown or no newer."""
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            found = _RELEASE.search(archive.read(name)) if name.endswith(".json") else None
+            if found and mod.version(found[1].decode()) > mod.version(torch.__version__):
+                return found[1].decode()
+    return None

@@ -131,7 +131,7 @@ class _Pair:
         return made
 
     def _rough(self, feed_dict: Mapping[str, Any], dtype: str) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs of the original model twice as rounding may move them."""
+        """Return the outputs of the original model as rounding may move them."""
         try:
             return resolve(NarrowModels).roughly(self.original, dtype)(feed_dict)
         except PolygraphyException as error:

@@ -289,7 +289,7 @@ class Iterations:
                 raise UsageError(
                     f"{path} holds none of the outputs of the model ({mine}): it has"
                     f" {theirs or 'none'}.",
-                    hint="Save what the model computes in float32 (polygraphy run MODEL --onnxrt"
+                    hint="Save what the model computes in fp32 (polygraphy run MODEL --onnxrt"
                     " --save-outputs FILE).",
                 )
             lengths = {len(sets) for _, sets in saved}

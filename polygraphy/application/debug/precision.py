@@ -127,7 +127,7 @@ def find_nodes_to_keep(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> list[str]:
-    """Find the fewest nodes that have to stay in float32 when a model is cast to a narrower type.
+    """Find the fewest nodes that have to stay in fp32 when a model is cast to a narrower type.
 
     Nodes are tried in the order of what each of them loses alone, which one run per set of data
     tells; the last line that is logged is the command that casts the model so.
@@ -186,7 +186,7 @@ def _check(found: HalfPrecision) -> None:
     if found.verdict == "inconclusive" or (found.verdict == "fault" and not found.kept):
         raise InconclusiveError(
             "No set of nodes is found with which the outputs are close enough.",
-            hint="See polygraphy diagnose for what is wrong with the model in float32.",
+            hint="See polygraphy diagnose for what is wrong with the model in fp32.",
         )
 
 
@@ -196,10 +196,10 @@ def _tell_kept(found: HalfPrecision) -> None:
         findings.conclude(summary=f"All nodes can be cast: {found.before}.")
         G_LOGGER.info(f"All nodes can be cast: {found.before}.")
         return
-    findings.conclude(summary=f"{counted(len(found.kept), 'node')} cannot be cast to float16.")
+    findings.conclude(summary=f"{counted(len(found.kept), 'node')} cannot be cast to fp16.")
     lines = "\n".join(f"    {name}" for name in found.kept)
     G_LOGGER.info(
-        f"{len(found.kept)} node(s) have to stay in float32 ({found.checks} sets were tried):\n"
+        f"{len(found.kept)} node(s) have to stay in fp32 ({found.checks} sets were tried):\n"
         f"{lines}"
     )
     for culprit in found.culprits:

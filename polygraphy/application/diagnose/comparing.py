@@ -486,7 +486,7 @@ class _Comparison:
         """
         case = self._case
         pair = in_float32(case.model.proto, self._reference.proto)
-        with case.attempt("in float32") as notes:
+        with case.attempt("in fp32") as notes:
             if pair is None:
                 notes.append("Neither model computes in half precision.")
                 return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from itertools import product
 from typing import Any
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
@@ -15,14 +16,13 @@ from polygraphy.domain.diagnosis.exported import (
     same_tensors,
     without_counterpart,
 )
-from polygraphy.domain.diagnosis.regions import fed_nodes
 from polygraphy.ports.diagnosing import OpenedProgram
 from polygraphy.ports.editing import open_model
 
 _TRIED = 8
 """Tensors of either side that are tried as counterparts where they part."""
-_AHEAD = 12
-"""Nodes that are computed to see whether they are."""
+_AHEAD = (12, 60)
+"""Nodes that are computed to see whether they are: an operation may become twenty-five."""
 
 
 class Counterparts:
@@ -103,27 +103,33 @@ class Counterparts:
         operands as the program has operations of these operands, each has its own, in order: a
         cosine in place of a sine is not the cosine beside it.
         """
-        found = same_tensors(self._mine, self._prints, self._named, self.pairs)
-        self.pairs.update(found)
+        nodes = self._case.model.nodes
+        graphs = nodes, self._program.nodes
+        self.pairs |= same_tensors(self._mine, self._prints, self._named, self.pairs, graphs)
         same: dict[tuple[str, ...], list[str]] = {}
-        for node in self._case.model.nodes:
-            for name in found.keys() & set(node.makes):
-                same.setdefault((found[name], *node.reads), []).append(name)
+        for node in nodes:
+            for name in self.pairs.keys() & set(node.makes):
+                same.setdefault((self.pairs[name], *node.reads), []).append(name)
         reads = {node.name: node.reads for node in self._program.nodes}
+        wrong: set[str] = set()
         for (theirs, *_), made in same.items():
             beside = [other for other in reads if reads[other] == reads.get(theirs)]
             if len(beside) == len(made) > 1:
-                for name, other in zip(made, beside):
-                    if other != theirs:
-                        del self.pairs[name]
+                wrong.update(name for name, other in zip(made, beside) if other != theirs)
+        times = Counter(self.pairs.values())
+        for node in nodes if wrong else ():
+            for name in self.pairs.keys() & set(node.makes):
+                # Made of a wrong one, it has the value of what is made of the one beside it.
+                if name in wrong or (times[self.pairs[name]] > 1 and wrong & set(node.reads)):
+                    wrong.add(name)
+                    del self.pairs[name]
 
     def _parting(self) -> Iterator[tuple[str, str]]:
         """Yield tensors of the model that are others in the program, the likeliest first."""
         nodes = self._case.model.nodes
         mine = without_counterpart(nodes, self.pairs.keys())
         theirs = without_counterpart(self._program.nodes, set(self.pairs.values()))
-        fed = fed_nodes(nodes, self._feed)
-        made = {name for index in fed for name in nodes[index].makes}
+        made = {name for node in nodes if node.reads for name in node.makes}
         tried = 0
         for name in mine:
             if name not in self._mine or name not in made or tried == _TRIED:
@@ -137,16 +143,16 @@ class Counterparts:
             ]
             fitting.sort(key=lambda other: other != recorded)
             tried += bool(fitting)
-            for other in fitting[:_TRIED]:
-                if self._fits(name, other, theirs):
+            for most, other in product(_AHEAD, fitting[:_TRIED]):
+                if self._fits(name, other, theirs, most):
                     yield name, other
 
-    def _fits(self, mine: str, theirs: str, left: Sequence[str]) -> bool:
+    def _fits(self, mine: str, theirs: str, left: Sequence[str], most: int) -> bool:
         """Return whether something of the program is made of a tensor that is as it is there."""
         value = self.theirs[theirs]
         if mine in self._expected:
             return not self.off({mine: value})
-        made = _prints(self._forced({mine: value}, most=_AHEAD))
+        made = _prints(self._forced({mine: value}, most))
         behind = left.index(theirs) + 1 if theirs in left else 0
         later = {name: self._prints[name] for name in left[behind:] if name in self._prints}
         return bool(same_tensors(made, later, {}, {}))

@@ -177,7 +177,7 @@ def _lowered_first(
     case.evidence.left_out.clear()  # The data are chosen again.
     found = whole().result()
     if refused and found.verdict == AGREE:
-        return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {refused}")
+        return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in fp32. {refused}")
     return found
 
 
@@ -197,7 +197,7 @@ def _lowered_last(
         made = of_lowering(case, lowering, data_loader)
         lowered = None if made is None else _allowed(case, made)
     except BackendError as error:
-        lowered = DiagnosisResult(INCONCLUSIVE, reason=f"All agree in float32. {error}")
+        lowered = DiagnosisResult(INCONCLUSIVE, reason=f"All agree in fp32. {error}")
     if lowered is None:
         reason = f"In float32 {lowering.name} does not compute what another backend does, either."
         lowered = DiagnosisResult(INCONCLUSIVE, reason=f"{reason} Compare with that: --onnxrt.")

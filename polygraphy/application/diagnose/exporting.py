@@ -122,11 +122,6 @@ class _Exported:
             made = [one.run(feed) for one, feed in zip(opened, self._feeds)]
             if not opened[0].nodes and self._is_unsteady(made[0]):
                 return DiagnosisResult(INCONCLUSIVE, reason=_UNSTEADY)
-            names, left_out = self._outputs(made[0])
-            sets: list[MutableMapping[str, Any]] = [
-                {names[name]: value for name, value in one if name in names} for one in made
-            ]
-            right = Oracle(self._source.name, sets, left_out)
             try:
                 compute = case.loaded(party)
                 values = [compute(feed) for feed in self._feeds]
@@ -134,6 +129,11 @@ class _Exported:
                 case.evidence.unexplained = f"{self._source.name} runs the program. {error}"
                 notes.append(f"{party.name} refuses the model.")
                 return None
+            names, left_out = self._outputs(made[0], values[0])
+            sets: list[MutableMapping[str, Any]] = [
+                {names[name]: value for name, value in one if name in names} for one in made
+            ]
+            right = Oracle(self._source.name, sets, left_out)
             compared = right.beside(case, values)
             case.evidence.compared(right.name, right.left_out)
             notes.append(said_of(compared.found, len(names), self._source.name))
@@ -159,15 +159,27 @@ class _Exported:
         again = self._opened[0].run(self._feeds[0])
         return any(deviation(value, other) for (_, value), (_, other) in zip(first, again))
 
-    def _outputs(self, made: Sequence[tuple[str, Any]]) -> tuple[dict[str, str], list[str]]:
-        """Return the output of the model for each of the program, and which have none, in words."""
+    def _outputs(
+        self, made: Sequence[tuple[str, Any]], own: Values
+    ) -> tuple[dict[str, str], list[str]]:
+        """Return the output of the model for each of the program, and which have none, in words.
+
+        Args:
+            made: what the program returns.
+            own: what the model makes.
+        """
         mine, theirs = self._case.model.outputs, [name for name, _ in made]
         if len(mine) == len(theirs):
             return {
                 name: name if {*mine} == {*theirs} else other for name, other in zip(theirs, mine)
             }, []
-        pairs = pair_outputs(theirs, mine)
-        names = {one.name0: one.name1 for one in pairs if one.name0 and one.name1}
+        shapes = {name: np.shape(value) for name, value in made}
+        names = {
+            str(one.name0): str(one.name1)
+            for one in pair_outputs(theirs, mine)
+            if one.is_complete
+            and (one.is_exact or shapes[str(one.name0)] == np.shape(own[str(one.name1)]))
+        }
         if not names:
             said = ", ".join(f"{name} {tuple(np.shape(value))}" for name, value in made)
             raise UsageError(
@@ -175,8 +187,8 @@ class _Exported:
                 f" {', '.join(mine) or 'nothing'}: they have no output in common.",
                 hint="Give the program that the model was exported from.",
             )
-        lost = [f"{one.name0!r} of the program" for one in pairs if not one.name1]
-        lost += [f"{one.name1!r} of the model" for one in pairs if not one.name0]
+        lost = [f"{name!r} of the program" for name in theirs if name not in names]
+        lost += [f"{name!r} of the model" for name in mine if name not in names.values()]
         return names, [f"{each} has no counterpart" for each in lost]
 
     def _beside(self, values: Sequence[Values]) -> str:
@@ -248,7 +260,13 @@ class _Inside:
         held = {each.values.size for each in side.weights.values() if each.values is not None}
         sizes = [each.size for each in program.weights.values() if np.ndim(each) > 1]
         lost = [size for size in sizes if held.isdisjoint((size, 2 * size))]  # Of two directions.
-        if len(program.nodes) > _TOLD and len(lost) * 2 >= len(sizes):
+        fits = any(
+            np.shape(found.own[name]) == np.shape(value)
+            for name, value in self._expected.items()
+            if name in found.own
+        )
+        is_known = len(program.nodes) > _TOLD or (sizes and not fits)
+        if is_known and len(lost) * 2 >= len(sizes):
             raise UsageError(
                 "The model was not exported from this program: no tensor in it has the value of one"
                 f" of the model, and {len(lost)} of {len(sizes)} weights have another size.",

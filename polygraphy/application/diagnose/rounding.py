@@ -66,7 +66,7 @@ def adds_up(case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Va
             continue
         made = _moved(case, feeds[own[0][0]])
         for _, name, rounding, excess in own:
-            seen = _seen(case, made, name, rounding)
+            seen = _seen(case, made, name, rounding, excess)
             if excess > allowance(seen, rounding.rtol):
                 return False
             known[name] = min(seen, known.get(name, seen))
@@ -102,7 +102,7 @@ def explained(
             if found:
                 is_seen = rounding.dtype in (*WIDE, *HALF)
                 made = _moved(case, feed, rounding.dtype) if is_seen else ()
-                seen = seen_between(made, name, rounding)
+                seen = seen_between(made, name, rounding, found.excess)
                 if found.excess > allowance(seen, rounding.rtol):
                     return False
     return True
@@ -125,7 +125,7 @@ def _inside(case: Case, name: str, value: Any, expected: Any) -> Rounding | None
 
 
 def _moved(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[str, Any]]:
-    """Return the outputs twice as rounding may move them; nothing where that cannot be computed."""
+    """Return the outputs as rounding may move them; nothing where that cannot be computed."""
     if case.moved is None or case.moved[0] is not feed or case.moved[1] != dtype:
         try:
             case.moved = feed, dtype, resolve(NarrowModels).roughly(case.model.proto, dtype)(feed)
@@ -135,13 +135,18 @@ def _moved(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[s
 
 
 def _seen(
-    case: Case, made: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None
+    case: Case,
+    made: Sequence[Mapping[str, Any]],
+    name: str,
+    rounding: Rounding | None,
+    excess: float,
 ) -> float:
-    """Return how many times what is explained rounding was seen to do to an output; nothing of one
-    that is narrow inside, or quantised.
+    """Return how many times what is explained rounding was seen to do to an output that is off by
+    so much; nothing of one that is narrow inside, or quantised.
     """
     known = compute_dtype(case.facts, name)
-    return seen_between(made, name, rounding) if known is None or known in WIDE else 0.0
+    is_wide = known is None or known in WIDE
+    return seen_between(made, name, rounding, excess) if is_wide else 0.0
 
 
 def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
@@ -155,7 +160,8 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
     made = _moved(case, known.feed)
     for name, each in found.items():
         right = known.values.get(name)
-        if each.excess > BESIDE * _seen(case, made, name, case.rounding(name, right, right)):
+        rounding = case.rounding(name, right, right)
+        if each.excess > BESIDE * _seen(case, made, name, rounding, each.excess):
             return DiagnosisResult(
                 INCONCLUSIVE,
                 reason=(

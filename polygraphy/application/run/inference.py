@@ -63,7 +63,7 @@ class _RunnerState:
         return made
 
     def _rough(self, feed: Feed, dtype: str) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs twice as rounding to a data type may move them; nothing where that is
+        """Return the outputs as rounding to a data type may move them; nothing where that is
         not known.
         """
         source = getattr(self.facts, "source", None)

@@ -22,6 +22,7 @@ from polygraphy.domain.errors import (
     DamagedFileError,
     FileError,
     InconclusiveError,
+    MissingFileError,
     UsageError,
 )
 from polygraphy.domain.sweep.cells import (
@@ -102,8 +103,9 @@ class Planned:
         """Find models, open environments, and compute keys.
 
         Raises:
-            UsageError: a pattern matches no model, or an environment cannot be used.
-            FileError: a file of the plan is missing.
+            UsageError: a pattern matches no model, a file is missing, or an environment cannot be
+                used.
+            FileError: a file of the plan cannot be read.
         """
         self.plan = plan
         self.folder = os.path.abspath(folder)  # noqa: PTH100
@@ -144,7 +146,10 @@ class Planned:
 
     def _digest(self, path: str) -> str:
         if path not in self._digests:
-            self._digests[path] = digest_of(self._whole(path))
+            try:
+                self._digests[path] = digest_of(self._whole(path))
+            except MissingFileError as error:
+                raise UsageError(f"The plan names what is not there: {error}") from error
         return self._digests[path]
 
     @cached_property
@@ -345,8 +350,9 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     rows = [running.row(cell) for cell in chosen]
     if before is not None:
         rows = compared(running.confirmed(run, chosen, rows, before), before)
-    rows, notes = known_among(rows, failures, date.today().isoformat())
-    diagnoses = running.diagnosed(run, chosen, rows) if diagnose else {}
+    names = [one.cell.name for one in planned.cells]
+    rows, notes = known_among(rows, failures, date.today().isoformat(), names)
+    diagnoses = running.diagnosed(run if diagnose else None, chosen, rows)
     outcome = SweepOutcome(
         rows,
         groups_of(rows, diagnoses),
@@ -550,16 +556,20 @@ class _Sweep:
 
     def diagnosed(
         self,
-        run: Callable[[str, Sequence[Job]], dict[str, Record]],
+        run: Callable[[str, Sequence[Job]], dict[str, Record]] | None,
         cells: Sequence[PlannedCell],
         rows: Sequence[Row],
     ) -> dict[str, Record]:
-        """Return the records of diagnoses of the cells that fail, by their keys."""
+        """Return the records of diagnoses of the cells that fail, by their keys; without `run`,
+        those that an earlier sweep left.
+        """
         failed = [cell for cell, row in zip(cells, rows) if row.state in _DIAGNOSED]
         jobs = {cell.key: self._planned.diagnosis(cell) for cell in failed}
         found = {key: self._read(job) for key, job in jobs.items()}
-        made = run("Diagnoses", [job for key, job in jobs.items() if found[key] is None])
-        return {key: found[key] or made[job.key] for key, job in jobs.items()}
+        if run is not None:
+            made = run("Diagnoses", [job for key, job in jobs.items() if found[key] is None])
+            found.update((key, made[job.key]) for key, job in jobs.items() if job.key in made)
+        return {key: record for key, record in found.items() if record is not None}
 
     def row(self, cell: PlannedCell) -> Row:
         """Return the row of a cell."""

@@ -53,7 +53,7 @@ class OpenvinoOptions(Options):
         "--openvino-float32",
         kind=Texts("TENSOR"),
         feeds=_of_both("float32_tensors"),
-        help="Tensors of the model that are computed in float32, whatever the rest is computed in:"
+        help="Tensors of the model that are computed in fp32, whatever the rest is computed in:"
         " `polygraphy diagnose` names them.",
     )
     no_openvino_fusion: bool = option(

@@ -32,6 +32,7 @@ from polygraphy.domain.rounding import (
     GROWTH,
     Rounding,
     coarsest_between,
+    deviation,
     few_others,
     in_order,
     rounding_between,
@@ -235,7 +236,9 @@ def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
         own = coarsest_between((side.array, side.array), (side.computed_in, side.computed_in))
         if own is None or own.name != rounding.dtype:
             continue  # Nothing adds up of what is finer.
-        if seen := seen_between(side.rough(rounding.dtype), side.name, rounding):
+        value, reference = (each.array for each in sides)
+        off = deviation(value, reference, rounding=rounding).excess
+        if seen := seen_between(side.rough(rounding.dtype), side.name, rounding, off):
             return rounding.adding_up(seen)
     return rounding
 

@@ -176,11 +176,12 @@ class StreamingDataLoader:
                 yield {"image": array}
                 continue
             [(name, (_, shape))] = inputs.items()
-            if shape is not None and in_shape(array, shape) is None:
+            fitted = array if shape is None else in_shape(array, shape)
+            if fitted is None or (fitted.ndim == 4 and len(fitted) > 1):  # A picture is one sample.
                 raise InputError(
                     f"{file}: the picture has the shape {format_shape(array.shape)}, but input"
                     f" {name!r} takes {format_shape(shape)}.",
-                    hint="Bring all of them to one size: --preprocess resize=224x224.",
+                    hint=self._preprocess.advice(shape),
                 )
             yield {name: array}
 

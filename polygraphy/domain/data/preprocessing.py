@@ -70,8 +70,17 @@ class Preprocess:
 
     def channels_in(self, shape: Sequence[Any] | None) -> Any:
         """Return how many channels an input of a shape takes; None where that is not known."""
-        is_known = shape is not None and len(shape) == len(self.layout)
-        return shape[self.layout.index("c")] if is_known and shape is not None else None
+        if shape is None or len(shape) not in (3, 4):
+            return None
+        return shape[-3 if self.layout.endswith("chw") else -1]
+
+    def advice(self, shape: Sequence[Any]) -> str:
+        """Return what makes pictures fit an input of a shape, in a sentence."""
+        channels_first = len(shape) in (3, 4) and shape[-3] in (1, 3, 4)
+        if channels_first and not self.layout.endswith("chw"):
+            return f"Its channels come first: --preprocess layout={'nchw'[-len(shape):]}."
+        height, width = shape[-2:] if channels_first else (224, 224)
+        return f"Bring all of them to one size: --preprocess resize={width}x{height}."
 
     def __call__(self, array: Array, where: str) -> Array:
         """Return a picture as the model takes it.

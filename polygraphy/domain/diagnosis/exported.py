@@ -20,6 +20,10 @@ EXPORTER = "exporter"
 
 _SAMPLED = 512
 _CLEARER = 10.0
+_SAME = 32
+"""Tensors of one value that are distinguished by what is around them."""
+_AROUND = 64
+"""Tensors without a counterpart that are looked through for those that have one."""
 _RANK = 5
 """Axes of the largest tensors of which other orders are tried."""
 
@@ -63,25 +67,26 @@ def same_tensors(
     theirs: Mapping[str, Print],
     named: Mapping[str, str],
     known: Mapping[str, str],
+    graphs: tuple[Sequence[GraphNode], Sequence[GraphNode]] = ((), ()),
 ) -> dict[str, str]:
     """Return by tensor of a model the tensor of its program with the same value: the one that the
-    exporter recorded, else the only one, the clearly nearest, or the next in order.
+    exporter recorded, else the only one, the clearly nearest, the one among the same tensors, or
+    the next in order.
 
     Args:
         mine: the tensors of the model, in order.
         theirs: those of the program, in order.
         named: by tensor of the model, what the exporter recorded.
         known: what is known already.
+        graphs: the nodes of both, which distinguish tensors of one value.
     """
-    order = {name: index for index, name in enumerate(theirs)}
     alike: dict[tuple[Any, str], list[str]] = {}
     for name, each in theirs.items():
         alike.setdefault((each.shape, each.kind), []).append(name)
     found: dict[str, str] = {}
-    last = -1
+    several: dict[str, list[str]] = {}
     for name, own in mine.items():
         if name in known:
-            last = max(last, order.get(known[name], -1))
             continue
         apart = {  # Beyond, no rounding explains it.
             other: distance
@@ -91,17 +96,75 @@ def same_tensors(
         if not apart or (not own.tells and named.get(name) not in apart):
             continue
         ranked = sorted(apart, key=lambda other: apart[other])
-        first, later = ranked[0], [other for other in ranked if order[other] > last]
-        is_clear = len(ranked) == 1 or apart[ranked[1]] > max(_CLEARER * apart[first], 1e-6)
         if named.get(name) in apart:
             found[name] = named[name]
-        elif is_clear:
-            found[name] = first
-        elif later:  # Several are the same, as before and after a dropout that does nothing.
-            found[name] = min(later, key=lambda other: order[other])
+        elif len(ranked) == 1 or apart[ranked[1]] > max(_CLEARER * apart[ranked[0]], 1e-6):
+            found[name] = ranked[0]
         else:
-            continue
-        last = max(last, order[found[name]])
+            several[name] = [*apart]
+    return _distinguished(mine, theirs, {**known, **found}, several, graphs) | found
+
+
+def _distinguished(
+    mine: Mapping[str, Print],
+    theirs: Mapping[str, Print],
+    pairs: dict[str, str],
+    several: Mapping[str, Sequence[str]],
+    graphs: tuple[Sequence[GraphNode], Sequence[GraphNode]],
+) -> dict[str, str]:
+    """Return which of several tensors of one value others are: the one before and behind which most
+    is the same, else the next in order, as before and after a dropout that does nothing.
+
+    Args:
+        pairs: what is known; what is found is added.
+        several: by tensor of the model those of the program, in order.
+    """
+    order = {name: index for index, name in enumerate(theirs)}
+    links = [*zip(*(_links(nodes) for nodes in graphs))] if several else []
+    found: dict[str, str] = {}
+    taken = set(pairs.values())
+    last = -1
+    for name in mine:
+        if name in several:
+            later = [other for other in several[name] if order[other] > last]
+            best, most = later[:1], 0
+            for other in [*later[:_SAME], *several[name][:_SAME]]:
+                count = 0
+                for here, there in links:
+                    around = {pairs[each] for each in _nearest(here, name, pairs)}
+                    count += len(around & _nearest(there, other, taken))
+                if count > most:
+                    best, most = [other], count
+            if best:
+                found[name] = pairs[name] = best[0]
+                taken.add(best[0])
+        last = max(last, order.get(pairs.get(name, ""), -1))
+    return found
+
+
+def _links(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Return by tensor what it is made of, and what is made of it."""
+    before: dict[str, set[str]] = {}
+    behind: dict[str, set[str]] = {}
+    for node in nodes:
+        for name in node.makes:
+            before[name] = set(node.reads)
+        for name in node.reads:
+            behind.setdefault(name, set()).update(node.makes)
+    return before, behind
+
+
+def _nearest(links: Mapping[str, set[str]], tensor: str, known: Collection[str]) -> set[str]:
+    """Return the tensors of those that are known that are nearest in one direction."""
+    found: set[str] = set()
+    seen, pending = {tensor}, [tensor]
+    while pending and len(seen) < _AROUND:
+        for name in links.get(pending.pop(), ()):
+            if name in known:
+                found.add(name)
+            elif name not in seen:
+                seen.add(name)
+                pending.append(name)
     return found
 
 

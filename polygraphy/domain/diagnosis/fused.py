@@ -146,11 +146,9 @@ def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> b
     if np.isclose(theirs, mine, 1e-4, 1e-6).mean() > 0.5:
         return True
     taken = mean * scale / np.sqrt(variance + float(model.nodes[norm].attribute("epsilon", 1e-5)))
-    size = np.linalg.norm(apart)
-    return any(
-        np.linalg.norm(apart - one * (apart @ one) / max(one @ one, 1e-30)) < 1e-2 * size
-        for one in (bias, taken)
-    )
+    size = float(np.linalg.norm(apart))
+    shares = ((one, float(apart @ one) / max(float(one @ one), 1e-30)) for one in (bias, taken))
+    return any(np.linalg.norm(apart - share * one) < 1e-2 * size for one, share in shares)
 
 
 def _epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> float | None:

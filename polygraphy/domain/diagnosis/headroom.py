@@ -380,7 +380,7 @@ def first_invalid(losses: Iterable[NodeLoss]) -> HalfCulprit | None:
             if each.invalid and not any(operand.invalid for operand in loss.operands):
                 evidence = (
                     f"{each.invalid} of {each.elements} elements of {each.name!r} are infinite or"
-                    " NaN in float32 already, with finite operands"
+                    " NaN in fp32 already, with finite operands"
                 )
                 return HalfCulprit([loss.name], loss.op, Fault("nan", each.name, evidence))
     return None

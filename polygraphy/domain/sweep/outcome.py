@@ -29,8 +29,8 @@ _SLOWER = 1.25
 _LONGEST = 160
 _VERDICTS = {0: PASSED, 1: FAILED, 4: INCONCLUSIVE}
 
-NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER = (
-    "newly failing", "newly passing", "slower", "faster",
+NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER, KNOWN_PASSES = (
+    "newly failing", "newly passing", "slower", "faster", "known, but passes",
 )  # fmt: skip
 
 
@@ -148,18 +148,25 @@ def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def known_among(
-    rows: Sequence[Row], known: Sequence[Known], today: str
+    rows: Sequence[Row], known: Sequence[Known], today: str, names: Sequence[str] | None = None
 ) -> tuple[list[Row], list[str]]:
     """Return rows with the reasons of those failures that are known, and what is to be said of the
     known failures: which are expired, which pass now, which are of no cell.
+
+    Args:
+        rows: the cells of this sweep.
+        known: the failures.
+        today: the day, as in ``2026-12-31``.
+        names: those of all cells of the plan, where this sweep runs a part of them.
     """
+    names = [row.name for row in rows] if names is None else names
     made, notes = list(rows), []
     for one in known:
         meant = [at for at, row in enumerate(made) if is_meant(row.name, [one.cell])]
         if one.is_expired(today):
             notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
             continue
-        if not meant:
+        if not any(is_meant(name, [one.cell]) for name in names):
             notes.append(f"Known failure {one.cell!r} ({one.reason}) is of no cell.")
         for at in meant:
             row = made[at]
@@ -167,7 +174,7 @@ def known_among(
                 made[at] = evolve(row, known=one.reason)
             elif row.state == PASSED:
                 notes.append(f"{row.name} passes, which is known to fail ({one.reason}).")
-                made[at] = evolve(row, changes=[*row.changes, "known, but passes"])
+                made[at] = evolve(row, changes=[*row.changes, KNOWN_PASSES])
     return made, notes
 
 
@@ -235,6 +242,8 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b\d[\d.,]*(?:e[+-]?\d+)?\b")
 
 def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -> list[Group]:
     """Return the causes of failures, and why there is no reference, that of the most cells first.
+    A cell whose error is that of another one of its model has the cause of that, if its own
+    diagnosis names none: where nothing of a model can be cast to half precision, say.
 
     Args:
         rows: all cells.
@@ -242,11 +251,15 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
     """
     found: dict[Any, list[Row]] = {}
     first: dict[Any, Group] = {}
-    for row in rows:
-        if not row.failed and row.state != NO_REFERENCE:
-            continue
-        culprits = diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
-        group = _diagnosed(culprits[0]) if culprits else _alike(row, diagnoses.get(row.key))
+    failed = [row for row in rows if row.failed or row.state == NO_REFERENCE]
+    culprits = {row.key: diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
+                for row in failed}  # fmt: skip
+    causes = {(row.model, _said(row)): culprits[row.key]
+              for row in failed if row.state == ERROR and culprits[row.key]}  # fmt: skip
+    for row in failed:
+        said = (row.model, _said(row))
+        blamed = culprits[row.key] or (causes.get(said) if row.state == ERROR else None)
+        group = _diagnosed(blamed[0]) if blamed else _alike(row, diagnoses.get(row.key))
         found.setdefault(group.cause, []).append(row)
         first.setdefault(group.cause, group)
     made = [evolve(first[cause], cells=[row.name for row in found[cause]]) for cause in found]
@@ -276,8 +289,12 @@ def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
         return Group(f"Outputs differ, {why}: {first}", ())
     if row.state in (HUNG, MEMORY):
         return Group({HUNG: "The time limit", MEMORY: "The memory limit"}[row.state], ())
-    text = row.summary.replace(row.model, "MODEL").partition("\n")[0]
-    return Group(f"{row.state}: {_NUMBER.sub('N', text)[:_LONGEST]}", ())
+    return Group(f"{row.state}: {_said(row)[:_LONGEST]}", ())
+
+
+def _said(row: Row) -> str:
+    """Return why a cell fails, without its model and numbers."""
+    return _NUMBER.sub("N", row.summary.replace(row.model, "MODEL").partition("\n")[0])
 
 
 @frozen
@@ -327,24 +344,31 @@ class SweepOutcome:
     def exit_code(self) -> int:
         """See the documentation of exit codes."""
         states = {row.state for row in self.rows} - {MISSING}
-        passing = any("known, but passes" in row.changes for row in self.rows)
         has_run = states & {*_JUDGED, NO_REFERENCE}
         if not has_run and any(row.failed and not row.known for row in self.rows):
             return _EXIT_BROKEN
-        if self.new_failures or (self.is_strict and passing):
+        if self.new_failures or (self.is_strict and self._known_passing):
             return _EXIT_FAILED
         return _EXIT_INCONCLUSIVE if states & {INCONCLUSIVE, FLAKY, NO_REFERENCE} else 0
+
+    @property
+    def _known_passing(self) -> int:
+        return sum(KNOWN_PASSES in row.changes for row in self.rows)
 
     @property
     def summary(self) -> str:
         """What it comes to, in a sentence or two."""
         counts = Counter(row.state for row in self.rows)
+        if self.rows and counts[MISSING] == len(self.rows):
+            return f"{counted(len(self.rows), 'cell')}; none was run."
         known = sum(bool(row.known) for row in self.rows)
         words = [f"{count} {state}" for state, count in counts.most_common() if state != PASSED]
         text = f"{counts[PASSED]} of {counted(len(self.rows), 'cell')} passed"
         text += f"; {', '.join(words)}" if words else ""
         if known:
             text += f"; {known} of the failures {'is' if known == 1 else 'are'} known"
+        if passing := self._known_passing:
+            text += f"; {passing} known to fail {'passes' if passing == 1 else 'pass'}"
         if self.has_baseline:
             changes = Counter(change for row in self.rows for change in row.changes)
             kinds = (NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER)

@@ -131,6 +131,16 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are(library: Librar
         chosen_providers(Options(), _matched(library, ("new", {"device": "NPU"})))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("wanted", ["warp", "WarpExecutionProvider"])
+def test_an_installed_plugin_that_was_not_given_is_named(
+    wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = [("onnxruntime-ep-warp 1.0", "onnxruntime_ep_warp")]
+    monkeypatch.setattr(adapter, "plugin_packages", lambda: installed)
+    with pytest.raises(UnknownNameError, match="--provider-library warp=onnxruntime_ep_warp"):
+        matched_providers([wanted])
+
+
 def test_a_plugin_without_a_device_here_says_so(library: Library) -> None:
     library.devices = []
     assert _matched(library, "cpu") == ["CPUExecutionProvider"]

@@ -165,6 +165,13 @@ def test_a_program_of_another_network_is_told_rather_than_paired_in_order(names:
     assert found(exported(names), unlike((6, 6))).culprits, "it may be the same of another state"
 
 
+def test_a_program_of_one_operation_whose_weight_and_result_do_not_fit_is_told() -> None:
+    other = {"linear": ("aten.linear", ["x", "weight"], np.matmul)}
+    program = FakeProgram(["x"], other, ["linear"], {"weight": np.ones((6, 7), np.float32)})
+    with pytest.raises(UsageError, match="was not exported from this program"):
+        found(exported(LOST), program)
+
+
 def test_another_export_that_is_right_is_the_remedy() -> None:
     others = [
         ("worse", "", lambda feed: exported(alpha=0.2)),
@@ -194,6 +201,65 @@ def test_a_tensor_beside_it_of_the_same_value_is_no_counterpart() -> None:
     model = make("cosines", nodes, [value("x", [3, 6])], [value("y", [3, 6])])
     [culprit] = found(model, FakeProgram(["x"], steps, ["mul"])).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["of sin"], "translation")
+
+
+def rotary(wrong: int) -> tuple[onnx.ModelProto, FakeProgram]:
+    """Return a program that turns queries and keys by the same angles, each with tables of its own,
+    and its export with a cosine for a sine, or a sine for a cosine, in one of the four tables.
+    """
+    steps: dict[str, Any] = {}
+    nodes = []
+    tables = ["Sin", "Cos"] * 2
+    tables[wrong] = tables[wrong ^ 1]
+    functions = {"mul": np.multiply, "sin": np.sin, "cos": np.cos, "add": np.add}
+
+    def step(op: str, reads: list[str], made: str, becomes: str = "") -> None:
+        steps[made] = (f"aten.{op}", reads, functions[op])
+        given = [f"m_{name}" if name in steps else name for name in reads]
+        nodes.append(
+            helper.make_node(becomes or op.title(), given, [f"m_{made}"], name=f"of {made}")
+        )
+
+    for each, scale in (("q", "two"), ("k", "three")):
+        step("mul", ["grid", "speed"], f"angle_{each}")
+        step("sin", [f"angle_{each}"], f"sin_{each}", tables.pop(0))
+        step("cos", [f"angle_{each}"], f"cos_{each}", tables.pop(0))
+        step("mul", ["x", scale], f"plain_{each}")
+        step("mul", [f"plain_{each}", f"cos_{each}"], f"even_{each}")
+        step("mul", ["x", f"sin_{each}"], f"odd_{each}")
+        step("add", [f"even_{each}", f"odd_{each}"], f"turned_{each}")
+    step("mul", ["turned_q", "turned_k"], "attention")
+    weights = {name: RANDOM.normal(size=(3, 6)).astype(np.float32) for name in ("two", "three")}
+    weights |= {"grid": WEIGHT[:3], "speed": WEIGHT[3:]}
+    y = value("m_attention", [3, 6])
+    model = make("rotary", nodes, [value("x", [3, 6])], [y], weights=weights)
+    return model, FakeProgram(["x"], steps, ["attention"], weights)
+
+
+@pytest.mark.parametrize("wrong", range(4))
+def test_of_tables_with_the_same_values_the_wrong_one_is_named(wrong: int) -> None:
+    [culprit] = found(*rotary(wrong)).culprits
+    assert culprit["nodes"] == [f"of {('sin_q', 'cos_q', 'sin_k', 'cos_k')[wrong]}"]
+    assert (culprit["party"], culprit["cause"]) == ("exporter", "translation")
+
+
+def test_what_is_read_by_an_operation_of_many_nodes_is_named_without_them() -> None:
+    def attention(x: Any) -> Any:
+        return x * np.float32(1.02) ** 24
+
+    steps = {
+        "sub": ("aten.sub", ["x", "weight"], np.subtract),
+        "attention": ("aten.scaled_dot_product_attention", ["sub"], attention),
+        "tanh": ("aten.tanh", ["attention"], np.tanh),
+    }
+    nodes = [helper.make_node("Sub", ["w", "x"], ["a0"], name="of sub")]
+    nodes += [helper.make_node("Mul", [f"a{n}", "by"], [f"a{n + 1}"]) for n in range(24)]
+    nodes += [helper.make_node("Tanh", ["a24"], ["y"])]
+    weights = {"w": WEIGHT[:3], "by": np.float32(1.02)}
+    model = make("many", nodes, [value("x", [3, 6])], [value("y", [3, 6])], weights=weights)
+    program = FakeProgram(["x"], steps, ["tanh"], {"weight": WEIGHT[:3]})
+    [culprit] = found(model, program).culprits
+    assert culprit["nodes"] == ["of sub"]
 
 
 OF_BRANCH = {"tanh": "line 8 asks `x.sum() > 0`"}
@@ -332,6 +398,9 @@ def test_inputs_and_outputs_that_do_not_go_together_are_one_line() -> None:
         found(exported(), evolve(PROGRAM, inputs=["x", "mask"]))
     with pytest.raises(UsageError, match="no output in common"):
         found(exported(), evolve(PROGRAM, outputs=[]))
+    steps = {"all": ("aten.sum", ["x"], np.sum), "rows": ("aten.mean", ["x"], lambda x: x.mean(1))}
+    with pytest.raises(UsageError, match=r"all \(\), rows \(3,\).*no output in common"):
+        found(exported(), FakeProgram(["x"], steps, ["all", "rows"]))
     with pytest.raises(UsageError, match="Give one of them"):
         found(exported(), golden="saved.json")
 

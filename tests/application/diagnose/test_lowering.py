@@ -102,7 +102,7 @@ def test_the_node_is_named_and_the_remedy_is_built(cause: str, parties: Any) -> 
     kept = culprit["remedy"]["command"].split()[1:-2]
     assert tuple(kept) in builder.builds
     assert len(builder.builds) <= 12
-    assert any("in float32, all outputs match" in each for each in culprit["evidence"])
+    assert any("in fp32, all outputs match" in each for each in culprit["evidence"])
 
 
 def right_results(model: Any, kind: str, folder: Path) -> dict[str, Any]:

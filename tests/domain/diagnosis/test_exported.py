@@ -48,6 +48,20 @@ def test_of_equal_tensors_the_recorded_or_the_next_in_order_is_taken() -> None:
     assert same_tensors(mine, theirs, {"a": "second"}, {})["a"] == "second"
 
 
+def test_equal_tensors_are_told_apart_by_what_is_around_them() -> None:
+    def nodes(**reads: str) -> list[GraphNode]:
+        return [GraphNode(name, "op", each.split(), [name]) for name, each in reads.items()]
+
+    same, one, two = drawn(1, 4), drawn(2, 4), drawn(3, 4)
+    theirs = prints(first=same, second=same, one=one, two=two)
+    program = nodes(first="", second="", one="first", two="second")
+    for reads in ({"p": "a", "q": "b"}, {"p": "b", "q": "a"}):
+        model = nodes(a="", b="", **reads)
+        found = same_tensors(prints(a=same, b=same, p=one, q=two), theirs, {}, {}, (model, program))
+        assert {found[reads["p"]], found[reads["q"]]} == {"first", "second"}
+        assert found[reads["p"]] == "first"
+
+
 def test_a_tensor_of_one_number_is_only_found_by_its_name() -> None:
     theirs, mine = prints(zeros=np.zeros(4)), prints(a=np.zeros(4), b=np.zeros(4))
     assert same_tensors(mine, theirs, {"b": "zeros"}, {}) == {"b": "zeros"}

@@ -105,6 +105,7 @@ def test_known_failures_do_not_count_until_they_expire() -> None:
     assert [row.known for row in made] == ["r", "", "t"]
     assert SweepOutcome(made).exit_code == 0
     assert SweepOutcome(made, is_strict=True).exit_code == 1
+    assert "1 known to fail passes" in SweepOutcome(made).summary
 
 
 @pytest.mark.parametrize(
@@ -149,6 +150,26 @@ def test_failures_of_one_cause_are_one_group() -> None:
     [found] = [group for group in groups if group.is_diagnosed]
     assert found.cause == "Conv 'conv': rewrite by ConvBnFusion (onnxrt)"
     assert (found.remedy, found.proven) == ("run --without X", True)
+
+
+def test_a_cell_that_says_what_another_of_its_model_says_has_its_cause() -> None:
+    refusal = {"nodes": ["2"], "op": "Add", "cause": "refusal", "party": "onnxrt"}
+    rows = [
+        evolve(ROW, name=key, key=key, model=model, state=state, summary=f"{model}: no {what}(6)")
+        for key, model, state, what in [
+            ("fp32", "m.onnx", "error", "Add"),
+            ("fp16", "m.onnx", "error", "Add"),
+            ("fails", "m.onnx", "failed", "Add"),
+            ("other", "m.onnx", "error", "Mul"),
+            ("elsewhere", "n.onnx", "error", "Add"),
+        ]
+    ]
+    diagnoses = {key: without_verdict(code=2, said="Nothing is cast.") for key in ("fp16", "fails")}
+    groups = groups_of(rows, {"fp32": {"essence": {"culprits": [refusal]}}, **diagnoses})
+    assert groups[0].cause == "Add '2': refusal (onnxrt)"
+    assert [list(group.cells) for group in groups] == [
+        ["fp32", "fp16"], ["fails"], ["elsewhere"], ["other"],
+    ]  # fmt: skip
 
 
 def test_failures_that_a_diagnosis_does_not_explain() -> None:

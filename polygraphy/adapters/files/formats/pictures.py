@@ -67,8 +67,10 @@ def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[
                 array = np.asarray(upright)
                 return array if array.ndim == 3 else array[:, :, np.newaxis]
         except Exception as error:  # Each of its formats has its own.
+            is_unknown = isinstance(error, image.UnidentifiedImageError)
+            why = "its content is that of none" if is_unknown else " ".join(str(error).split())
             raise DamagedFileError(
-                f"Could not read the picture {file}: {' '.join(str(error).split()) or 'damaged'}.",
+                f"Could not read the picture {file}: {why or 'damaged'}.",
                 path=file,
                 hint="Pictures that can be read end in " + ", ".join(_PICTURES) + ".",
             ) from error

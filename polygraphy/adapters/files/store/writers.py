@@ -355,6 +355,11 @@ Split = Callable[[Any], list[Any]]
 Decode = Callable[[Any], T]
 """Makes an iteration of such a tree."""
 
+_READABLE = (
+    "Input data are read from .json, .safetensors, .npy, .npz, .pb, .pt, .bin and .raw, and from"
+    " pictures; for others there is --data-loader-script."
+)
+
 
 def iterate_feeds(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the feed dictionaries in a file or a folder.
@@ -388,13 +393,19 @@ def files_of(path: Path, description: str) -> list[Path]:
             f"The folder {path} holds no {description}: there is no file *.json in it, nor"
             f" *{TENSORS}."
         )
-        raise FileError(message, path=path)
+        is_input = description == description_of(dict)
+        raise FileError(message, path=path, hint=_READABLE if is_input else "")
     return files
 
 
 def _iterations_in(file: Path, kind: type, split: Split) -> list[Any]:
     with _loading(file):
-        iterations = split(parse_path(file, f"File of {description_of(kind)}", kind))
+        try:
+            iterations = split(parse_path(file, f"File of {description_of(kind)}", kind))
+        except ContentError as error:
+            if kind is dict and file.suffix.lower() != ".json":
+                error.hint = error.hint or _READABLE
+            raise
         if not iterations:
             raise ContentError("it holds no iterations")
     return iterations

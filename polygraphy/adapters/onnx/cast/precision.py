@@ -208,7 +208,7 @@ def _with_wide_statistics(
                 kept.update(names_of(node))
     if kept:
         G_LOGGER.info(
-            f"These stay in float32, because their statistics do not fit {dtype}:"
+            f"These stay in fp32, because their statistics do not fit {dtype}:"
             f" {', '.join(sorted(map(repr, kept)))}.",
             mode=LogMode.ONCE,
         )

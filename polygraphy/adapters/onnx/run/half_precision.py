@@ -73,7 +73,7 @@ _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
 }
 """What a reduction adds up on its way, from its result and how many elements went into each."""
 
-_SEEDS = (1, 2)
+_SEEDS = range(1, 9)
 _WEIGHT_STEP = 0.2
 """Of so many steps is the root mean square of what rounding does to a number."""
 _CONVERTS = frozenset({"Cast", "CastLike"})
@@ -112,7 +112,7 @@ class OnnxNarrowModels:
 
     def roughly(
         self, model: Any, dtype: str = "float32"
-    ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
+    ) -> Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
         if isinstance(model, (str, Path)):
             model = OnnxFromPath(str(model)).call_impl()
         elif isinstance(model, bytes):
@@ -122,8 +122,7 @@ class OnnxNarrowModels:
             wide = model if found is None else widened(model)
             return self.open(wide, *(found or (DataType[dtype],))).roughly
         opened = _Evaluated(inlined(model))
-        computes = [opened.with_nodes(partial(_moving, seed=seed)) for seed in _SEEDS]
-        return lambda feed: [compute(feed) for compute in computes]
+        return lambda feed: _Moved(opened, feed)
 
     def widened(self, model: Any, like: Any = None) -> Any:
         made = widened(model)
@@ -181,6 +180,22 @@ class _Evaluated:
             }
 
         return compute
+
+
+class _Moved(Sequence[Mapping[str, Any]]):
+    """Outputs of a model whose tensors are moved, each computed when it is first asked for."""
+
+    def __init__(self, model: _Evaluated, feed: Mapping[str, Any]) -> None:
+        self._model, self._feed = model, feed
+        self._made: list[dict[str, Any]] = []
+
+    def __len__(self) -> int:
+        return len(_SEEDS)
+
+    def __getitem__(self, index: Any) -> Any:
+        for seed in _SEEDS[len(self._made) : index + 1]:
+            self._made.append(self._model.with_nodes(partial(_moving, seed=seed))(self._feed))
+        return self._made[index]
 
 
 class OnnxNarrowModel:

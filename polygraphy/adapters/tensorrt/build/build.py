@@ -520,5 +520,5 @@ def _impossible(request: PrecisionRequest, why: str) -> BackendError:
         f"{caps.name} {caps.version} takes types from the network, and this one cannot be cast to"
         f" {request}: {why}.",
         backend="tensorrt",
-        hint=f"{remedy} It is not built in float32 without saying so.",
+        hint=f"{remedy} It is not built in fp32 without saying so.",
     )

@@ -139,7 +139,7 @@ def half_trial(
     if not opened.passes:
         raise UsageError(
             f"No node of the model can be cast to {dtype}.",
-            hint="Give a model that computes in float32.",
+            hint="Give a model that computes in fp32.",
         )
     feeds = feeds_of_half(opened, data_loader, left_out)
     return Trial(opened, tolerance, feeds, report)
@@ -337,7 +337,7 @@ class Trial:
         self._report = report
         self._order = list(range(len(feeds)))
         self._allowance = 1.0
-        with self._step("in float32, node by node") as said:
+        with self._step("in fp32, node by node") as said:
             measured = [model.measure(feed) for feed in feeds]
             self.exact = [outputs for outputs, _ in measured]
             self._losses = worst_of(losses for _, losses in measured)
@@ -359,7 +359,7 @@ class Trial:
             checks = 0 if adds_up else 2
             facts["allowance"] = 1.0
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
-        with self._step("fewest nodes in float32") as said:
+        with self._step("fewest nodes in fp32") as said:
             order = ranked(self._losses, self._model.passes, self._model.users, self._limits)
             search = BoundedSearch(self._heals)
             kept = healing_passes(order, search, is_ranked=True)
@@ -394,7 +394,7 @@ class Trial:
         Args:
             compute: computes the narrow model, where that is made already.
         """
-        with self._step(f"all nodes in {self._limits.name}") as said:
+        with self._step(f"all nodes in {HALF[self._limits.name]}") as said:
             made = [(compute or self._lowered.run)(feed) for feed in self.feeds]
             errors = [self._tolerance.error(*pair) for pair in zip(self.exact, made)]
             before = max(errors, key=lambda error: error.excess)

@@ -239,7 +239,7 @@ def in_float32(model: Any, reference: Any) -> tuple[Any, Any] | None:
 
 def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> bool:
     """Return whether parties differ in float32 as well: then it is not the precision."""
-    with case.attempt("in float32") as said:
+    with case.attempt("in fp32") as said:
         try:
             runs = [_runs(party, half) for party in dict.fromkeys((*case.parties, third))]
         except REFUSALS as error:
@@ -297,11 +297,11 @@ def of_half_model(
     remedy, proof = Remedy(), []
     if found.kept:
         options = shlex.join([casting_flag(name), *keeping(found.kept)])
-        note = f"Convert the model in float32 again, with {options}."
+        note = f"Convert the model in fp32 again, with {options}."
         remedy = Remedy(None, found.after.is_tolerable, note)
         kept = ", ".join(map(repr, found.kept))
         proof.append(f"With all of its nodes in {name} {found.before}.")
-        proof.append(f"With {kept} in float32 {found.after}.")
+        proof.append(f"With {kept} in fp32 {found.after}.")
     culprits = [*culprits_of(found, remedy, proof)]
     if all(one.cause in ("nan", "rounding") for one in culprits):
         # What the weights have lost already is lost in float32 as well.
@@ -327,7 +327,7 @@ def of_saved_outputs(
     """
     name = named(half.dtype)
     goal = {output: in_float(array) for output, array in saved.items() if output in values}
-    with case.attempt("in float32") as said:
+    with case.attempt("in fp32") as said:
         try:
             opened = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
             [wide] = _runs(case.parties[0], half)
@@ -404,7 +404,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
             f"{node.op} {side.identity(index)!r} keeps what it reads away from zero with {name!r},"
             f" which is {value:.3g}; {limits.name} begins at {limits.smallest:.2g}.",
         ]
-        note = f"Make {name!r} at least {limits.normal:.1g}, or keep the node in float32."
+        note = f"Make {name!r} at least {limits.normal:.1g}, or keep the node in fp32."
         nodes, remedy = [side.identity(index)], Remedy(note=note)
         made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, evidence, remedy, node.op)
         found.append(made)
@@ -472,7 +472,7 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
         command = party.remedy(case.path, plain=True, without=())
         reason = f"In float32 all outputs match ({command}); which nodes need it is not known."
         return DiagnosisResult(INCONCLUSIVE, reason=f"{reason} {unmeasured}")
-    with case.attempt("nodes that stay in float32") as said:
+    with case.attempt("nodes that stay in fp32") as said:
         try:
             # Why nodes lose too much is seen where every operator rounds, so those that do there
             # are asked first; a backend that joins nodes may need their neighbours as well.
@@ -500,14 +500,14 @@ def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> Diagnosi
     if found.verdict == AGREE:
         return DiagnosisResult(AGREE, reason=ADDS_UP)
     if found.verdict != FAULT:
-        reason = "No set of nodes in float32 makes the outputs good enough."
+        reason = "No set of nodes in fp32 makes the outputs good enough."
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
     remedy = Remedy()
     if found.kept:
         command = party.remedy(case.path, plain=False, without=found.kept)
         remedy = Remedy(command, found.after.is_tolerable)
     proof = (
-        f"With {', '.join(map(repr, found.kept))} in float32, all outputs match: {found.after},"
+        f"With {', '.join(map(repr, found.kept))} in fp32, all outputs match: {found.after},"
         f" before {found.before}.{'' if found.is_fewest else f' {FEWER_MAY_DO}'}"
     )
     return DiagnosisResult(FAULT, [*culprits_of(found, remedy, [proof], party.name)])
