@@ -153,6 +153,10 @@ class Net:
             return str(self.node(op, tensor, self.constant(axes, np.int64), keepdims=keepdims))
         return str(self.node(op, tensor, axes=list(axes), keepdims=keepdims))
 
+    def region(self) -> str:
+        """The region that Resize reads, which may be left out from opset 13 on."""
+        return "" if self.opset >= 13 else self.constant([])
+
     def image(self, tensor: str) -> str:
         """Whatever has arrived as [1, C, H, W]."""
         held = self.shapes[tensor]

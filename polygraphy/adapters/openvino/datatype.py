@@ -56,9 +56,15 @@ def checked_type(name: str, native: Any) -> DataTypeEntry:
     return entry
 
 
-def tensor_of(array: np.ndarray[Any, Any], dtype: DataTypeEntry) -> Any:
-    """Return an ``openvino.Tensor`` that shares the memory of an array where that is possible."""
-    held = np.require(array, requirements=["C", "A", "W"])
+def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array whose memory a tensor may share: itself, or a copy."""
+    return np.require(array, requirements=["C", "A", "W"])
+
+
+def tensor_of(held: np.ndarray[Any, Any], dtype: DataTypeEntry) -> Any:
+    """Return an ``openvino.Tensor`` that shares the memory of a contiguous array where that is
+    possible; it does not keep the array.
+    """
     if dtype != DataType.BFLOAT16 and held.size:
         return openvino.Tensor(held, shared_memory=True)
     made = openvino.Tensor(OpenvinoDataTypes().to_native(dtype), list(held.shape))

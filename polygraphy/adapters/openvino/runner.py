@@ -13,7 +13,7 @@ from polygraphy.adapters.arrays.foreign import as_torch, has_torch, host_copy
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.openvino.compiled import PROCESS, known_of
-from polygraphy.adapters.openvino.datatype import array_of, checked_type, tensor_of
+from polygraphy.adapters.openvino.datatype import array_of, checked_type, contiguous, tensor_of
 from polygraphy.adapters.openvino.errors import translated_errors
 from polygraphy.adapters.os.signals import cancellable
 from polygraphy.domain.data.loading import check_has_outputs
@@ -97,8 +97,9 @@ class OpenvinoRunner(BaseRunner):
         """
         PROCESS.check()
         with translated_errors("run"):
-            for name, (index, dtype) in self._inputs.items():
-                array = host_copy(name, feed_dict[name])
+            # Tensors share the memory of these, and do not keep them: they last until it is run.
+            held = [contiguous(host_copy(name, feed_dict[name])) for name in self._inputs]
+            for array, (index, dtype) in zip(held, self._inputs.values()):
                 self._request.set_input_tensor(index, tensor_of(array, dtype))
             start = _now()
             self._request.start_async()

@@ -374,3 +374,20 @@ def test_ctrl_c_is_an_interrupt_after_several_models() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["interrupted"]), done.stderr
+
+
+def test_inputs_that_are_not_contiguous_are_all_kept_until_they_are_computed() -> None:
+    names = [f"x{index}" for index in range(8)]
+    nodes = [helper.make_node("Relu", [name], [f"of {name}"]) for name in names]
+    ends = [models.value(name, [64, 128]) for name in (*names, *(f"of {name}" for name in names))]
+    model = models.make("many", nodes, ends[:8], ends[8:])
+    feed = {
+        name: np.random.default_rng(number).uniform(1, 2, (128, 64)).astype(np.float32).T
+        for number, name in enumerate(names)
+    }
+    with OpenvinoRunner(CompiledModelFromOnnx(model, precision_hint="f32")) as runner:
+        for _ in range(3):
+            made = runner.infer(feed)
+            assert [
+                name for name in names if not np.array_equal(made[f"of {name}"], feed[name])
+            ] == []
