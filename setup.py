@@ -25,12 +25,12 @@ class BuildWithCompiled(build_py):
             from polygraphy import __version__, addresses
             from polygraphy.cli import help as help_texts
             from polygraphy.cli.reference import man
-            from polygraphy.codegen import compile as compiling
+            from polygraphy.codegen import render
 
             for name in addresses.ADDRESSES:
                 stub = Path(self.build_lib, *name.split(".")).with_suffix(".pyi")
                 stub.write_text(addresses.stub_of(name), encoding="utf-8")
-            compiling.write(Path(self.build_lib) / "polygraphy")
+            render.write_compiled(Path(self.build_lib) / "polygraphy")
             help_texts.write_descriptions(Path(self.build_lib) / "polygraphy" / "cli")
             page = Path(self.build_lib).parent / "polygraphy.1"
             descriptions = list(help_texts.all_described().values())

@@ -83,7 +83,7 @@ FEATURES = {
     "reports": ("adapters/report", "adapters/web/report", "domain/report"),
     "viewer and pictures": ("adapters/plots", "adapters/web"),
     "run, inspect, models": ("application",),
-    "tactics": ("domain/tactics", "application/tactics"),
+    "tactics": ("domain/tactics",),
     "rest of the domain": ("domain",),
     "command line: declarations, help": ("cli",),
     "command line: options": ("cli/backends", "cli/shared"),

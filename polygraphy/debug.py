@@ -1,7 +1,7 @@
 """Finding out what is to blame when a model, or an engine, goes wrong."""
 
 from polygraphy.application.debug.checks import AskUser, CheckCommand
-from polygraphy.application.debug.iterations import Iterations
+from polygraphy.application.debug.iterations import Iterations, repeat
 from polygraphy.application.debug.precision import find_layers_to_raise, find_nodes_to_keep
 from polygraphy.application.debug.reducing import (
     Reduction,
@@ -9,7 +9,6 @@ from polygraphy.application.debug.reducing import (
     prove_reduction,
     reduce_model,
 )
-from polygraphy.application.debug.repeating import repeat
 from polygraphy.domain.search import Outcome
 
 __all__ = [

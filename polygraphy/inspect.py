@@ -5,20 +5,22 @@ from typing import TYPE_CHECKING
 from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
-    from polygraphy.application.compare.diff import compare_saved
-    from polygraphy.application.inspection import inspect_data
+    from polygraphy.application.compare.reevaluating import compare_saved
+    from polygraphy.application.inspection import (
+        compare_tactics,
+        find_bad_tactics,
+        inspect_data,
+        inspect_tactics,
+    )
     from polygraphy.application.models.capability import inspect_capability
     from polygraphy.application.models.model_inspection import (
+        compare_models,
         describe_model,
         draw_model,
         inspect_model,
-    )
-    from polygraphy.application.models.models import (
-        compare_models,
         inspect_outputs,
         inspect_sparsity,
     )
-    from polygraphy.application.tactics import compare_tactics, find_bad_tactics, inspect_tactics
 
 __all__ = [
     "compare_models",
@@ -38,17 +40,17 @@ __all__ = [
 __getattr__ = deferred_names(
     globals(),
     {
-        "compare_models": "polygraphy.application.models.models",
-        "compare_saved": "polygraphy.application.compare.diff",
-        "compare_tactics": "polygraphy.application.tactics",
+        "compare_models": "polygraphy.application.models.model_inspection",
+        "compare_saved": "polygraphy.application.compare.reevaluating",
+        "compare_tactics": "polygraphy.application.inspection",
         "describe_model": "polygraphy.application.models.model_inspection",
         "draw_model": "polygraphy.application.models.model_inspection",
-        "find_bad_tactics": "polygraphy.application.tactics",
+        "find_bad_tactics": "polygraphy.application.inspection",
         "inspect_capability": "polygraphy.application.models.capability",
         "inspect_data": "polygraphy.application.inspection",
         "inspect_model": "polygraphy.application.models.model_inspection",
-        "inspect_outputs": "polygraphy.application.models.models",
-        "inspect_sparsity": "polygraphy.application.models.models",
-        "inspect_tactics": "polygraphy.application.tactics",
+        "inspect_outputs": "polygraphy.application.models.model_inspection",
+        "inspect_sparsity": "polygraphy.application.models.model_inspection",
+        "inspect_tactics": "polygraphy.application.inspection",
     },
 )

@@ -1,5 +1,6 @@
 """Editing ONNX models. Loaders and functions change the model that they are given in place."""
 
+from polygraphy.adapters.onnx.edit.bounding import OverrideInputShapes, override_input_shapes
 from polygraphy.adapters.onnx.edit.copying import CopyNodes, copy_nodes
 from polygraphy.adapters.onnx.edit.extraction import Extract, extract
 from polygraphy.adapters.onnx.edit.inserting import (
@@ -13,7 +14,6 @@ from polygraphy.adapters.onnx.edit.inserting import (
     sort_nodes,
 )
 from polygraphy.adapters.onnx.edit.outputs import ObserveShapes, observe_shapes
-from polygraphy.adapters.onnx.edit.overriding import OverrideInputShapes, override_input_shapes
 from polygraphy.adapters.onnx.edit.stripping import (
     PruneWeights,
     ReconstructWeights,
@@ -24,10 +24,10 @@ from polygraphy.adapters.onnx.edit.stripping import (
     restore_weights,
     strip_weights,
 )
-from polygraphy.adapters.onnx.fold.simplifying import Simplify, simplify
+from polygraphy.adapters.onnx.fold.folding import Simplify, simplify
 from polygraphy.adapters.onnx.graph.editing import CheckModel, check_model
 from polygraphy.application.compare.verification import verify, verify_runs
-from polygraphy.application.models.models import show_edited, show_original
+from polygraphy.application.models.model_inspection import show_edited, show_original
 
 __all__ = [
     "CheckModel",

@@ -4,6 +4,7 @@ else happens here.
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -78,14 +79,14 @@ _ADAPTERS: dict[str, str] = {
     "free_memory": "polygraphy.adapters.machine:free_memory",
     "release_memory": "polygraphy.adapters.machine:release_memory",
     "machine_facts": "polygraphy.adapters.machine:machine_facts",
-    "Launcher": "polygraphy.adapters.processes.launching:ProcessLauncher",
+    "launch": "polygraphy.adapters.processes.launching:launch",
     "open_to_lint": "polygraphy.adapters.onnx.lint.linting:open_to_lint",
     "outline_of": "polygraphy.adapters.onnx.describe.reading:outline_of",
     "describe_file/onnx": "polygraphy.adapters.onnx.describe.reading:describe_file",
     "describe_file/tensorflow": "polygraphy.adapters.tensorflow.reading:describe_file",
     "describe_file/tensorrt": "polygraphy.adapters.tensorrt.plan.reader:describe_file",
     "ModelReports": "polygraphy.adapters.console.models.reports:LogModelReports",
-    "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference_trial:ReferenceTrial",
+    "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference:ReferenceTrial",
     "ModelTrial/onnxrt": "polygraphy.adapters.onnxruntime.trial:OnnxrtTrial",
     "save_model": "polygraphy.adapters.onnx.storage.saving:save_model",
     "open_environment/onnxrt": "polygraphy.adapters.onnxruntime.environments:open_environment",
@@ -141,11 +142,9 @@ _ADAPTERS: dict[str, str] = {
     "start_label": "polygraphy.adapters.files.small.work_files:start_label",
 }
 
-_ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "Commands": ("polygraphy.cli.backends.registry:modules_for",),
-    "Launcher": ("polygraphy.cli.backends.registry:modules_for",),
-}
-"""What adapters are made with, by port."""
+_PRELOAD = {"preload": "polygraphy.cli.backends.registry:modules_for"}
+_ARGUMENTS: dict[str, dict[str, Any]] = {"Commands": _PRELOAD, "launch": _PRELOAD}
+"""What adapters are made, or called, with besides, by port."""
 
 _DATA_TYPES = "DataTypeConverter"
 """The port that other packages may have adapters of: for their own data types."""
@@ -164,7 +163,9 @@ def resolve(port: Any, key: str | None = None) -> Any:
         raise Unbound(f"No adapter is bound to {slot}.")
     module, _, name = _ADAPTERS[slot].partition(":")
     adapter = getattr(import_module(module), name)
-    return adapter(*_ARGUMENTS.get(slot, ())) if isinstance(port, type) else adapter
+    if slot in _ARGUMENTS:
+        adapter = partial(adapter, **_ARGUMENTS[slot])
+    return adapter() if isinstance(port, type) else adapter
 
 
 def _of_a_package(slot: str, key: str | None) -> Any:

@@ -1,11 +1,25 @@
-"""Runs a rendered program in this process, or saves it."""
+"""Runs a rendered program in this process, or saves it where nothing is lost, and says which
+options make no difference to it.
+"""
 
 from __future__ import annotations
 
+import ast
 import linecache
 import os
+import re
+import shlex
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
 
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle, was_named
+from polygraphy.cli.declare.option import Option, Options, changed
+from polygraphy.cli.declare.values import Values
+from polygraphy.codegen.source import quoted_command
+from polygraphy.domain.errors import UsageError
 from polygraphy.termination import remember_interrupts
 
 _IDLE = ("OPENBLAS_THREAD_TIMEOUT", "20")
@@ -34,7 +48,6 @@ def save(source: str, path: str) -> None:
         UsageError: a file is there that was edited.
         FileError: the file cannot be written.
     """
-    from polygraphy.cli.overwriting import refuse_to_overwrite_edits
     from polygraphy.codegen.render import formatted
 
     pretty = formatted(source)
@@ -45,3 +58,97 @@ def save(source: str, path: str) -> None:
     from polygraphy.ports.storage import write_text
 
     write_text(path, pretty, executable=True)
+
+
+def refuse_to_overwrite_edits(path: str, text: str) -> None:
+    """Refuse to save a program in place of a file that nothing could make again.
+
+    Args:
+        path: where the program is to be saved.
+        text: the program.
+
+    Raises:
+        UsageError: there is a file that is not as its own command line generates it.
+    """
+    there = Path(path)
+    try:
+        if not there.is_file() or there.stat().st_size == 0:
+            return
+        before = there.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        before = ""
+    except (OSError, ValueError):  # Then it cannot be written either, which is reported there.
+        return
+    if before not in (text, _generated_anew(before)):
+        raise UsageError(
+            f"{path} exists and is not what its command line generates: it was edited, or another"
+            " version made it, or it is no generated program.",
+            hint="Name another file, or remove that one.",
+        )
+
+
+def _generated_anew(program: str) -> str | None:
+    """Return what the command line in a program's docstring generates; None where it has none."""
+    from polygraphy.cli.commands.listing import COMMANDS, find, load
+    from polygraphy.cli.declare.rest import flags_in
+    from polygraphy.cli.parser import parse
+    from polygraphy.codegen.render import formatted
+
+    try:
+        lines = (ast.get_docstring(ast.parse(program)) or "").splitlines()
+        words = shlex.split(lines[-1] if lines else "")
+        name, rest = find(words[1:])
+        if words[0] != "polygraphy" or name not in COMMANDS:
+            return None
+        command = load(name).extended(flags_in(rest))
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
+            return formatted(command.render(parse(command, rest), quoted_command(words)))
+    except Exception:  # Whatever a person wrote there, it is nothing that we can make again.
+        return None
+
+
+def warn_about_unused(values: Values, source: str, render: Callable[[Values], str]) -> None:
+    """Log in one line which options have no effect on a program, but for those that a warning or a
+    note has named already.
+
+    Args:
+        values: the options.
+        source: the program.
+        render: returns the program of other options.
+    """
+    unused = [
+        row.flags[0]
+        for group, row in list(_suspects(values, source))
+        if _rendered(render, _without(values, group, row)) == source
+    ]
+    warn_idle(unused, ", because nothing in this program takes it")
+
+
+def _suspects(values: Values, source: str) -> Iterator[tuple[Options, Option]]:
+    """Yield the options that no call of a program takes, and that nothing was said about. Code may
+    use them in another way: only for these is it worth rendering once more.
+    """
+    for group, row, _ in values.given:
+        calls = {target.rpartition(".")[0] for target in row.feeds}
+        if calls and not was_named(row.flags) and not any(_makes(source, call) for call in calls):
+            yield group, row
+
+
+def _without(values: Values, group: Options, row: Option) -> Values:
+    """Return the options as if one had been left out."""
+    made = changed(group, **{row.name: row.default})
+    return values.replaced(made)
+
+
+def _makes(source: str, call: str) -> bool:
+    """Return whether a program seems to make a call."""
+    return re.search(rf"\b{re.escape(call)}\(", source) is not None
+
+
+def _rendered(render: Callable[[Values], str], values: Values) -> str | None:
+    """Return a program, without its warnings; None where there is none for these options."""
+    with redirect_stderr(StringIO()):
+        try:
+            return render(values)
+        except CommandLineError:
+            return None

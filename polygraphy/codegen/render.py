@@ -25,8 +25,7 @@ from jinja2 import (
 from jinja2.bccache import Bucket
 
 from polygraphy.codegen.call import Expression, finalize_in
-from polygraphy.codegen.docstring import docstring
-from polygraphy.codegen.source import Source, literal
+from polygraphy.codegen.source import Source, docstring, literal
 
 
 class BytecodeBeside(FileSystemBytecodeCache):
@@ -247,3 +246,17 @@ def formatted(source: str) -> str:
     import black
 
     return black.format_str(source, mode=black.Mode(line_length=LINE_LENGTH))
+
+
+def write_compiled(folder: Path) -> None:
+    """Write the compiled templates below `folder`, the package's folder in the build, so that
+    running a command compiles nothing.
+    """
+    target = folder / "codegen" / "compiled"
+    target.mkdir(parents=True, exist_ok=True)
+    environment(FileSystemLoader(TEMPLATES)).compile_templates(
+        target, zip=None, ignore_errors=False
+    )
+    (target / "__init__.py").write_text(
+        '"""Templates, compiled from ../templates."""\n', encoding="utf-8"
+    )

@@ -8,7 +8,7 @@ from polygraphy.mod.deferred import deferred_names
 if TYPE_CHECKING:
     from polygraphy.application.compare.comparator import Comparator
     from polygraphy.application.compare.samples import Samples
-    from polygraphy.application.run.unmarked import WithUnmarked
+    from polygraphy.application.run.layerwise import WithUnmarked
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.compare import (
         BaseCompareFunc,
@@ -74,7 +74,7 @@ _ELSEWHERE = {
     "Threshold": "polygraphy.domain.limits",
     "Tolerance": "polygraphy.domain.limits",
     "TopKPostprocessFunc": "polygraphy.domain.results.postprocess",
-    "WithUnmarked": "polygraphy.application.run.unmarked",
+    "WithUnmarked": "polygraphy.application.run.layerwise",
 }
 
 __getattr__ = deferred_names(

@@ -6,17 +6,17 @@ import sys
 
 from polygraphy.logger import severity as levels
 from polygraphy.logger.layout import module_path
-from polygraphy.logger.scope import Scope
 from polygraphy.logger.severity import SeverityTable
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
     from polygraphy.logger.severity import Levels
 
-__all__ = ["SeverityFilter", "caller_frame"]
+__all__ = ["Scope", "SeverityFilter", "caller_frame"]
 
 
 class SeverityFilter:
@@ -125,3 +125,23 @@ def caller_frame(stack_depth: int) -> FrameType:
         while frame.f_back is not None:
             frame = frame.f_back
         return frame
+
+
+class Scope:
+    """A context that calls `enter` at its start and `leave` at its end.
+
+    (`contextlib` would do, if importing it did not cost a fifth of an interpreter's start.)
+    """
+
+    __slots__ = ("_enter", "_leave")
+
+    def __init__(self, enter: Callable[[], object], leave: Callable[[], object]) -> None:
+        self._enter = enter
+        self._leave = leave
+
+    def __enter__(self) -> Scope:
+        self._enter()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._leave()

@@ -1,14 +1,54 @@
-"""Where log lines go: the console's two streams, a file, or Python's own logging system."""
+"""Where log lines go: the console's two streams, a file, or Python's own logging system; several of
+them together, and none with what controls a terminal.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from polygraphy.logger.plain import plain
 from polygraphy.logger.severity import CRITICAL, colour_of, level_of
 
 TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from re import Match, Pattern
+
+__all__ = [
+    "LogFile",
+    "PendingLines",
+    "forward",
+    "of_one_stream",
+    "plain",
+    "shows_colours",
+    "write_console",
+]
+
+
+# Control characters of C0 and C1 but tabs and line breaks, other line breaks, and those that change
+# in which direction a line is read, or that it is read at all.
+_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+_pattern: list[Pattern[str]] = []
+
+
+def plain(text: str) -> str:
+    """Return a text in which characters that control a terminal stand as escapes; tabs and line
+    breaks stay.
+    """
+    if text.isprintable():
+        return text
+    if not _pattern:
+        import re
+
+        _pattern.append(re.compile(_CONTROLS))
+    return _pattern[0].sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def _escaped(found: Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
@@ -180,3 +220,58 @@ def forward(text: str, severity: int, frame: FrameType) -> None:
                 code.co_name,
             )
         )
+
+
+class PendingLines:
+    """Lines in their order, each written when it is added, or while they are held back, later.
+
+    Callers hold a lock.
+
+    Args:
+        write: Writes lines that go to the same stream.
+    """
+
+    __slots__ = ("_holds", "_lines", "_write")
+
+    def __init__(self, write: Callable[[list[Line]], None]) -> None:
+        self._write = write
+        self._lines: list[Line] = []
+        self._holds = 0
+
+    def add(self, line: Line) -> None:
+        """Add a line."""
+        self._lines.append(line)
+        if not self._holds:
+            self.flush()
+
+    def hold(self) -> None:
+        """Hold lines back until `release` is called as often as this."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Write what there is; lines are not held back any more unless other code does."""
+        self._holds = max(0, self._holds - 1)  # A forked child releases what its parent held.
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what there is; nothing that an error kept from being written is tried again.
+
+        Raises:
+            OSError: The lines cannot be written.
+        """
+        try:
+            self._write_all()
+        except KeyboardInterrupt:
+            self._write_all()  # What ctrl-C kept from being written.
+            raise
+
+    def _write_all(self) -> None:
+        while self._lines:
+            # Taken out first: a signal handler that logs meanwhile would write them again.
+            run = of_one_stream(self._lines)
+            del self._lines[: len(run)]
+            try:
+                self._write(run)
+            except KeyboardInterrupt:
+                self._lines[:0] = run  # Better twice than never.
+                raise

@@ -1,12 +1,23 @@
-"""Public names of a module, and the immediate function that belongs to a loader class."""
+"""Public names of a module, and the immediate function that belongs to a loader class.
+
+The function is written as source text and compiled, as `collections.namedtuple` does, because that
+gives a plain function with a signature of its own, and errors that name it.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from polygraphy.mod.immediate import immediate_function
-
 TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from inspect import Parameter
+    from typing import Any
+
+__all__ = ["add_to_all", "export", "immediate_function"]
+
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -54,3 +65,82 @@ def _snake_case(name: str) -> str:
     """Return `name` in lower case, with an underscore before each capital but the first."""
     words = "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
     return words.removeprefix("_")
+
+
+def immediate_function(loader: Any, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    """Return a function that makes a `loader` and returns what calling it returns.
+
+    Its parameters are the required ones of `__init__`, the required ones of `call_impl` (or of
+    `__call__` for a class that has none), then the optional ones in the same order, then `*args`
+    and `**kwargs` if one of the two takes them (`__init__` gets them if both do).
+
+    Args:
+        loader: The class.
+        name: The name of the function.
+        namespace: The globals of the function.
+
+    Raises:
+        TypeError: A parameter of one method has the name of a parameter of the other.
+    """
+    from inspect import cleandoc, signature
+
+    work = getattr(loader, "call_impl", loader.__call__)
+    own = loader.__init__ is not object.__init__
+    init = [*signature(loader.__init__).parameters.values()][1:] if own else []
+    called = signature(work)
+    rest = {each.kind for each in init if _takes_rest(each)}
+    call = [each for each in [*called.parameters.values()][1:] if each.kind not in rest]
+    taken = sorted([*init, *call], key=_place)
+    for each in taken:
+        if [other.name for other in taken].count(each.name) > 1:
+            raise TypeError(
+                f"{loader.__name__} cannot have an immediate function: "
+                f"its constructor and its call both have a parameter {each.name!r}"
+            )
+    source = (
+        f"def _make_(_loader_, _defaults_):\n"
+        f"    def {name}({', '.join(map(_declared, taken))}):\n"
+        f"        return _loader_({_forwarded(init)})({_forwarded(call)})\n"
+        f"    return {name}\n"
+    )
+    made: dict[str, Any] = {}
+    exec(compile(source, f"<immediate function {name}>", "exec"), namespace, made)
+    function: Any = made["_make_"](loader, {each.name: each.default for each in taken})
+    function.__module__ = loader.__module__
+    function.__qualname__ = name
+    docs = [loader.__doc__, vars(loader).get("__init__", loader).__doc__, work.__doc__]
+    headline = f"Immediately evaluated functional variant of :class:`{loader.__name__}`."
+    unique = dict.fromkeys(cleandoc(doc) for doc in docs if doc)
+    function.__doc__ = "\n\n".join([headline, *unique])
+    annotations = {each.name: each.annotation for each in taken}
+    annotations["return"] = called.return_annotation
+    function.__annotations__ = {
+        each: kind for each, kind in annotations.items() if kind is not called.empty
+    }
+    immediate: Callable[..., Any] = function
+    return immediate
+
+
+def _takes_rest(each: Parameter) -> bool:
+    return each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+
+
+def _place(each: Parameter) -> tuple[int, bool]:
+    """Return where a parameter goes: behind those that are required, and before the rest."""
+    return each.kind if _takes_rest(each) else 0, each.default is not each.empty
+
+
+def _declared(each: Parameter) -> str:
+    if _takes_rest(each):
+        return str(each.replace(annotation=each.empty))
+    required = each.default is each.empty
+    return each.name if required else f"{each.name}=_defaults_[{each.name!r}]"
+
+
+def _forwarded(taken: Iterable[Parameter]) -> str:
+    """Return the arguments of a call that passes variables of the same names on."""
+    return ", ".join(
+        f"{each.name}={each.name}" if each.kind is each.KEYWORD_ONLY
+        else str(each.replace(annotation=each.empty, default=each.empty))
+        for each in taken
+    )  # fmt: skip

@@ -25,26 +25,22 @@ class Launched(Protocol):
         """End it, and leave no record."""
 
 
-class Launcher(Protocol):
-    """Starts jobs, one process each, on the machine that this is."""
+@port
+def launch(job: Job, limits: Limits, device: str | None, *, shared: bool) -> Launched | None:
+    """Start a job in a process on the machine that this is; it ends with this process.
 
-    def start(
-        self, job: Job, limits: Limits, device: str | None, *, shared: bool
-    ) -> Launched | None:
-        """Start a job, which ends with this process.
+    Args:
+        job: the job.
+        limits: of time and of memory.
+        device: what it gets as CUDA_VISIBLE_DEVICES; None for what this process has.
+        shared: whether others may run beside it.
 
-        Args:
-            job: the job.
-            limits: of time and of memory.
-            device: what it gets as CUDA_VISIBLE_DEVICES; None for what this process has.
-            shared: whether others may run beside it.
+    Returns:
+        The process; None while another one, on this machine or elsewhere, runs the same.
 
-        Returns:
-            The process; None while another one, on this machine or elsewhere, runs the same.
-
-        Raises:
-            FileError: its folder cannot be written.
-        """
+    Raises:
+        FileError: its folder cannot be written.
+    """
 
 
 class SweepEngine(Protocol):

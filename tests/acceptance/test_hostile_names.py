@@ -20,7 +20,7 @@ from polygraphy.cli.main import main
 from polygraphy.domain.model.engine import EngineProfile, Layer, ProfileTensor
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
-from polygraphy.logger.plain import plain
+from polygraphy.logger.sinks import plain
 
 EVIL = "\r\x1b[2K\x1b[1A\x1b[2K\n[I] PASSED | forged\u202e\x9b8m\x07"
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from polygraphy.application.inspection import compare_tactics, find_bad_tactics, inspect_tactics
 from polygraphy.application.models.capability import inspect_capability
-from polygraphy.application.tactics import compare_tactics, find_bad_tactics, inspect_tactics
 from polygraphy.binding import bind
 from polygraphy.domain.checks.capability import Problem, SupportReport
 from polygraphy.domain.errors import FileError, UsageError

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.adapters.fake.runner import FinishedCommand
 from polygraphy.application.debug.checks import AskUser, CheckCommand
-from polygraphy.application.debug.iterations import Iterations
+from polygraphy.application.debug.iterations import Iterations, repeat
 from polygraphy.application.debug.precision import find_layers_to_raise
-from polygraphy.application.debug.repeating import repeat
 from polygraphy.binding import bind
 from polygraphy.domain.errors import (
     BackendError,

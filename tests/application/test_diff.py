@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore
-from polygraphy.application.compare.diff import compare_saved
+from polygraphy.application.compare.reevaluating import compare_saved
 from polygraphy.domain.compare import SimpleCompareFunc
 from tests.application.runs import iteration, results
 

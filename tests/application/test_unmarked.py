@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.compare.comparator import Comparator
-from polygraphy.application.run.unmarked import WithUnmarked
+from polygraphy.application.run.layerwise import WithUnmarked
 from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.results.results import RunResults

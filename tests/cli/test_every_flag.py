@@ -24,7 +24,7 @@ from polygraphy.cli.declare.option import Option, Options
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import CommandParser
-from polygraphy.codegen.docstring import quoted_command
+from polygraphy.codegen.source import quoted_command
 from tests.cli.flags.words import (
     BASES,
     CHANGED_ON_THE_WAY,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.cli.commands.surgeon.surgeon_options import NamedShapes, Tensors, TensorSpec
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import (
     Choice,
@@ -26,7 +27,6 @@ from polygraphy.cli.declare.kinds import (
     number,
 )
 from polygraphy.cli.declare.option import Options, option, option_group, options_of
-from polygraphy.cli.declare.tensor_kinds import NamedShapes, Tensors, TensorSpec
 
 numbers = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

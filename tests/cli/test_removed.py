@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from polygraphy.cli.commands.listing import COMMANDS, load
-from polygraphy.cli.commands.trt.precision_options import PrecisionSearchOptions
+from polygraphy.cli.commands.trt.engine import PrecisionSearchOptions
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import options_of
-from polygraphy.cli.declare.removed import Removed, removed_from
-from polygraphy.cli.parser import parse
+from polygraphy.cli.parser import Removed, parse, removed_from
 from tests.cli.flags.words import BASES
 
 OLDER = json.loads((Path(__file__).parents[1] / "data" / "older_flags.json").read_text())

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.cli.commands.surgeon.surgeon_options import (
+    Attributes,
+    NamedShapes,
+    Tensors,
+    TensorSpec,
+)
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.tensor_kinds import Attributes, NamedShapes, Tensors, TensorSpec
 
 TENSORS = {
     "x": TensorSpec("x"),

@@ -7,7 +7,7 @@ import shlex
 from polygraphy.cli.commands.listing import find, load
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import parse
-from polygraphy.codegen.docstring import quoted_command
+from polygraphy.codegen.source import quoted_command
 
 __all__ = ["COMMANDS", "RENDERED", "rendered"]
 

@@ -8,7 +8,7 @@ import shlex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from polygraphy.codegen.docstring import docstring, quoted_command
+from polygraphy.codegen.source import docstring, quoted_command
 
 words = st.lists(st.text(min_size=0, max_size=12), max_size=5)
 

@@ -39,12 +39,13 @@ from polygraphy.cli.commands.inspect.model import InspectModelCommand
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
     InspectedModelOptions,
+    InspectOutputsCommand,
+    InspectSparsityCommand,
     ModelDetailOptions,
     OneModelOptions,
     PageOptions,
     TensorOptions,
 )
-from polygraphy.cli.commands.inspect.parts import InspectOutputsCommand, InspectSparsityCommand
 from polygraphy.cli.commands.plugin.patterns import (
     MatchOutputOptions,
     PluginChoiceOptions,
@@ -72,16 +73,15 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     SanitizeOutputOptions,
     SanitizeShapeOptions,
     StripOptions,
+    TensorSpec,
 )
-from polygraphy.cli.commands.template.onnx import TemplateOnnxGsCommand
+from polygraphy.cli.commands.template.onnx import TemplateOnnxGsCommand, TemplateOptions
 from polygraphy.cli.commands.template.shard import (
     HintOutputOptions,
     HintSourceOptions,
     MultiDeviceShardCommand,
     TemplateShardHintsCommand,
 )
-from polygraphy.cli.commands.template.template_options import TemplateOptions
-from polygraphy.cli.declare.tensor_kinds import TensorSpec
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
     CompareOptions,
@@ -106,8 +106,8 @@ from polygraphy.cli.shared.onnx import (
 from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.cli.shared.saved import JoinOptions, RejudgeOptions
-from polygraphy.codegen.docstring import quoted_command
 from polygraphy.codegen.render import formatted
+from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
 

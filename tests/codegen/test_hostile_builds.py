@@ -29,7 +29,7 @@ from polygraphy.cli.commands.inspect.tactics import (
 )
 from polygraphy.cli.commands.plugin.patterns import PluginChoiceOptions, PluginFolderOptions
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
-from polygraphy.cli.commands.template.template_options import TemplateOptions
+from polygraphy.cli.commands.template.onnx import TemplateOptions
 from polygraphy.cli.commands.trt.autotune import (
     PluginAutotuneCommand,
     TuningConfigOptions,
@@ -42,7 +42,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions
 from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
-from polygraphy.codegen.docstring import quoted_command
+from polygraphy.codegen.source import quoted_command
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
 

@@ -14,7 +14,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions
 from polygraphy.cli.shared.report import ReportOptions
-from polygraphy.codegen.docstring import quoted_command
+from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled

@@ -25,13 +25,16 @@ from polygraphy.cli.commands.debug.reduce import (
 )
 from polygraphy.cli.commands.debug.repeat import DebugRepeatCommand
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
-from polygraphy.cli.commands.trt.engine import DebugBuildCommand, DebugPrecisionCommand
-from polygraphy.cli.commands.trt.precision_options import GoldenOptions
+from polygraphy.cli.commands.trt.engine import (
+    DebugBuildCommand,
+    DebugPrecisionCommand,
+    GoldenOptions,
+)
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.report import ReportOptions
-from polygraphy.codegen.docstring import quoted_command
+from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled

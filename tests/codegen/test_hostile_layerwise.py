@@ -17,7 +17,7 @@ from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OutputOptions
 from polygraphy.cli.shared.runners import RunOptions
-from polygraphy.codegen.docstring import quoted_command
+from polygraphy.codegen.source import quoted_command
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import FileSystemLoader, UndefinedError
 
-from polygraphy.codegen import compile as compiling
-from polygraphy.codegen.render import TEMPLATES, environment, render
+from polygraphy.codegen.render import TEMPLATES, environment, render, write_compiled
 from tests.codegen.commands import COMMANDS, rendered
 
 FILES = sorted(TEMPLATES.rglob("*.j2"))
@@ -45,7 +44,7 @@ def test_compiled_templates_render_the_same(
 
     command = COMMANDS["run_data"][0]
     expected = rendered(command)
-    compiling.write(tmp_path)
+    write_compiled(tmp_path)
     monkeypatch.setattr(rendering, "COMPILED", tmp_path / "codegen" / "compiled")
     monkeypatch.setattr(rendering, "TEMPLATES", tmp_path / "there-is-no-source-any-more")
     assert not isinstance(environment().loader, FileSystemLoader)

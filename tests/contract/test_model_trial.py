@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.run.reference_trial import ReferenceTrial
+from polygraphy.adapters.onnx.run.reference import ReferenceTrial
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, UnknownNameError

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.fake import ScriptedEngine
-from polygraphy.adapters.processes.launching import ProcessLauncher
+from polygraphy.adapters.processes.launching import launch
 from polygraphy.adapters.processes.pool import LocalPool
 from polygraphy.adapters.ray.engine import RayEngine
 from polygraphy.binding import resolve
@@ -241,7 +241,7 @@ def test_a_process_ends_with_an_engine_that_is_killed(
 ) -> None:
     with another(name, tmp_path) as (started, pid):
         one = Job("one", (), str(tmp_path / "one"))
-        assert ProcessLauncher().start(one, LIMITS, None, shared=False) is None  # Its lock is held.
+        assert launch(one, LIMITS, None, shared=False) is None  # Its lock is held.
         started.send_signal(signal.SIGKILL)
     assert is_over(pid)
     again = job(tmp_path, "one", "pass")
@@ -300,6 +300,9 @@ def test_a_record_that_cannot_be_written_is_one_error(engine: SweepEngine, tmp_p
     assert not Path(beside.result).exists()
 
 
+PRELOAD = "preloading:needed"
+
+
 def command_of_ours(folder: Path, name: str, environment: Mapping[str, str]) -> Job:
     """Return a job that is a command line of this package; its preloading function acts."""
     words = (sys.executable, "-m", "polygraphy", "inspect", "data", f"{name}.json")
@@ -313,12 +316,11 @@ def test_command_lines_of_this_package_run_in_forks_of_one_interpreter(tmp_path:
         f"import os\ndef needed(words):\n    open({str(seen)!r}, 'a').write(f'{{os.getpid()}} ')\n"
     )
     (tmp_path / "preloading.py").write_text(source + "    return []\n")
-    launcher = ProcessLauncher("preloading:needed")
     for name in "ab":
         job = command_of_ours(tmp_path, name, {})
-        launched = launcher.start(job, LIMITS, None, shared=False)
+        launched = launch(job, LIMITS, None, shared=False, preload=PRELOAD)
         assert launched is not None
-        assert launcher.start(job, LIMITS, None, shared=False) is None  # The lock is held.
+        assert launch(job, LIMITS, None, shared=False, preload=PRELOAD) is None  # The lock is held.
         while (record := launched.poll(0.1)) is None:
             pass
         assert (record["code"], record["ended"]) == (2, "exit")
@@ -333,10 +335,9 @@ def test_an_interpreter_that_cannot_wait_harms_no_cell(tmp_path: Path, act: str)
     """As where an import ends the process, or never ends: the cell runs alone, or is a row."""
     source = f"import os, time\ndef needed(words):\n    {act}\n"
     (tmp_path / "preloading.py").write_text(source)
-    launcher = ProcessLauncher("preloading:needed")
     job = command_of_ours(tmp_path, "a", {})
     limits = Limits(1, timeout=4 if "sleep" in act else 60)
-    launched = launcher.start(job, limits, None, shared=False)
+    launched = launch(job, limits, None, shared=False, preload=PRELOAD)
     assert launched is not None
     while (record := launched.poll(0.1)) is None:
         pass
@@ -348,11 +349,8 @@ def test_an_interpreter_that_cannot_wait_harms_no_cell(tmp_path: Path, act: str)
 
 def test_a_fork_that_hangs_is_stopped_and_others_go_on(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.json")  # Nothing is ever written to it.
-    launcher = ProcessLauncher()
-    slow = launcher.start(
-        command_of_ours(tmp_path, "a", {}), Limits(2, timeout=8), None, shared=True
-    )
-    next_one = launcher.start(command_of_ours(tmp_path, "b", {}), LIMITS, None, shared=True)
+    slow = launch(command_of_ours(tmp_path, "a", {}), Limits(2, timeout=8), None, shared=True)
+    next_one = launch(command_of_ours(tmp_path, "b", {}), LIMITS, None, shared=True)
     assert slow is not None
     assert next_one is not None
     while (record := slow.poll(0.1)) is None:

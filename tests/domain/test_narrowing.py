@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.tensors import narrowing
+from polygraphy.domain.tensors import precision
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.domain.tensors.narrowing import NarrowingLoss, narrowed, with_digits
+from polygraphy.domain.tensors.precision import NarrowingLoss, narrowed, with_digits
 
 floats = hnp.arrays(
     np.float32, hnp.array_shapes(min_dims=0, min_side=0, max_side=5), elements=st.floats(width=32)
@@ -52,7 +52,7 @@ def test_subnormal_numbers_are_counted_apart_from_those_that_vanish() -> None:
 def test_blocks_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.linspace(-1e5, 1e5, 101, dtype=np.float32)
     whole = narrowed(array, DataType.FLOAT16)
-    monkeypatch.setattr(narrowing, "_BLOCK", 7)
+    monkeypatch.setattr(precision, "_BLOCK", 7)
     parts = narrowed(array, DataType.FLOAT16)
     assert parts[1] == whole[1] and np.array_equal(parts[0], whole[0])
 

@@ -36,7 +36,6 @@ NAMED = {
     "application/doctor.py": "a source of facts about the machine, by its key",
     "application/models/linting.py": "what reads, tries and lints the native format, by their keys",
     "application/models/model_inspection.py": "the readers of each format, by their keys",
-    "application/models/models.py": "what reads the native format, by its key",
 }
 """Use cases that choose an adapter by its key, and why."""
 
@@ -159,7 +158,7 @@ FLOATS_BY_KIND = {
     "domain/arithmetic/similarity.py": "is handed numbers that were widened",
     "domain/data/feed.py": "NumPy's own types, which overflow to infinity",
     "domain/results/postprocess.py": "others are widened",
-    "domain/tensors/narrowing.py": "NumPy's own types; others have no digits to lose",
+    "domain/tensors/precision.py": "NumPy's own types; others have no digits to lose",
     "domain/tensors/pairing.py": "asks for integers",
     "legacy/arrays.py": "others are widened",
 }

@@ -19,7 +19,7 @@ ALLOWED = {
     "__init__.py": "registers the wiring, and where other addresses stand",
     "addresses.py": "published modules at other addresses",
     "logger/errors.py": "names the errors that it notes, which stand above it",
-    "mod/installing.py": "names the error that a missing package is",
+    "mod/dependency.py": "names the error that a missing package is",
     "mod/scripts.py": "names the errors that a script is",
     "legacy/arrays.py": "asks whether the module was imported",
 }

@@ -335,7 +335,7 @@ class TestMissing:
         stand_in.StandInError = StandInError  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "stand_in", stand_in)
         monkeypatch.setattr(
-            "polygraphy.mod.installing.MISSING_DEPENDENCY_ERROR", "stand_in:StandInError"
+            "polygraphy.mod.dependency.MISSING_DEPENDENCY_ERROR", "stand_in:StandInError"
         )
         with pytest.raises(StandInError):
             _ = mod.lazy_import(_PREFIX + "missing").value

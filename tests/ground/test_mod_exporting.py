@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy import mod
-from polygraphy.mod.immediate import immediate_function
+from polygraphy.mod.exporting import immediate_function
 
 Capture = pytest.CaptureFixture[str]
 

@@ -18,8 +18,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.tensors.naming import one_line, typeable
 from polygraphy.logger import G_LOGGER
-from polygraphy.logger.plain import plain
-from polygraphy.logger.sinks import shows_colours
+from polygraphy.logger.sinks import plain, shows_colours
 
 _SHOWN = 4
 _NODES = 4

@@ -108,7 +108,7 @@ class LogConsole:
         verdicts.log_summary(result)
 
     def samples_compared(self, found: SamplesCompared) -> None:
-        from polygraphy.adapters.console.samples import sample_lines
+        from polygraphy.adapters.console.tables import sample_lines
         from polygraphy.domain.report.document import plain
 
         G_LOGGER.info("\n".join(sample_lines(plain(found))))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isinf, isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unicodedata import combining, east_asian_width
 
 from attrs import frozen
 
 from polygraphy.adapters.console.numbers import format_number
+from polygraphy.adapters.console.screen import wrapped
 from polygraphy.domain.accuracy.output_rows import OutputRow, badness, brief_pair, largest_jump
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.limits import Tolerance
-from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.report.summary import sample_sentences
+from polygraphy.domain.tensors.naming import counted, one_line
 from polygraphy.logger.severity import ERROR, INFO, ULTRA_VERBOSE
 
 if TYPE_CHECKING:
@@ -290,3 +292,31 @@ def count_words(row: OutputRow) -> str:
             if one or other:
                 return f"{what} {one} vs. {other}" if one and other else f"{what} {one or other}"
     return "" if worst.mismatched is None else f"{worst.mismatched} of {worst.size}"
+
+
+_MOST = 20
+"""Samples that are shown one by one."""
+
+
+def sample_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines.
+
+    Args:
+        found: a result of the kind ``samples``.
+    """
+    for sentence in sample_sentences(found):
+        yield from wrapped(sentence, 2)
+    shown = found["changed"][:_MOST]
+    if not shown:
+        return
+    wrong = [each["right"] is not None and not each["right"][0] for each in shown]
+    sides = [
+        Column(one_line(party), [one_line(each["answers"][at]) for each in shown])
+        for at, party in enumerate(found["parties"])
+    ]
+    labels = Column("label", [one_line(each["label"]) for each in shown])
+    names = Column("", [one_line(each["name"]) for each in shown])
+    yield ""
+    yield from (line for line, _ in drawn("changed", names, [labels, *sides], wrong, None))
+    if (more := len(found["changed"]) - len(shown)) > 0:
+        yield f"  ... and {counted(more, 'more sample')}, see --report."

@@ -87,7 +87,7 @@ class Terminal:
                 yield from _left_out(each.left_out)
         for found in self._recorder.results:
             if found["kind"] == "samples":
-                from polygraphy.adapters.console.samples import sample_lines
+                from polygraphy.adapters.console.tables import sample_lines
 
                 yield "", INFO
                 yield from ((line, INFO) for line in sample_lines(found))

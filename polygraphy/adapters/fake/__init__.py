@@ -5,8 +5,7 @@ adapter may be lenient.
 """
 
 from polygraphy.adapters.fake.console import FollowedJob, RecordingConsole, RecordingProgress
-from polygraphy.adapters.fake.narrow import FakeNarrowModel, FakeNarrowModels
-from polygraphy.adapters.fake.program import FakeProgram
+from polygraphy.adapters.fake.narrow import FakeNarrowModel, FakeNarrowModels, FakeProgram
 from polygraphy.adapters.fake.runner import (
     FakeLoader,
     FakeRunner,
@@ -14,11 +13,11 @@ from polygraphy.adapters.fake.runner import (
     HostMemory,
     InlineIsolation,
     MeanDistance,
+    ScriptedEngine,
 )
 from polygraphy.adapters.fake.store import (
     MemoryResultStore,
 )
-from polygraphy.adapters.fake.sweep import ScriptedEngine
 
 __all__ = [
     "FakeLoader",

@@ -1,10 +1,12 @@
 """What ONNX messages hold: the attributes of nodes, the graphs inside them (the branches of an If,
-the body of a Loop), what these read from around them, and the shape of a type.
+the body of a Loop), what these read from around them, the shape of a type, and which results are
+left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any, TypeVar
 
 _Message = TypeVar("_Message")
@@ -94,3 +96,33 @@ def shape_of(tensor_type: Any) -> list[Any] | None:
         dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
         for dim in tensor_type.shape.dim
     ]
+
+
+NUMBERED = frozenset({"If", "Loop", "Scan", "Split"})
+"""Operators of the standard with any number of results."""
+
+
+def leaves_out_results(node: Any) -> bool:
+    """Return whether a node, or one in a graph inside it, leaves out a result that is numbered."""
+    if node.op_type in NUMBERED and not all(node.output):
+        return True
+    return any(leaves_out_results(inner) for graph in graphs_of(node) for inner in graph.node)
+
+
+def with_all_results(model: Any) -> Any:
+    """Return an ``onnx.ModelProto`` in which all such results have names: itself, which stays as it
+    is, where they have.
+    """
+    owners = (model.graph, *model.functions)
+    if not any(leaves_out_results(node) for owner in owners for node in owner.node):
+        return model
+    made = type(model)()
+    made.CopyFrom(model)
+    numbers = count()
+    for owner in (made.graph, *made.functions):
+        for node in all_nodes(owner):
+            if node.op_type in NUMBERED:
+                for position, name in enumerate(node.output):
+                    if not name:
+                        node.output[position] = f"polygraphy_left_out_{next(numbers)}"
+    return made

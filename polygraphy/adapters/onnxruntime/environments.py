@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from polygraphy.adapters.onnxruntime.providers import devices_of, plugin_packages
-from polygraphy.adapters.os.elsewhere import OtherEnvironment
+from polygraphy.adapters.os.interpreters import OtherEnvironment
 from polygraphy.domain.environment import Section
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.running import call_isolated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.adapters.os.elsewhere import OtherEnvironment
+from polygraphy.adapters.os.interpreters import OtherEnvironment
 
 _RUN = """
 import json, sys

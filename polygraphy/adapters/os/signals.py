@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from polygraphy.logger.plain import plain
+from polygraphy.logger.sinks import plain
 from polygraphy.termination import interrupt_program
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -45,67 +45,69 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class ProcessLauncher:
-    """Implements the port `Launcher`. A command line of this package runs in a fork of its
-    interpreter, which waits with what such lines import, and has run nothing itself.
+_waiting: dict[Any, WarmInterpreter] = {}
+"""Interpreters of this package, each with what command lines import, and nothing run."""
+_unfit: set[Any] = set()
+"""Those that cannot wait so."""
+
+
+def launch(
+    job: Job, limits: Limits, device: str | None, *, shared: bool, preload: str = ""
+) -> LaunchedProcess | None:
+    """Start a job, unless its lock is held: by the process that runs it, so that the lock is given
+    back when that ends, however it does; implements the port `launch`.
+
+    Args:
+        job: the job. A command line of this package runs in a fork of its interpreter.
+        limits: of time and of memory.
+        device: what it gets as CUDA_VISIBLE_DEVICES.
+        shared: whether others may run beside it.
+        preload: the name of the function that returns which modules a command line needs.
     """
+    ensure_parent(job.result)
+    lock = _locked(f"{job.stem}.lock")
+    if lock is None:
+        return None
+    facts = {"schema": 1, "key": job.key, "device": device, "shared": shared}
+    facts["machine"] = _machine()
+    try:
+        return LaunchedProcess(job, limits, facts, partial(_begin, preload), lock)
+    except BaseException:
+        os.close(lock)
+        raise
 
-    def __init__(self, preload: str = "") -> None:
-        """Take the name of the function that returns which modules a command line needs."""
-        self._preload = preload
-        self._waiting: dict[Any, WarmInterpreter] = {}
-        self._unfit: set[Any] = set()
 
-    def start(
-        self, job: Job, limits: Limits, device: str | None, *, shared: bool
-    ) -> LaunchedProcess | None:
-        """Start a job, unless its lock is held: by the process that runs it, so that the lock is
-        given back when that ends, however it does.
-        """
-        ensure_parent(job.result)
-        lock = _locked(f"{job.stem}.lock")
-        if lock is None:
-            return None
-        facts = {"schema": 1, "key": job.key, "device": device, "shared": shared}
-        facts["machine"] = self._machine
-        try:
-            return LaunchedProcess(job, limits, facts, self._begin, lock)
-        except BaseException:
-            os.close(lock)
-            raise
+def _begin(preload: str, job: Job, device: str | None, output: int, lock: int) -> _Process:
+    """Start the process of a job, which writes to a file and holds another one."""
+    variables = dict(job.environment)
+    if device is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = device
+    interpreter = (preload, job.command[:1], tuple(job.environment.items()))
 
-    def _begin(self, job: Job, device: str | None, output: int, lock: int) -> _Process:
-        """Start the process of a job, which writes to a file and holds another one."""
-        variables = dict(job.environment)
-        if device is not None:
-            variables["CUDA_VISIBLE_DEVICES"] = device
-        interpreter = (job.command[0], tuple(job.environment.items()))
+    def afresh() -> _Process:
+        return _Fresh(job, variables, output, lock)
 
-        def afresh() -> _Process:
-            return _Fresh(job, variables, output, lock)
+    def instead() -> _Process:
+        _unfit.add(interpreter)
+        return afresh()
 
-        def instead() -> _Process:
-            self._unfit.add(interpreter)
-            return afresh()
+    if job.command[1:3] != _OURS or not can_fork() or interpreter in _unfit:
+        return afresh()
+    if interpreter not in _waiting:
+        _waiting[interpreter] = WarmInterpreter(
+            preload, job.command[0], job.environment, ends_with(os.getpid())
+        )
+    waiting, words = _waiting[interpreter], [_NAME, *job.command[3:]]
+    try:
+        number = waiting.request(words, [output, lock], folder=job.folder, environment=variables)
+    except (BackendError, OSError, subprocess.SubprocessError):
+        return instead()
+    return _Forked(waiting, number, instead)
 
-        if job.command[1:3] != _OURS or not can_fork() or interpreter in self._unfit:
-            return afresh()
-        if interpreter not in self._waiting:
-            self._waiting[interpreter] = WarmInterpreter(
-                self._preload, job.command[0], job.environment, ends_with(os.getpid())
-            )
-        waiting, words = self._waiting[interpreter], [_NAME, *job.command[3:]]
-        try:
-            number = waiting.request(
-                words, [output, lock], folder=job.folder, environment=variables
-            )
-        except (BackendError, OSError, subprocess.SubprocessError):
-            return instead()
-        return _Forked(waiting, number, instead)
 
-    @cached_property
-    def _machine(self) -> Mapping[str, Any]:
-        return machine_facts()
+@cache
+def _machine() -> Mapping[str, Any]:
+    return machine_facts()
 
 
 class _Used(NamedTuple):

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 from attrs import evolve
 
-from polygraphy.binding import resolve
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.ports.machine import cores, free_memory, machine_facts
-from polygraphy.ports.sweeping import Launched, Launcher
+from polygraphy.ports.sweeping import Launched, launch
 
 _PATIENCE = 0.02
 """Seconds until processes are looked at again."""
@@ -36,7 +35,7 @@ class LocalPool:
         limits: Limits,
         ended: Callable[[Job, Mapping[str, Any]], object],
     ) -> None:
-        launcher, devices = resolve(Launcher), _devices()
+        devices = _devices()
         count = limits.jobs or (len(devices) if len(devices) > 1 else cores())
         memory = limits.memory or free_memory() // 2 // count
         limits = evolve(limits, jobs=count, memory=memory)
@@ -49,7 +48,7 @@ class LocalPool:
                     job = waiting.popleft()
                     device = _device_for(job, devices, running)
                     shared = count > 1 and not job.exclusive
-                    launched = launcher.start(job, limits, device, shared=shared)
+                    launched = launch(job, limits, device, shared=shared)
                     if launched is None:  # Another sweep runs it: its result will be there.
                         waiting.append(job)
                         taken += 1

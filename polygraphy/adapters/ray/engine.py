@@ -21,11 +21,10 @@ from attrs import evolve
 
 import polygraphy
 from polygraphy import mod
-from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.ports.machine import cores, free_memory
-from polygraphy.ports.sweeping import Launcher, read_record
+from polygraphy.ports.sweeping import launch, read_record
 
 ray = mod.lazy_import("ray>=2.9")
 
@@ -113,12 +112,11 @@ def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
 def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tuple[str, int]:
     """Run a job on this host to its end, in a task of Ray; return its key and exit code."""
     made, given = Job(**{**job, "command": tuple(job["command"])}), Limits(**limits)
-    launcher = resolve(Launcher)
     if given.memory is None:
         given = evolve(given, memory=free_memory() // 2 // cores())
     device = "" if not made.gpu else os.environ.get("CUDA_VISIBLE_DEVICES") if has_gpus else None
     while True:
-        launched = launcher.start(made, given, device, shared=not made.exclusive)
+        launched = launch(made, given, device, shared=not made.exclusive)
         if launched is not None:
             break
         Event().wait(_PATIENCE)  # The process of a worker that died may end just now.

@@ -1,4 +1,6 @@
-"""The iterations of a search: something is made, checked, and sorted by the answer."""
+"""The iterations of a search: something is made, checked, sorted by the answer and shown in a table
+of few lines; in the simplest search, the same thing again and again.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,10 @@ import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal, Union
 
 from polygraphy.application.debug.checks import AskUser, CheckCommand
-from polygraphy.application.debug.places import Place
-from polygraphy.application.debug.rows import Rows
-from polygraphy.application.debug.side_by_side import Candidate, Jobs, Started
+from polygraphy.application.debug.side_by_side import Candidate, Jobs, Place, Started
 from polygraphy.binding import resolve
 from polygraphy.domain.calling import ability
 from polygraphy.domain.errors import InconclusiveError, PolygraphyException, UsageError
@@ -441,3 +441,131 @@ class Iterations:
         for path in (self._info, self._skipping, *made):
             if path is not None:
                 remove_path(path)
+
+
+Until = Union[int, Literal["good", "bad"]]
+"""How often, or up to which answer."""
+
+
+_ENOUGH = 3
+"""After so many failures for the same reason, and nothing else, there is no hope."""
+
+
+def repeat(
+    iterations: Iterations, until: Until, make: Callable[[str], Any] | None = None
+) -> dict[Outcome, int]:
+    """Check so many times, or until the answer is a certain one.
+
+    Args:
+        iterations: what is checked, and what is kept of it.
+        until: a number of iterations, ``good`` or ``bad``.
+        make: makes what is checked, at a path; what cannot be made has failed.
+
+    Returns:
+        How many iterations had each outcome.
+
+    Raises:
+        UsageError: `until` means nothing.
+        PolygraphyException: nothing could be made at all, or three times for the same reason from
+            the start: it would go on like that.
+    """
+    if until not in ("good", "bad") and not (isinstance(until, int) and until > 0):
+        raise UsageError(
+            f"until={until!r} means nothing.", hint="Give 'good', 'bad', or a number from 1 on."
+        )
+    while True:
+        left = until - iterations.count - 1 if isinstance(until, int) else None
+        outcome = iterations.run(make, remaining=left)
+        is_last = until in (iterations.count, outcome.value)
+        _check_that_some_are_made(iterations, is_last=is_last)
+        if is_last:
+            break
+    iterations.finish()
+    return dict(iterations.counts)
+
+
+def _check_that_some_are_made(iterations: Iterations, *, is_last: bool) -> None:
+    """Raise the error that keeps anything from being made."""
+    unmade = iterations.unmade
+    if not unmade or len(unmade) < iterations.count:
+        return
+    is_the_same = len({str(error) for error in unmade}) == 1
+    if is_last or (is_the_same and len(unmade) == _ENOUGH):
+        raise unmade[-1]
+
+
+_ALL = 6
+"""So many rows are shown whatever they say."""
+_MOST = 9
+"""So many rows are shown at most: after the first ones those with a failure, of half the size."""
+_WIDTH = 76
+_ANSWERS = {
+    Outcome.GOOD: "passes",
+    Outcome.BAD: "fails",
+    Outcome.UNRESOLVED: "unresolved",
+}
+_COLUMNS = {"num_nodes": "nodes", "raised": "layers"}
+"""What a column is called, by the name of what it shows in the state of an iteration."""
+
+
+class Rows:
+    """The table, of which each row is logged when its iteration is over.
+
+    Attributes:
+        left_out: how many rows are not shown.
+    """
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self._shown = 0
+        self._column: str | None = None
+        self._least: int | None = None
+
+    def add(
+        self,
+        number: int,
+        state: Mapping[str, Any],
+        outcome: Outcome,
+        seconds: float,
+        reason: str = "",
+    ) -> None:
+        """Add a row.
+
+        Args:
+            number: how many there were before.
+            state: what was checked.
+            outcome: the answer.
+            seconds: how long it took.
+            reason: why, in a few words; may be empty.
+        """
+        size = self._size(state)
+        if not self._is_shown(outcome, size):
+            self.left_out += 1
+            return
+        if not self._shown:
+            named = f" {_COLUMNS[self._column]:>6}" if self._column else ""
+            G_LOGGER.info(f"{'#':>4}{named}  {'check':10} {'time':>8}")
+        self._shown += 1
+        sized = f" {'' if size is None else size:>6}" if self._column else ""
+        line = f"{number:>4}{sized}  {_ANSWERS[outcome]:10} {seconds:6.1f} s  {_cut(reason)}"
+        G_LOGGER.info(line.rstrip())
+
+    def _size(self, state: Mapping[str, Any]) -> int | None:
+        if self._column is None and not self._shown:
+            self._column = next((name for name in _COLUMNS if name in state), None)
+        return None if self._column is None else state.get(self._column)
+
+    def _is_shown(self, outcome: Outcome, size: int | None) -> bool:
+        is_less = size is not None and (self._least is None or 2 * size <= self._least)
+        if self._shown >= _MOST:
+            return False
+        if self._shown >= _ALL and not (outcome is Outcome.BAD and (is_less or size is None)):
+            return False
+        if outcome is Outcome.BAD and size is not None:
+            self._least = size
+        return True
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."

@@ -43,7 +43,7 @@ from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.domain.tensors.narrowing import in_float
+from polygraphy.domain.tensors.precision import in_float
 from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
 from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory

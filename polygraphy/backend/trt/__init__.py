@@ -34,6 +34,7 @@ from polygraphy.adapters.tensorrt.network.network import (
     LoadPlugins,
     create_network,
     load_plugins,
+    raisable_layers,
 )
 from polygraphy.adapters.tensorrt.network.network_edits import (
     MarkDebug,
@@ -59,7 +60,6 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
     network_from_onnx_model,
     network_from_onnx_path,
 )
-from polygraphy.adapters.tensorrt.network.raisable import raisable_layers
 from polygraphy.adapters.tensorrt.party import TrtParty
 from polygraphy.adapters.tensorrt.plan.engine import (
     BufferFromEngine,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import (
     Assignments,
@@ -16,7 +15,7 @@ from polygraphy.cli.declare.kinds import (
     Texts,
 )
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
 

@@ -6,12 +6,10 @@ from functools import partial
 
 from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
 from polygraphy.cli.backends.registry import built_in
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_graph
 from polygraphy.codegen.call import Call, in_turn
 from polygraphy.domain.catalog.formats import formats_of

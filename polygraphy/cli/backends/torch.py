@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.cli.shared.onnx import OutputOptions
 from polygraphy.codegen.call import Call, Name
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import said_so_far
-from polygraphy.cli.declare.given import warn_of_needs
 from polygraphy.cli.declare.option import Option, Options, options_of
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, warn_of_needs
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import Log, log_of
 from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
-from polygraphy.codegen.docstring import listed_paths
+from polygraphy.codegen.source import listed_paths
 
 
 class Program:

@@ -13,10 +13,9 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
-from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Choice
 from polygraphy.cli.declare.option import Options, argv_of, changed, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, flags_given
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
@@ -30,8 +29,7 @@ from polygraphy.cli.shared.onnx import (
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of, tolerance_of
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Source, quoted
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
 CONVERSIONS = [each.conversion() for each in built_in().values() if each.conversion]

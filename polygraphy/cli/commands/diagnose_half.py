@@ -12,17 +12,14 @@ from polygraphy.cli.commands.diagnose_options import (
     PartyOptions,
     party_of,
 )
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import warn_idle
-from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Number
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.codegen.call import Step
-from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Source, quoted
 
 _ASKED = ("--fp-to-fp16", "--to-bf16")
 

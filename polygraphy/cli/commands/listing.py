@@ -23,8 +23,11 @@ _ALL = {
         "Compare two files of saved outputs or inputs, or two ONNX models.",
     ),
     "inspect model": ("inspect.model", "Show what models consist of."),
-    "inspect outputs": ("inspect.parts", "List the tensors of an ONNX model."),
-    "inspect sparsity": ("inspect.parts", "Tell which weights of an ONNX model are 2:4 sparse."),
+    "inspect outputs": ("inspect.model_options", "List the tensors of an ONNX model."),
+    "inspect sparsity": (
+        "inspect.model_options",
+        "Tell which weights of an ONNX model are 2:4 sparse.",
+    ),
     "inspect capability": (
         "inspect.capability",
         "Tell which parts of an ONNX model TensorRT supports.",

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text, Texts
 from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
-from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.source import Source
+from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.codegen.source import Source, quoted
 from polygraphy.domain.errors import UsageError
 
 if TYPE_CHECKING:

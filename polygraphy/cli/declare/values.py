@@ -1,12 +1,16 @@
-"""The options of one command line."""
+"""The options of one command line, which of them were given, and the calls that they feed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from polygraphy.cli.declare.errors import warn_idle, was_named
 from polygraphy.cli.declare.option import Option, Options, options_of
+from polygraphy.codegen.call import Call, Step
+from polygraphy.codegen.signatures import SIGNATURES
+from polygraphy.codegen.source import Source
 
 G = TypeVar("G", bound=Options)
 Given = tuple[Options, Option, Any]
@@ -53,3 +57,104 @@ def _given(groups: Iterable[Options]) -> Iterable[Given]:
             value = getattr(group, row.name)
             if value != row.default:
                 yield group, row, value
+
+
+def flags_given(
+    values: Values, groups: Iterable[type[Options]], *, besides: Iterable[str] = ()
+) -> list[str]:
+    """Return the first spelling of each option of some groups that has a value other than its
+    default, in the order of declaration, but for those `besides`; an argument without a flag is
+    called as in the help.
+    """
+    left_out = set(besides)
+    return [
+        _spelled(row)
+        for wanted in groups
+        for group, row, _ in values.given
+        if type(group) is wanted and _spelled(row) not in left_out
+    ]
+
+
+def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
+    """Return the first spelling of each option that feeds an argument of one of some calls, and has
+    a value other than its default.
+    """
+    wanted = set(calls)
+    found = (
+        _spelled(row)
+        for _, row, _ in given_in(values)
+        if any(target.rpartition(".")[0] in wanted for target in row.feeds)
+    )
+    return list(dict.fromkeys(found))
+
+
+def flags_feeding_others(
+    values: Values, groups: Iterable[type[Options]], calls: Iterable[str]
+) -> list[str]:
+    """Return the first spelling of each option of some groups that has a value other than its
+    default, and feeds none of some calls.
+    """
+    feeding = set(flags_feeding(values, calls))
+    return [flag for flag in flags_given(values, groups) if flag not in feeding]
+
+
+def warn_of_needs(values: Values, since: int) -> None:
+    """Log which options have no effect because others are left out that they need, but for those
+    that a warning or a note has named already, `since` there were so many.
+    """
+    given = [row for _, row, _ in values.given]
+    known = {flag for row in given for flag in row.flags}
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for row in given:
+        if row.needs and known.isdisjoint(row.needs) and not was_named(row.flags, since):
+            lacking.setdefault(row.needs, []).append(row.flags[0])
+    for needs, flags in lacking.items():
+        warn_idle(flags, f" without {' or '.join(needs)}")
+
+
+def _spelled(declared: Option) -> str:
+    return declared.flags[0] if declared.flags else declared.kind.metavar
+
+
+def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) -> Call:
+    """Return a call with the arguments that the options of a command feed, in the order of its
+    signature; where several rows feed one, the last that has a value counts.
+
+    Args:
+        name: the published name, a key of `SIGNATURES`.
+        values: the options; those that leave the argument at its default feed nothing.
+        args: positional arguments.
+        decided: arguments that no row feeds, or that replace what a row feeds; None leaves one out.
+    """
+    return Call(name, args, {**dict(_fed(name, values)), **decided})
+
+
+def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list[Step], list[Call]]:
+    """Return the constants that stand for what feeds several of some calls, and the calls with
+    their names in its place.
+    """
+    constants, listed = [], list(calls)
+    for _, row, value in given_in(values):
+        named = {target.rpartition(".")[::2] for target in row.feeds if row.constant}
+        fed = [call for call in listed for name, given in named if name == call.name]
+        if len(fed) < 2:
+            continue
+        constants.append(Step(row.constant, row.kind.argument(value)))
+        for name, argument in named:
+            listed = [
+                call.of(**{argument: Source(row.constant)}) if call.name == name else call
+                for call in listed
+            ]
+    return constants, listed
+
+
+def _fed(name: str, values: Iterable[Options]) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments that rows feed."""
+    defaults = SIGNATURES[name].arguments
+    for _, row, value in given_in(values):
+        for target in row.feeds:
+            called, _, argument = target.rpartition(".")
+            if called == name:
+                given = value if row.as_ is None else row.as_
+                if given != defaults[argument]:
+                    yield argument, row.kind.argument(given)

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import lcm
 from typing import Any
 
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
-from polygraphy.cli.declare.given import flags_feeding
 from polygraphy.cli.declare.kinds import (
     Choice,
     Integer,
@@ -19,6 +17,7 @@ from polygraphy.cli.declare.kinds import (
     Text,
 )
 from polygraphy.cli.declare.option import Options, option, option_group
+from polygraphy.cli.declare.values import call_of, flags_feeding
 from polygraphy.codegen.call import Call, Metadata, Step
 from polygraphy.codegen.source import Source
 

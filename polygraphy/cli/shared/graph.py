@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Integer, Text
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions, Outputs
 from polygraphy.codegen.call import Call

@@ -7,10 +7,8 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
-from polygraphy.cli.declare.given import flags_feeding
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, flags_feeding
 from polygraphy.cli.shared.onnx import (
     CASTS,
     EVERY_TENSOR,

@@ -6,8 +6,8 @@ from typing import Any
 
 from polygraphy.cli.declare.kinds import Choices, Number, PerName, Text
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.shared.compare import FUNCTIONS
-from polygraphy.cli.shared.tolerances import (
+from polygraphy.cli.shared.compare import (
+    FUNCTIONS,
     absolute_tolerance,
     checked_statistic,
     relative_tolerance,

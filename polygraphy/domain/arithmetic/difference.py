@@ -13,13 +13,13 @@ from attrs import frozen
 from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
 from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.kernels import Kernel
-from polygraphy.domain.arithmetic.passes.pair import (
+from polygraphy.domain.arithmetic.passes.selection import middle
+from polygraphy.domain.arithmetic.passes.streams import (
     Channel,
     DifferenceReader,
     DifferenceStream,
     Pair,
 )
-from polygraphy.domain.arithmetic.passes.selection import middle
 from polygraphy.domain.arithmetic.passes.survey import (
     Extent,
     Formula,

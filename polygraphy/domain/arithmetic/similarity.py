@@ -14,8 +14,7 @@ from polygraphy.domain.arithmetic.moments import inner
 from polygraphy.domain.arithmetic.passes import blocks
 from polygraphy.domain.arithmetic.passes.blocks import Scratch
 from polygraphy.domain.arithmetic.passes.kernels import Kernel, kernel_for
-from polygraphy.domain.arithmetic.passes.pair import Pair
-from polygraphy.domain.arithmetic.passes.streams import RealReader, Stream
+from polygraphy.domain.arithmetic.passes.streams import Pair, RealReader, Stream
 from polygraphy.domain.arithmetic.passes.widen import (
     Array,
     Flat,

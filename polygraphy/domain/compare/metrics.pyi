@@ -6,8 +6,7 @@ from polygraphy.domain.compare.metric import (
     MetricResult,
     MetricThreshold,
 )
-from polygraphy.domain.tensors.pairing import FindOutput
-from polygraphy.domain.tensors.per_output import PerOutput
+from polygraphy.domain.tensors.pairing import FindOutput, PerOutput
 
 __all__ = [
     "BiasCompareFunc",

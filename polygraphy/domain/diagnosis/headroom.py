@@ -10,8 +10,7 @@ import numpy as np
 from attrs import asdict, evolve, field, frozen
 
 from polygraphy.domain.tensors.datatype import DataTypeEntry
-from polygraphy.domain.tensors.narrowing import NarrowingLoss, limits_of
-from polygraphy.domain.tensors.precision import is_float
+from polygraphy.domain.tensors.precision import NarrowingLoss, is_float, limits_of
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[Array, Array]

@@ -1,4 +1,6 @@
-"""How finely a data type resolves numbers."""
+"""How finely a data type resolves numbers, and what is lost where arrays are narrowed to the
+nearest values of a smaller one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,10 @@ from typing import Any
 
 import numpy as np
 from attrs import frozen
+
+from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.datatype import DataTypeEntry
 
 
 @frozen
@@ -85,3 +91,127 @@ def coarsest(names: Iterable[str]) -> Precision | None:
     """Return the data type with the largest epsilon; None when none is known."""
     known = [found for name in names if (found := precision_of(name)) is not None]
     return max(known, key=lambda precision: precision.epsilon, default=None)
+
+
+_BLOCK = 1 << 20
+"""Elements that are looked at together, so that what is held beside the result stays small."""
+
+
+@frozen
+class NarrowingLoss:
+    """What narrowing an array costs, beyond rounding.
+
+    Attributes:
+        elements: how many elements there are.
+        clamped: how many finite ones were too large, and became the largest finite value.
+        flushed: how many became zero.
+        subnormal: how many became subnormal numbers, which have fewer digits than the others.
+        largest: the largest finite magnitude before.
+        error: the largest absolute difference between an element before and after.
+    """
+
+    elements: int = 0
+    clamped: int = 0
+    flushed: int = 0
+    subnormal: int = 0
+    largest: float = 0.0
+    error: float = 0.0
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether every element kept its order of magnitude."""
+        return not (self.clamped or self.flushed)
+
+    def __add__(self, other: NarrowingLoss) -> NarrowingLoss:
+        return NarrowingLoss(
+            self.elements + other.elements,
+            self.clamped + other.clamped,
+            self.flushed + other.flushed,
+            self.subnormal + other.subnormal,
+            max(self.largest, other.largest),
+            max(self.error, other.error),
+        )
+
+
+def in_float(array: Any) -> Any:
+    """Return an array of half precision in float32, and any other as it is."""
+    narrow = isinstance(array, np.ndarray) and array.dtype.name in HALF
+    return array.astype(np.float32) if narrow else array
+
+
+def narrowed(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLoss]:
+    """Round an array to a narrower floating-point type.
+
+    NaN and infinities stay what they are. A finite element that the type cannot hold becomes its
+    largest finite value of the same sign, because an infinity would spread through a model.
+
+    Args:
+        array: floating-point numbers, of any shape.
+        dtype: the type, such as `DataType.FLOAT16`.
+
+    Returns:
+        An array of the same shape, and what was lost.
+    """
+    target = dtype.numpy()
+    limits = limits_of(target)[:2]
+    made = np.empty(array.shape, target)
+    given, flat = array.reshape(-1), made.reshape(-1)
+    loss = NarrowingLoss()
+    for start in range(0, given.size, _BLOCK):
+        block = given[start : start + _BLOCK]
+        loss += _narrow_block(block, flat[start : start + _BLOCK], *limits)
+    return made, loss
+
+
+def limits_of(target: np.dtype[Any]) -> tuple[float, float, float]:
+    """Return the largest finite number, the smallest normal one, and the spacing at 1 of a type."""
+    if target.kind == "f":
+        limits: Any = np.finfo(target)
+    else:
+        import ml_dtypes
+
+        make: Any = ml_dtypes.finfo
+        limits = make(target)
+    return float(limits.max), float(limits.smallest_normal), float(limits.eps)
+
+
+def with_digits(array: Array, spacing: float) -> Array:
+    """Round numbers to the digits of a type whose numbers have some spacing at 1, and leave them as
+    large or as small as they are; others are left alone.
+    """
+    if array.dtype.kind != "f":
+        return array
+    with np.errstate(all="ignore"):
+        mantissa, exponent = np.frexp(array)
+        steps = np.asarray(2 / spacing, mantissa.dtype)
+        made = np.asarray(np.ldexp(np.rint(mantissa * steps) / steps, exponent), array.dtype)
+        # The largest number itself, as masks have it, is rounded towards zero.
+        return (
+            made
+            if np.isfinite(made).all()
+            else np.where(np.isfinite(array), np.nan_to_num(made, nan=np.nan), array)
+        )
+
+
+def _narrow_block(block: Array, made: Array, largest: float, smallest: float) -> NarrowingLoss:
+    given, magnitude = block, np.abs(block)
+    finite = np.isfinite(block)
+    if not finite.all():
+        magnitude = np.where(finite, magnitude, 0)
+    peak = float(magnitude.max(initial=0))
+    clamped = 0
+    if peak > largest:
+        too_large = magnitude > largest
+        clamped = int(np.count_nonzero(too_large))
+        block = np.where(too_large, np.copysign(largest, block), block)
+    with np.errstate(all="ignore"):
+        made[...] = block.astype(made.dtype)
+        error = float(np.fmax.reduce(np.abs(given - made.astype(given.dtype)), initial=0))
+    small = magnitude < smallest
+    flushed = subnormal = 0
+    if small.any():
+        survives = made[small].astype(np.float32) != 0
+        nonzero = magnitude[small] != 0
+        flushed = int(np.count_nonzero(nonzero & ~survives))
+        subnormal = int(np.count_nonzero(nonzero & survives))
+    return NarrowingLoss(block.size, clamped, flushed, subnormal, peak, error)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import parser
 
 from polygraphy.adapters.onnx.describe.facts import first_omission
-from polygraphy.adapters.onnx_common.omitted import leaves_out_results, with_all_results
+from polygraphy.adapters.onnx_common.messages import leaves_out_results, with_all_results
 from polygraphy.adapters.onnxruntime.trial import evaluate_constants
 from polygraphy.backend.onnx import fold_constants
 from polygraphy.backend.onnxrt import session_from_onnx

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.files.json import json_document
 from polygraphy.adapters.files.json.json_codec import ContentError, DeferredText, decoded
-from polygraphy.adapters.files.json.json_document import parse_file, parse_text
 from polygraphy.adapters.files.store import json_io
+from polygraphy.adapters.files.store.json_io import parse_file, parse_text
 
 ARRAY_START = "k05VTVBZ"
 
@@ -166,7 +165,7 @@ def test_small_arrays_are_not_read_one_by_one(
         reads.append(place)
         return os.pread(*place)
 
-    monkeypatch.setattr(json_document, "_read_at", read)
+    monkeypatch.setattr(json_io, "_read_at", read)
     loaded = decoded(tree)
     assert [loaded[name][-1] for name in arrays] == list(range(100))
     assert 0 < len(reads) < 10
@@ -266,7 +265,7 @@ def test_of_a_large_file_that_is_not_json_little_is_read(
         sizes.append(size)
         return os.pread(file, size, start)
 
-    monkeypatch.setattr(json_document, "_read_at", read)
+    monkeypatch.setattr(json_io, "_read_at", read)
     with pytest.raises(ContentError, match="not JSON text"):
         parse_file(path)
     assert 0 < sum(sizes) < 500_000

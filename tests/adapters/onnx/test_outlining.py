@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from polygraphy.application.models.models import show_edited, show_original
+from polygraphy.application.models.model_inspection import show_edited, show_original
 from polygraphy.ports.models import outline_of
 
 BRANCHES = """<ir_version: 8, opset_import: ["": 17]>

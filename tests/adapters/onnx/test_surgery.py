@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper, parser
 
-from polygraphy.adapters.onnx.edit.bounding import set_upper_bound
+from polygraphy.adapters.onnx.edit.bounding import override_input_shapes, set_upper_bound
 from polygraphy.adapters.onnx.edit.inserting import clean_up, insert_node, remove_nodes, sort_nodes
 from polygraphy.adapters.onnx.edit.outputs import observe_shapes
-from polygraphy.adapters.onnx.edit.overriding import override_input_shapes
 from polygraphy.adapters.onnx.edit.stripping import (
     prune_weights,
     reconstruct_weights,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.onnx_common.operators import IMPLIED, OPERATORS
+from polygraphy.adapters.onnx_common.evaluator import IMPLIED, OPERATORS
 from polygraphy.backend.onnx import OnnxReferenceRunner
 from tests.adapters.onnx_common.formulas import FORMULAS
 from tests.support import random_nodes

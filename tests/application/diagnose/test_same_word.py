@@ -23,7 +23,7 @@ from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, RunResults, SimpleCompareFunc
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.errors import InconclusiveError
-from polygraphy.domain.tensors.narrowing import in_float
+from polygraphy.domain.tensors.precision import in_float
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.application.diagnose.test_rounding import ROUNDED, Nearly, squares

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from polygraphy.domain.arithmetic import moments as sums
 from polygraphy.domain.arithmetic import summary as ordering
-from polygraphy.domain.arithmetic.passes import blocks, pair, selection
+from polygraphy.domain.arithmetic.passes import blocks, selection, streams
 
 __all__ = [
     "EXTENDED",
@@ -125,7 +125,7 @@ def tiny_blocks(
         patch.setattr(blocks, "SPAN", 2)
         patch.setattr(blocks, "PARALLEL", threads_from)
         patch.setattr(ordering, "SORTED", 0)
-        patch.setattr(pair, "KEPT", 0)
+        patch.setattr(streams, "KEPT", 0)
         patch.setattr(selection, "SAMPLE", sample)
         patch.setattr(selection, "SAMPLE_LEAST", min(sample, 8))
         patch.setattr(selection, "KEPT", kept)

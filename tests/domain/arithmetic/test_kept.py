@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.arithmetic.difference import MOST_KEPT, KeptDifferences
-from polygraphy.domain.arithmetic.passes import pair
+from polygraphy.domain.arithmetic.passes import streams
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes
 from tests.support.examples import scaled
 
@@ -53,7 +53,7 @@ def test_small_arrays_have_the_verdict_of_large_ones(both: Any, limit: float, fo
     small, large = Difference(*both), Difference(*both)
     found = small.mismatches(limit, limit, formula)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair, "KEPT", 0)
+        patch.setattr(streams, "KEPT", 0)
         assert str(found) == str(large.mismatches(limit, limit, formula))
         expected = metrics(large, (*AT_ONCE, *LATER))
     assert metrics(small, (*AT_ONCE, *LATER)) == expected

@@ -18,7 +18,7 @@ from polygraphy.domain.diagnosis.headroom import (
     worst_of,
 )
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.domain.tensors.narrowing import narrowed
+from polygraphy.domain.tensors.precision import narrowed
 
 HALF = Range.of(DataType.FLOAT16)
 

@@ -1,10 +1,22 @@
-"""Saving and loading whatever has a form in JSON: to files, to open files, and as text."""
+"""Saving and loading whatever has a form in JSON: to files, to open files, and as text.
+
+Almost all of a saved file is the base64 text of arrays, of which the `json` module would make
+strings, larger than the arrays themselves. So the text is first searched for arrays: ``"array": "``
+and what the text of one starts with, up to the next quotation mark. In its place the parser sees a
+short name that cannot be in the file. Neither holds a quotation mark or a backslash, so
+the document has the same structure with the one as with the other.
+"""
 
 from __future__ import annotations
 
 import io
+import json
+import os
+import re
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
+from secrets import token_hex
 from typing import IO, Any, TypeVar, Union
 
 from polygraphy.adapters.files import codecs
@@ -12,16 +24,214 @@ from polygraphy.adapters.files.formats.binary import SUFFIXES, Undescribed, pars
 from polygraphy.adapters.files.formats.lazy import lazily
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
+    DeferredText,
     content_errors_named,
     decoded,
     marker_of,
 )
-from polygraphy.adapters.files.json.json_document import parse_file, parse_text
 from polygraphy.adapters.files.json.json_writer import Write, write_json
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.tactics import TacticReplay
+
+# After the key comes the base64 text of what .npy files, or zip archives (.npz and PyTorch's),
+# start with. Should the first quotation mark be an escaped one, then the key is a longer one; but
+# that its value is a string holds all the same.
+_ARRAY_START = re.compile(rb'"(?:array|tensor)"[ \t\r\n]{0,64}:[ \t\r\n]{0,64}"(?=k05VTVBZ|UEsDB)')
+_LONGEST_START = 8 + 64 + 1 + 64 + 1 + 8
+
+_SHORT = 1024
+"""Arrays of less text than this stay in the document: deferring them costs more than it saves."""
+
+_BLOCK_BYTES = 1 << 20
+_AHEAD_BYTES = 1 << 18
+
+_TEXT_START = re.compile(rb'(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\0 \t\r\n]*(?:[\[{"\-0-9tfnNI]|\Z)')
+"""Perhaps a byte order mark, perhaps white space, and the first character of a value."""
+
+# What is left over when text ends in the middle of a literal, a number or an escape.
+_UNFINISHED_TOKEN = re.compile(
+    r"|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|Na?|-?I(?:n(?:f(?:i(?:n(?:it?)?)?)?)?)?|-|\.|[eE][+-]?"
+)
+_UNFINISHED_ESCAPE = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
+
+
+def _seek_and_read(descriptor: int, count: int, position: int) -> bytes:
+    os.lseek(descriptor, position, os.SEEK_SET)
+    return os.read(descriptor, count)
+
+
+_read_at = getattr(os, "pread", _seek_and_read)  # Windows has none.
+
+
+class _File:
+    """A file that stays open as long as this is referred to, and is read at any position."""
+
+    def __init__(self, path: Path) -> None:
+        # No file object: of one that is garbage together with this, Python might complain first.
+        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self.size = os.fstat(self._descriptor).st_size
+        self._ahead = (0, b"")  # Where what was read ahead starts, and what it was.
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Return the bytes from `start` up to `stop`, or to the end of the file."""
+        if stop - start < _AHEAD_BYTES // 4:  # Small arrays are read one after another.
+            first, ahead = self._ahead
+            if not first <= start <= stop <= first + len(ahead):
+                first, ahead = start, _read_at(self._descriptor, _AHEAD_BYTES, start)
+                self._ahead = (first, ahead)
+            if stop <= first + len(ahead):
+                return ahead[start - first : stop - first]
+        piece = _read_at(self._descriptor, stop - start, start)
+        if len(piece) == stop - start:  # As good as always.
+            return piece
+        pieces = []
+        while piece:
+            pieces.append(piece)
+            start += len(piece)
+            piece = _read_at(self._descriptor, stop - start, start)
+        return b"".join(pieces)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            os.close(self._descriptor)
+
+
+class _FileText(DeferredText):
+    """Part of a file."""
+
+    def __init__(self, file: _File, start: int, stop: int) -> None:
+        self._file = file
+        self._start = start
+        self._stop = stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __getitem__(self, part: slice, /) -> bytes:
+        start, stop, _ = part.indices(len(self))
+        text = self._file.read(self._start + start, self._start + stop)
+        if len(text) != stop - start:
+            raise ContentError("the file became shorter while it was read")
+        return text
+
+
+class _HasEscapes(Exception):
+    """The text of an array has a backslash in it: what it means, only a full parser can tell."""
+
+
+def parse_text(text: str | bytes) -> Any:
+    """Return the tree of dictionaries, lists and scalars that JSON text describes.
+
+    Raises:
+        ContentError: it is truncated, damaged or not JSON.
+    """
+    return _parsed(text, {})
+
+
+def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
+    """Return the tree that the JSON text in a file describes; large arrays are `DeferredText`.
+
+    The file stays open until the tree and all that is taken from it are gone.
+
+    Args:
+        path: the file.
+        block_bytes: how much of it is searched at a time.
+
+    Raises:
+        ContentError: it is truncated, damaged or not JSON.
+        OSError: it cannot be read.
+    """
+    file = _File(path)
+    start = file.read(0, _LONGEST_START)
+    if not _TEXT_START.match(start):  # Of gigabytes of a model, say, no more is read.
+        cause = json.JSONDecodeError("not JSON", start.decode(errors="replace"), 0)
+        raise ContentError("it is not JSON text") from cause
+    nonce = token_hex(16)
+    text: list[bytes] = []
+    deferred: dict[str, DeferredText] = {}
+    try:
+        for part in _parts(file, block_bytes):
+            if isinstance(part, bytes):
+                text.append(part)
+            else:
+                name = f"{nonce}{len(deferred)}"
+                deferred[name] = part
+                text.append(name.encode("ascii"))
+    except _HasEscapes:
+        return parse_text(file.read(0, file.size))
+    return _parsed(b"".join(text), deferred)
+
+
+def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
+    """Yield the text of a file, in order: bytes that are to be parsed, and the text of arrays."""
+    buffer = b""  # What has been read but not yielded,
+    position = 0  # where in the file it starts,
+    array_start: int | None = None  # and where the array starts that it is in the middle of.
+    while block := file.read(position + len(buffer), position + len(buffer) + block_bytes):
+        buffer += block
+        done = 0
+        while True:
+            if array_start is None:
+                match = _ARRAY_START.search(buffer, done)
+                if match is None:
+                    break
+                yield buffer[done : match.end()]
+                done = match.end()
+                array_start = position + done
+            end = buffer.find(b'"', done)
+            if buffer.find(b"\\", done, len(buffer) if end < 0 else end) >= 0:
+                raise _HasEscapes
+            if end < 0:
+                done = len(buffer)
+                break
+            is_at_hand = position <= array_start and position + end - array_start < _SHORT
+            yield buffer[done:end] if is_at_hand else _FileText(file, array_start, position + end)
+            done = end
+            array_start = None
+        if array_start is None:  # The start of an array may lie across the end of the block.
+            ready = max(done, len(buffer) - _LONGEST_START)
+            yield buffer[done:ready]
+            done = ready
+        position += done
+        buffer = buffer[done:]
+    yield buffer
+
+
+def _parsed(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
+    def restored(fields: dict[str, Any]) -> dict[str, Any]:
+        for key, value in fields.items():
+            if type(value) is str and value in deferred:
+                fields[key] = deferred[value]
+        return fields
+
+    try:
+        return json.loads(text, object_hook=restored if deferred else None)
+    except json.JSONDecodeError as error:
+        raise ContentError(_complaint(error)) from error
+    except UnicodeDecodeError as error:
+        raise ContentError("it is not JSON text, which is Unicode") from error
+    except RecursionError as error:
+        raise ContentError("it is nested too deeply") from error
+    except ValueError as error:  # An integer of more digits than Python reads.
+        raise ContentError(f"it is damaged: {error}") from error
+
+
+def _complaint(error: json.JSONDecodeError) -> str:
+    if not error.doc.strip():
+        return "it is empty"
+    rest = error.doc[error.pos :].strip()
+    in_escape = error.msg.startswith("Invalid \\u")
+    unfinished = _UNFINISHED_ESCAPE if in_escape else _UNFINISHED_TOKEN
+    # Columns are not named: in the file, arrays stand where the parser saw short names.
+    if error.msg.startswith("Unterminated string") or unfinished.fullmatch(rest):
+        last_line = error.doc.count("\n") + 1
+        return f"it is truncated: the text ends in line {last_line}, in the middle of a value"
+    if error.pos == 0:
+        return "it is not JSON text"
+    return f"it is damaged in line {error.lineno}: {error.msg[0].lower()}{error.msg[1:]}"
+
 
 T = TypeVar("T")
 

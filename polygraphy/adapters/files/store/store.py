@@ -21,15 +21,6 @@ from polygraphy.adapters.files.json.json_codec import (
     marker_of,
 )
 from polygraphy.adapters.files.store import json_io
-from polygraphy.adapters.files.store.iterations import (
-    decode_feed,
-    decode_results,
-    files_of,
-    iterate_feeds,
-    iterate_results,
-    runs_in,
-    split_feeds,
-)
 from polygraphy.adapters.files.store.json_io import (
     PathOrFile,
     description_of,
@@ -42,6 +33,13 @@ from polygraphy.adapters.files.store.writers import (
     FolderWriter,
     ResultsFileWriter,
     annotate,
+    decode_feed,
+    decode_results,
+    files_of,
+    iterate_feeds,
+    iterate_results,
+    runs_in,
+    split_feeds,
 )
 from polygraphy.adapters.os.paths import (
     atomic_file,

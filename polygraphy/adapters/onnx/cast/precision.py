@@ -44,7 +44,7 @@ from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.domain.tensors.narrowing import NarrowingLoss, narrowed
+from polygraphy.domain.tensors.precision import NarrowingLoss, narrowed
 from polygraphy.logger import G_LOGGER, LogMode
 
 if TYPE_CHECKING:

@@ -43,13 +43,13 @@ from polygraphy.adapters.onnx.storage.parsing import (
 )
 from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
 from polygraphy.adapters.onnx_common.messages import (
+    NUMBERED,
     attribute_named,
     captured_by,
     copy_of,
     graphs_of,
     inputs_of,
 )
-from polygraphy.adapters.onnx_common.omitted import NUMBERED
 from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, InputHint, ModelFacts
 from polygraphy.domain.tensors.naming import one_line

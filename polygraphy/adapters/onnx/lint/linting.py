@@ -46,8 +46,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     is_external,
     without_large_weights,
 )
-from polygraphy.adapters.onnx_common.messages import graphs_of
-from polygraphy.adapters.onnx_common.omitted import leaves_out_results, with_all_results
+from polygraphy.adapters.onnx_common.messages import graphs_of, leaves_out_results, with_all_results
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
     INFO,

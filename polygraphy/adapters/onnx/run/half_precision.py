@@ -46,8 +46,14 @@ from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import GROWTH, moved
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
-from polygraphy.domain.tensors.narrowing import in_float, limits_of, narrowed, with_digits
-from polygraphy.domain.tensors.precision import epsilon_of, is_float
+from polygraphy.domain.tensors.precision import (
+    epsilon_of,
+    in_float,
+    is_float,
+    limits_of,
+    narrowed,
+    with_digits,
+)
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.domain.tensors.narrowing import in_float
+from polygraphy.domain.tensors.precision import in_float
 from polygraphy.ports.diagnosing import (
     LoweringParty,
     NarrowModel,

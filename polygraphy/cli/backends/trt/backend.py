@@ -19,8 +19,7 @@ from polygraphy.cli.backends.built_in import (
     Inspection,
     RunnerModel,
 )
-from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.source import Source, literal
 from polygraphy.domain.catalog.formats import formats_of

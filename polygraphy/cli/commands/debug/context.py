@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_idle
-from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Integer, Kind, Number, Text, Texts, integer
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.rest import Rest
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.paths import check_paths, read_in
 from polygraphy.codegen.call import Call, Words
 

@@ -21,19 +21,17 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     EditSaveOptions,
     FallbackOptions,
 )
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.kinds import Choice, Integer
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import model_shapes_option
 from polygraphy.cli.shared.onnx import OnnxCastOptions
 from polygraphy.cli.shared.onnx_model import cast_of
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call
-from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Source, quoted
 
 
 @option_group

@@ -5,14 +5,13 @@ from __future__ import annotations
 from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions, OneModelOptions
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions, TextOrNothing
 from polygraphy.cli.shared.onnx_model import onnx_of
-from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.source import quoted
 
 
 @option_group

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.data import ReferenceOptions
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.compare import (
     FunctionOptions,
     JudgeOptions,
@@ -17,7 +15,7 @@ from polygraphy.cli.shared.compare import (
     compare_func_of,
     functions_of,
 )
-from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.source import quoted
 from polygraphy.domain.catalog.formats import format_named
 
 _COMPARISON = (JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)

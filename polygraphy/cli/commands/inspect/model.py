@@ -15,15 +15,13 @@ from polygraphy.cli.commands.inspect.model_options import (
     PageOptions,
     shown,
 )
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.graph import TfLoadOptions
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.codegen.call import Call
-from polygraphy.codegen.docstring import listed_paths, quoted
+from polygraphy.codegen.source import listed_paths, quoted
 
 
 def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:

@@ -1,9 +1,12 @@
-"""Which models are shown, and how much of them."""
+"""Which models are shown, and how much of them: all, or in `inspect outputs` and `inspect sparsity`
+a part.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polygraphy.cli.commands.command import OneCall
 from polygraphy.cli.declare.kinds import Choice, Choices, Integer, Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.onnx import EXTERNAL_DATA_FOLDER, LOADERS
@@ -159,3 +162,26 @@ def shown(options: ModelDetailOptions) -> list[str]:
     if options.show_weights:
         asked.add("weights")
     return [word for word in _MODES["full"] if word in asked]
+
+
+class InspectOutputsCommand(OneCall):
+    """List the tensors of an ONNX model, which --onnx-outputs can make its outputs: names, data
+    types, shapes, and the nodes that compute them.
+    """
+
+    name = "inspect outputs"
+    groups = (OneModelOptions, TensorOptions)
+    says = "List the tensors of {}."
+    call = "inspect_outputs"
+
+
+class InspectSparsityCommand(OneCall):
+    """Tell which weights of an ONNX model are 2:4 sparse, so that of every four values that a
+    product sums, two are zero. Exits with 0 either way.
+    """
+
+    name = "inspect sparsity"
+    groups = (OneModelOptions, ExternalDataOptions)
+    says = "Check which weights of {} are 2:4 sparse."
+    call = "inspect_sparsity"
+    template = "act.py.j2"

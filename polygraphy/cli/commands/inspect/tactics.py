@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from polygraphy.cli.commands.command import Command, OneCall, Program
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
-from polygraphy.codegen.docstring import quoted
+from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.codegen.source import quoted
 
 
 class _AnyTexts(Texts):

@@ -12,8 +12,7 @@ from polygraphy.cli.backends.registry import built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.run.run_plugins import check_types
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, flags_given
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of

@@ -26,10 +26,8 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     TrialShapeOptions,
     VerifyOptions,
 )
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import cast_of, inference_of

@@ -7,16 +7,14 @@ from typing import Any
 
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_idle
-from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Choice, Integer, Kind
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import onnx_of
 from polygraphy.codegen.call import Call
-from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.source import quoted
 
 
 class Integers(Kind):

@@ -24,20 +24,17 @@ from polygraphy.cli.commands.plugin.patterns import (
     plugin_folder,
 )
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
-from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.shared.compare import absolute_tolerance, relative_tolerance
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.cli.shared.tolerances import absolute_tolerance, relative_tolerance
 from polygraphy.codegen.call import Call
-from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Source, quoted
 
 _CONFIG = "config.yaml"
 

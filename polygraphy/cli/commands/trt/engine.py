@@ -27,12 +27,10 @@ from polygraphy.cli.commands.debug.context import (
     until_of,
 )
 from polygraphy.cli.commands.run.run_backends import kind_of_model
-from polygraphy.cli.commands.trt.precision_options import GoldenOptions, PrecisionSearchOptions
-from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn, warn_idle
-from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import Options, argv_of, changed
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.kinds import Choice, NumberOrAuto, PerName
+from polygraphy.cli.declare.option import Options, argv_of, changed, option, option_group
+from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
@@ -43,10 +41,76 @@ from polygraphy.cli.shared.onnx import (
 )
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Source, quoted
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.precisions import PRECISIONS
+
+
+@option_group
+class PrecisionSearchOptions(Options):
+    """Search: which layers are tried in higher precision."""
+
+    onnxrt: bool = option(
+        "--onnxrt",
+        help="Search in the ONNX model, without TensorRT: find the fewest nodes that have to stay"
+        " in fp32 when it is cast to fp16 (or with --bf16 to bf16), those first that lose most"
+        " alone. Without a check, the cast model is computed with rounding at every operator and"
+        " compared with itself in fp32; ONNX Runtime rounds less on a CPU.",
+    )
+    mode: str | None = option(
+        "--mode",
+        feeds="find_layers_to_raise.mode",
+        kind=Choice("bisect", "linear", "minimal"),
+        help="How many layers from one end: bisect halves, linear adds one after the other."
+        " minimal finds single layers, wherever they are, as few as possible.",
+    )
+    direction: str | None = option(
+        "--dir",
+        "--direction",
+        kind=Choice("forward", "reverse"),
+        feeds="find_layers_to_raise.direction",
+        help="From the inputs (forward) or the outputs (reverse).",
+    )
+    precision: str | None = option(
+        "-p",
+        "--precision",
+        kind=Choice("float32", "float16", aliases={"fp32": "float32", "fp16": "float16"}),
+        help="The higher precision.",
+        otherwise="float32",
+    )
+
+
+@option_group
+class GoldenOptions(Options):
+    """Reference: saved outputs that take the place of a check command."""
+
+    golden_outputs: str | None = option(
+        "--golden-outputs",
+        reads="File of inference results",
+        help="Check each engine by running it and comparing its outputs with these, which run"
+        " --save-outputs has saved; the options about data are those of that run.",
+    )
+    rtol: Any = option(
+        "--rtol",
+        "--rel-tol",
+        needs="--golden-outputs",
+        kind=PerName(NumberOrAuto(minimum=0)),
+        help="The relative tolerance of that comparison, as of run.",
+    )
+    atol: Any = option(
+        "--atol",
+        "--abs-tol",
+        needs="--golden-outputs",
+        kind=PerName(NumberOrAuto(minimum=0)),
+        help="The absolute tolerance of that comparison.",
+    )
+    save_layer_outputs: str | None = option(
+        "--save-layer-outputs",
+        writes=True,
+        help="Save all outputs of the last engine, and how far each is off. --mark-all makes every"
+        " tensor an output.",
+    )
+
 
 _TOLERANCE = {"fp16": 0.01, "bf16": 0.1}
 """How far outputs may be off where nothing is given, as where they are computed without a check."""

@@ -10,17 +10,15 @@ from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.commands.command import Program
-from polygraphy.cli.commands.template.template_options import TemplateCommand, TemplateOptions
+from polygraphy.cli.commands.template.onnx import TemplateCommand, TemplateOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.given import flags_feeding, flags_given
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.values import Values, flags_feeding, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OnnxShapeOptions, OutputOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.codegen.call import Step
-from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Source, quoted
 
 
 class _TemplateCommand(TemplateCommand):

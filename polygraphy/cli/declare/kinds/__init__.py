@@ -1,7 +1,6 @@
 """How the words that follow an option become a value, and a value becomes words."""
 
-from polygraphy.cli.declare.kinds.base import Kind
-from polygraphy.cli.declare.kinds.flags import Count, Flag, Ordered
+from polygraphy.cli.declare.kinds.base import Count, Flag, Kind, Ordered
 from polygraphy.cli.declare.kinds.numbers import (
     Integer,
     Number,
@@ -11,9 +10,13 @@ from polygraphy.cli.declare.kinds.numbers import (
     integer,
     number,
 )
-from polygraphy.cli.declare.kinds.per_name import PerName, Statistics
-from polygraphy.cli.declare.kinds.preprocessing import Preprocessing
-from polygraphy.cli.declare.kinds.providers import Provider, Providers
+from polygraphy.cli.declare.kinds.per_name import (
+    PerName,
+    Preprocessing,
+    Provider,
+    Providers,
+    Statistics,
+)
 from polygraphy.cli.declare.kinds.shapes import Shapes
 from polygraphy.cli.declare.kinds.texts import (
     Assignments,
