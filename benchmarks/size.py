@@ -67,6 +67,28 @@ FEATURES = {
     ),
     "reference evaluator": ("adapters/onnx_common",),
     "ONNX Runtime": ("adapters/onnxruntime", "backend/onnxrt"),
+    "OpenVINO": ("adapters/openvino", "backend/openvino", "cli/backends/openvino"),
+    "sweep": (
+        "adapters/files/small/sweep",
+        "adapters/ray",
+        "application/sweep",
+        "cli/commands/sweep",
+        "domain/sweep",
+        "ports/sweeping",
+        "sweep",
+    ),
+    "exporters": (
+        "application/diagnose/counterparts",
+        "application/diagnose/exporting",
+        "domain/diagnosis/exported",
+    ),
+    "pytest plugin": ("adapters/files/small/goldens", "assertions", "pytest_polygraphy"),
+    "pictures and samples": (
+        "adapters/files/formats/pictures",
+        "application/compare/samples",
+        "domain/accuracy/samples",
+        "domain/data/preprocessing",
+    ),
     "TensorFlow": ("adapters/tensorflow", "backend/tf"),
     "PyTorch": ("adapters/torch", "backend/pyt"),
     "CUDA, system, arrays, bases": (
