@@ -394,6 +394,59 @@ def check_openvino(trial: Trial) -> None:
     trial.run("run", trial.model, *words, *trial.data)
 
 
+def check_openvino_fp16(trial: Trial) -> None:
+    """Convert it to fp16, and compare OpenVINO, in float32, with ONNX Runtime."""
+    half = trial.path("fp16.onnx")
+    trial.run("convert", trial.model, "--fp-to-fp16", "-o", half)
+    _in_openvino(trial, half)
+
+
+def check_openvino_dynamic(trial: Trial) -> None:
+    """Quantise it dynamically with ONNX Runtime, and compare OpenVINO with that."""
+    _quantised_in_openvino(trial, is_static=False)
+
+
+def check_openvino_qdq(trial: Trial) -> None:
+    """Quantise it statically with ONNX Runtime, and compare OpenVINO with that."""
+    _quantised_in_openvino(trial, is_static=True)
+
+
+def _quantised_in_openvino(trial: Trial, is_static: bool) -> None:
+    fed, made = trial.path("fed.json"), trial.path("int8.onnx")
+    trial.run("run", trial.model, "--onnxrt", *trial.data, "--save-inputs", fed)
+    line = [sys.executable, "-c", QUANTISE, trial.model, made, *([fed] if is_static else [])]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=SECONDS)
+    if done.returncode:
+        raise Failed(f"{REFUSED}ONNX Runtime does not quantise it: {_reason(done)[:80]}")
+    _in_openvino(trial, made)
+
+
+def _in_openvino(trial: Trial, model: str) -> None:
+    """Compare OpenVINO with ONNX Runtime, which rewrites nothing."""
+    words = (*_IN_FLOAT32, "--onnxrt", "--graph-optimization-level", LEAST)
+    trial.run("run", model, *words, "--rtol", "auto", "--atol", "auto", *trial.data)
+
+
+QUANTISE = """
+import sys
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic
+from onnxruntime.quantization import quantize_static
+from polygraphy.json import load_json
+
+class Given(CalibrationDataReader):
+    def __init__(self, feeds):
+        self.feeds = iter(feeds)
+    def get_next(self):
+        return next(self.feeds, None)
+
+model, made, *data = sys.argv[1:]
+if data:
+    quantize_static(model, made, Given(load_json(data[0])), quant_format=QuantFormat.QDQ)
+else:
+    quantize_dynamic(model, made)
+"""
+
+
 def check_three_backends(trial: Trial) -> None:
     """Diagnose it in OpenVINO, ONNX Runtime and the reference evaluator: nobody is to blame, or
     what is printed helps.
@@ -567,6 +620,9 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "fp16": check_fp16,
     "two backends": check_two_backends,
     "openvino": check_openvino,
+    "openvino fp16": check_openvino_fp16,
+    "openvino dynamic": check_openvino_dynamic,
+    "openvino qdq": check_openvino_qdq,
     "three backends": check_three_backends,
     "itself": check_itself,
     "tensors": check_tensors,
@@ -630,6 +686,8 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+    done = {check for _, check, *_ in found}
+    checks = {name: call for name, call in CHECKS.items() if name in done}
     lines = [
         "# Models that other people ship",
         "",
@@ -643,10 +701,10 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
         "",
         "| check | what is done |",
         "| --- | --- |",
-        *(f"| {name} | {(call.__doc__ or '').splitlines()[0]} |" for name, call in CHECKS.items()),
+        *(f"| {name} | {(call.__doc__ or '').splitlines()[0]} |" for name, call in checks.items()),
         "",
-        "| model | " + " | ".join(CHECKS) + " |",
-        "| --- |" + " ---: |" * len(CHECKS),
+        "| model | " + " | ".join(checks) + " |",
+        "| --- |" + " ---: |" * len(checks),
     ]
     notes: list[str] = []
     for model in dict.fromkeys(name for name, *_ in found):
@@ -658,7 +716,7 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
                     notes.append(f"{len(notes) + 1}. {name}, {check}: {why}")
                     mark = "" if why.startswith(REFUSED) else "**"
                     cells[check] = f"{mark}({len(notes)}){mark}"
-        lines.append(f"| {model} | " + " | ".join(cells.get(check, "") for check in CHECKS) + " |")
+        lines.append(f"| {model} | " + " | ".join(cells.get(check, "") for check in checks) + " |")
     if notes:
         lines += ["", "## What fails, or is refused", "", *notes]
     return "\n".join(lines) + "\n"

@@ -40,6 +40,8 @@ PRECISIONS = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 """
 HINT = "INFERENCE_PRECISION_HINT"
 _OLDEST = 2024
+_VIRTUAL = ("AUTO", "MULTI", "HETERO", "BATCH")
+"""Devices that choose among others."""
 _SINK = "/sink_port_0"
 _LAYERS_THAT_MOVE = frozenset({"Input", "Output", "Const", "Reorder", "Convert"})
 
@@ -120,9 +122,14 @@ class CompiledModelFromOnnx(BaseLoader):
         Raises:
             FileError: the model file is missing or empty.
             ModelError: the model is damaged.
+            UsageError: the folder for compiled models is a file.
             UnknownNameError: there is no such device here, or no such tensor in the model.
             BackendError: OpenVINO cannot compile the model.
         """
+        if self._cache_dir is not None and Path(self._cache_dir).is_file():
+            raise UsageError(
+                f"The cache of OpenVINO {self._cache_dir} is a file.", hint="Name a folder."
+            )
         core = core_of_process()
         PROCESS.enter()  # Until it has compiled a model, forked processes may.
         _check_device(core, self._device)
@@ -249,19 +256,32 @@ def core_of_process() -> Any:
 
 def precision_of(compiled: CompiledModel) -> str:
     """Return the type that a compiled model was asked to compute in, as OpenVINO calls it."""
-    return _named_precision(compiled.get_property)
+    found = _named_precision(compiled.get_property)
+    if found is None:  # AUTO and HETERO do not say what the device that they chose does.
+        lowered = (layer.precision for layer in layers_of(compiled) if layer.lowered)
+        return next(lowered, "f32")
+    return found
 
 
 def default_precision(device: str) -> str:
-    """Return the type that a device computes in by default, as OpenVINO calls it."""
-    return _named_precision(partial(core_of_process().get_property, device))
+    """Return the type that a device computes in by default, as OpenVINO calls it; of several, the
+    first that is less than float32.
+    """
+    core = core_of_process()
+    kind, _, listed = device.partition(":")
+    names = [device]
+    if kind in _VIRTUAL:
+        names = listed.split(",") if listed else core.available_devices
+    found = (_named_precision(partial(core.get_property, name)) for name in names)
+    return next((each for each in found if each not in (None, "f32")), None) or "f32"
 
 
-def _named_precision(get: Callable[[str], Any]) -> str:
+def _named_precision(get: Callable[[str], Any]) -> str | None:
+    """Return the name of a type, float32 where it is another; None where it is not said."""
     try:
         name: str = get(HINT).get_type_name()
     except RuntimeError:  # A device without it.
-        return "f32"
+        return None
     return name if name in PRECISIONS else "f32"
 
 
@@ -279,7 +299,7 @@ def _check_device(core: Any, device: str) -> None:
     known = core.available_devices
     plain = device.partition(".")[0]
     listed = {name.partition(".")[0] for name in known}
-    is_virtual = plain.partition(":")[0] in ("AUTO", "MULTI", "HETERO", "BATCH")
+    is_virtual = plain.partition(":")[0] in _VIRTUAL
     if plain not in listed and not is_virtual:
         hint = "Other devices need drivers, see OpenVINO's documentation."
         raise UnknownNameError("OpenVINO device", device, known, hint=hint)

@@ -14,7 +14,8 @@ from polygraphy.domain.errors import (
 )
 
 _WHERE = re.compile(
-    r"^(?:Exception from \S+:\d+:?|Check '.*' failed at \S+:\d+:?|FrontEnd API failed with \w+:)\s*"
+    r"^(?:Caught exception: )?"
+    r"(?:Exception from \S+:\d+:?|Check '.*' failed at \S+:\d+:?|FrontEnd API failed with \w+:)\s*"
 )
 """Where in OpenVINO an error was raised, which says nothing to its users."""
 _CHECK = re.compile(r"Check '.*?' failed at \S+:\d+:")
@@ -90,4 +91,4 @@ def point_of(message: str) -> str:
     if thrown := _PASS.search(whole):
         why = " ".join(_CHECK.sub("", thrown[3]).split())
         return f"its {thrown[1]} failed at {thrown[2]}: {why}"
-    return whole
+    return " ".join(_CHECK.sub("", whole).split())

@@ -18,6 +18,7 @@ pytest.importorskip("openvino")
 from polygraphy.adapters.openvino.compiled import (
     Layer,
     _computed_in,
+    default_precision,
     layers_of,
     precision_of,
 )
@@ -236,6 +237,11 @@ def test_errors_leave_out_where_they_were_raised() -> None:
         "Conv-15 with a message: While validating ONNX node 'a': The rank has to be known"
     )
     said = (
+        "Caught exception: Exception from src/plugins/intel_cpu/src/node.cpp:794:\n[CPU] MaxPool node"
+        " 'a' Check 'cmp::le(kernel, length)' failed at src/core/pool.hpp:149:\nThe kernel is larger"
+    )
+    assert point_of(said) == "[CPU] MaxPool node 'a' The kernel is larger"
+    said = (
         "Exception from src/core/src/pass/graph_rewrite.cpp:298:\n[AddTransformation] END: node:"
         " opset1::Add Add@1 (opset1::Multiply a_DequantizeLinear[0]:f32[?,2]) -> (f32[?,2])"
         " CALLBACK HAS THROWN: Check 'index < m_inputs.size()' failed at src/core/src/node.cpp:304:\n"
@@ -391,3 +397,16 @@ def test_inputs_that_are_not_contiguous_are_all_kept_until_they_are_computed() -
             assert [
                 name for name in names if not np.array_equal(made[f"of {name}"], feed[name])
             ] == []
+
+
+@pytest.mark.parametrize("device", ["AUTO", "AUTO:CPU", "HETERO:CPU"])
+def test_a_device_that_chooses_another_computes_in_what_that_does(device: str) -> None:
+    by_default = default_precision("CPU")
+    assert default_precision(device) == by_default
+    assert precision_of(compiled_model_from_onnx(conv_relu(), device=device)) == by_default
+
+
+def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        CompiledModelFromOnnx(conv_relu(), cache_dir=str(tmp_path / "file"))()
