@@ -48,6 +48,7 @@ PACKAGES = (
 SECONDS = 600
 """How long one command line may take."""
 LEAST = "ORT_DISABLE_ALL"
+_KEPT = ("--openvino-properties", "LP_TRANSFORMS_MODE=NO")
 _IN_FLOAT32 = ("--openvino", "--openvino-precision", "f32")
 
 
@@ -395,9 +396,12 @@ def check_openvino(trial: Trial) -> None:
 
 
 def check_openvino_fp16(trial: Trial) -> None:
-    """Convert it to fp16, and compare OpenVINO, in float32, with ONNX Runtime."""
+    """Convert it to fp16, if that is enough for it, and compare OpenVINO with ONNX Runtime."""
     half = trial.path("fp16.onnx")
-    trial.run("convert", trial.model, "--fp-to-fp16", "-o", half)
+    try:
+        trial.run("convert", trial.model, "--fp-to-fp16", "--verify", *trial.data, "-o", half)
+    except Failed as error:
+        raise Failed(f"{REFUSED}fp16 is not enough for it; {error}") from None
     _in_openvino(trial, half)
 
 
@@ -422,9 +426,18 @@ def _quantised_in_openvino(trial: Trial, is_static: bool) -> None:
 
 
 def _in_openvino(trial: Trial, model: str) -> None:
-    """Compare OpenVINO with ONNX Runtime, which rewrites nothing."""
+    """Compare OpenVINO with ONNX Runtime, which rewrites nothing; where OpenVINO refuses the model,
+    also with the option that it is refused with.
+    """
     words = (*_IN_FLOAT32, "--onnxrt", "--graph-optimization-level", LEAST)
-    trial.run("run", model, *words, "--rtol", "auto", "--atol", "auto", *trial.data)
+    words = ("run", model, *words, "--rtol", "auto", "--atol", "auto", *trial.data)
+    try:
+        trial.run(*words)
+    except Failed as error:
+        if not error.is_said or _KEPT[1] not in error.said:
+            raise
+        trial.run(*words, *_KEPT)
+        raise Failed(f"{REFUSED}{shlex.join(_KEPT)} helps; {error}") from None
 
 
 QUANTISE = """

@@ -26,12 +26,15 @@ from typing import Any
 import onnx
 from real_models import unpack
 
+from polygraphy.domain.report.summary import proof_of
+
 _VERSIONS = ("1.20.1", "1.26.0", "1.32.0")
 _SHIPPED = ("magika", "silero-vad", "rapidocr-onnxruntime")
 """Packages that ship models."""
 _KINDS = ("light", "simple", "pytorch-converted", "pytorch-operator")
 _KILLED_AT = 20
 """Cells after which the sweep is killed."""
+_LONGEST = 120
 _ABOUT = [
     "`make sweep-demo`, on two cores that other processes use as well: the models of the onnx wheel"
     f" ({', '.join(_KINDS)}) and of {', '.join(_SHIPPED)}, in two runners, two precisions and three"
@@ -121,6 +124,15 @@ def unchanged(before: dict[str, int], after: dict[str, int]) -> None:
         raise SystemExit(f"{len(twice)} cells were run twice, such as {twice[0]}.")
 
 
+def cause_row(group: dict[str, Any]) -> str:
+    """Return the row of a cause: how many cells, what it is, and what is known of a remedy."""
+    cause, command = " ".join(group["cause"].replace("|", "/").split()), group["remedy"]
+    helps = proof_of(command, proven=group["proven"]) if command else ""
+    if command and " --issue " not in command:
+        helps += f" `{command if len(command) < _LONGEST else command[:_LONGEST] + ' ...'}`"
+    return f"| {len(group['cells'])} | {cause} | {helps} |"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path(".sweep"))
@@ -175,12 +187,7 @@ def main() -> int:
     lines += [f"| {state} | {count:,} |" for state, count in states.most_common()]
     lines += ["", f"{len(found['groups'])} causes:", "", "| cells | cause | what helps |",
               "| ---: | --- | --- |"]  # fmt: skip
-    for group in found["groups"]:
-        helps = ("FIX " if group["proven"] else "TRY ") if group["remedy"] else ""
-        command = group["remedy"].replace(f"{args.folder.resolve()}/", "")
-        remedy = f"{helps}`{command}`" if command else ""
-        cause = " ".join(group["cause"].replace("|", "/").replace("<", "").split())
-        lines.append(f"| {len(group['cells'])} | {cause} | {remedy} |")
+    lines += [cause_row(group) for group in found["groups"]]
     text = "\n".join(["# A sweep over real models", "", *_ABOUT, "", *lines, ""])
     print(text)
     if args.markdown:

@@ -21,6 +21,7 @@ from polygraphy.domain.report.summary import (
     SKIPPED,
     advice_for,
     checks_of,
+    proof_of,
     sample_sentences,
 )
 
@@ -91,7 +92,8 @@ def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield f"**{len(group['cells'])} cells: {text_of(group['cause'])}**"
         if group["remedy"]:
-            yield from ("", _code(group["remedy"]))
+            proof = proof_of(group["remedy"], proven=group["proven"])
+            yield from ("", proof, "", _code(group["remedy"]))
 
 
 def _samples(found: Mapping[str, Any]) -> Iterator[str]:

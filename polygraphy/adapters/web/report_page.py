@@ -45,7 +45,13 @@ from polygraphy.domain.model import Model, Node
 from polygraphy.domain.model.description import held_weight
 from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
 from polygraphy.domain.report.document import Document
-from polygraphy.domain.report.summary import PASSED, advice_for, checks_of, sample_sentences
+from polygraphy.domain.report.summary import (
+    PASSED,
+    advice_for,
+    checks_of,
+    proof_of,
+    sample_sentences,
+)
 from polygraphy.domain.sweep.outcome import FAILURES
 from polygraphy.domain.tensors.naming import shortened
 
@@ -316,6 +322,10 @@ def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     ]  # fmt: skip
     return {
         **sweep,
+        "groups": [
+            {**group, "proof": proof_of(group["remedy"], proven=group["proven"])}
+            for group in sweep["groups"]
+        ],
         "cells": texts[:_MOST_CELLS],
         "labels": labels,
         "models": dict(list(models.items())[:_MOST_MODELS]),
@@ -328,7 +338,7 @@ def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 def _cell(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
     """Return what stands in the columns of a cell, and before that the class of its row."""
     time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
-    why = [*row["changes"], row["known"]]
+    why = [f"{each[0].upper()}{each[1:]}." for each in (*row["changes"], row["known"]) if each]
     if row["state"] != PASSED or row["changes"] or row["is_foreign"]:
         why += [row["summary"], "Run on another machine." if row["is_foreign"] else ""]
     return [

@@ -17,7 +17,7 @@ from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageE
 from polygraphy.domain.limits import Tolerance, joint_reason
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import kind_of_runner
-from polygraphy.domain.tensors.pairing import PerOutput, value_for
+from polygraphy.domain.tensors.per_output import PerOutput, value_for
 from polygraphy.ports.reporting import Console, Reports
 
 

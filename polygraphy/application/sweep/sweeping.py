@@ -267,6 +267,7 @@ _CONFIRMATIONS = 2
 _BROKEN, _INCONCLUSIVE = 3, 4
 _OF_THE_MOMENT = (CRASHED, HUNG, MEMORY)
 """States of a reference that may be another one next time: --resume computes it again."""
+_DIAGNOSES = "Diagnoses"
 _DIAGNOSED = (FAILED, ERROR, CRASHED)
 """States of a cell that is diagnosed. A diagnosis runs more: it would run into a limit as well."""
 
@@ -447,7 +448,8 @@ class _Runner:
                 made[job.key] = record
                 failed += state_of(record)[0] != PASSED
                 left = (time.monotonic() - start) / len(made) * (len(jobs) - len(made))
-                tell(f"{len(made)} of {len(jobs)}, {failed} not passed, about {left:.0f} s left")
+                found = "" if what == _DIAGNOSES else f" {failed} not passed,"
+                tell(f"{len(made)} of {len(jobs)},{found} about {left:.0f} s left")
 
             self._engine.run(jobs, self._limits, ended)
         return made
@@ -567,7 +569,7 @@ class _Sweep:
         jobs = {cell.key: self._planned.diagnosis(cell) for cell in failed}
         found = {key: self._read(job) for key, job in jobs.items()}
         if run is not None:
-            made = run("Diagnoses", [job for key, job in jobs.items() if found[key] is None])
+            made = run(_DIAGNOSES, [job for key, job in jobs.items() if found[key] is None])
             found.update((key, made[job.key]) for key, job in jobs.items() if job.key in made)
         return {key: record for key, record in found.items() if record is not None}
 

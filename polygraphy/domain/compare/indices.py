@@ -17,7 +17,8 @@ from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.pairing import FindOutput, PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.pairing import FindOutput
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.pickling import pickled_as
 
 Positions = npt.NDArray[np.intp]

@@ -22,7 +22,8 @@ from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.rounding import coarsest_between
-from polygraphy.domain.tensors.pairing import FindOutput, PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.pairing import FindOutput
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.precision import is_exact
 
 if TYPE_CHECKING:

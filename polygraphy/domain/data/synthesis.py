@@ -19,7 +19,7 @@ from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import BoundedShape, MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.naming import Note, enumerated, meant, one_line
-from polygraphy.domain.tensors.pairing import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.shapes import (
     Shape,
     fits,

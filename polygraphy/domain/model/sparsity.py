@@ -6,7 +6,6 @@ Tensor cores skip the zeros, so it matters along the axis over which a product s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import Any
 
@@ -194,6 +193,8 @@ def pruned(array: Array, axis: int, *, threads: int = 1) -> Array:
         prune_rows(range(0, rows, step))
         return made
     share = -(-rows // (step * threads)) * step  # Neighbours, so that memory is read in long runs.
+    from concurrent.futures import ThreadPoolExecutor  # Few commands start threads.
+
     with ThreadPoolExecutor(threads) as pool:
         runs = [range(begin, min(begin + share, rows), step) for begin in range(0, rows, share)]
         for _ in pool.map(prune_rows, runs):  # which raises what a thread raised

@@ -369,12 +369,17 @@ def _remedies(document: Document) -> Iterator[Advice]:
     for culprit in document.culprits:
         remedy = culprit.get("remedy") or {}
         if remedy.get("command"):
-            proof = "Tried: this makes it agree." if remedy.get("proven") else "This may help."
-            if " --issue " in remedy["command"]:
-                proof = "Nothing that helps is known. Save the culprit and a bug report about it."
-            yield Advice(proof, str(remedy["command"]))
+            command, proven = str(remedy["command"]), bool(remedy.get("proven"))
+            yield Advice(proof_of(command, proven=proven), command)
         if remedy.get("note"):
             yield Advice(str(remedy["note"]))
+
+
+def proof_of(command: str, *, proven: bool) -> str:
+    """Return what is known of a command that a diagnosis proposes."""
+    if " --issue " in command:
+        return "Nothing that helps is known. Save the culprit and a bug report about it."
+    return "Tried: this makes it agree." if proven else "This may help."
 
 
 def advice_on_outputs(

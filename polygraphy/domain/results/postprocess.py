@@ -11,7 +11,7 @@ import numpy.typing as npt
 from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.domain.tensors.pairing import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 
 TopK = Union[int, tuple[int, int]]
 """How many elements, and along which axis (default: the last one)."""

@@ -1,15 +1,11 @@
-"""Which output of one run is compared with which output of another, and by which value.
-
-Wherever a setting may differ from output to output it is either the value itself or a dictionary
-from names to values, in which the key ``""`` stands for every output that is not named.
-"""
+"""Which output of one run is compared with which output of another."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar, Union, cast
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -167,23 +163,3 @@ def _are_close(one: Any, other: Any) -> bool:
     scale = float(np.abs(other).max())
     difference = np.abs(one.astype(np.float64) - other.astype(np.float64)).max()
     return bool(difference <= max(_CLOSE, epsilon_of(one.dtype)) * scale)
-
-
-T = TypeVar("T")
-PerOutput = Union[T, Mapping[str, T]]
-
-
-def kept_setting(setting: T) -> T:
-    """Return a setting as it is now, whatever becomes of the dictionary or list that it is."""
-    if isinstance(setting, Mapping):
-        return cast("T", {name: kept_setting(value) for name, value in setting.items()})
-    return cast("T", list(setting)) if isinstance(setting, list) else setting
-
-
-def value_for(setting: PerOutput[T] | None, name: str, default: T) -> T:
-    """Return the value of `setting` for the output `name`; `default` when it has none."""
-    if setting is None:
-        return default
-    if isinstance(setting, Mapping):
-        return cast("T", setting.get(name, setting.get("", default)))
-    return setting

@@ -25,8 +25,8 @@ from polygraphy.domain.model.description import Graph, Model, Node
 from polygraphy.domain.report.document import Document, plain
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.rounding import Rounding
+from polygraphy.domain.sweep.outcome import Group, SweepOutcome, groups_of
 from polygraphy.domain.sweep.outcome import Row as SweepRow
-from polygraphy.domain.sweep.outcome import SweepOutcome, groups_of
 from polygraphy.domain.tensors.naming import shortened
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
@@ -325,3 +325,21 @@ def test_cells_of_a_sweep_have_verdict_report_and_command() -> None:
     assert f'<a href="../../plan.sweep/cells/00/{19:032x}.report.json">report</a>' in elsewhere
     assert "<b>1 of 1" not in page
     assert "2 cells: Outputs differ; they were not diagnosed (--diagnose does)" in page
+
+
+@pytest.mark.parametrize(
+    ("command", "proven", "said"),
+    [
+        ("polygraphy surgeon copy m.onnx", True, "Tried: this makes it agree."),
+        ("polygraphy surgeon copy m.onnx", False, "This may help."),
+        ("polygraphy diagnose m.onnx --issue i.md", False, "Nothing that helps is known."),
+    ],
+)
+def test_what_is_known_of_a_remedy_of_cells_is_said(command: str, proven: bool, said: str) -> None:
+    rows = [SweepRow("m a", "m", "a", "0", state="failed", known="Slow", changes=["newly failing"])]
+    group = Group("Conv 'c': rewrite (onnxrt)", ["m a"], command, proven, True)
+    results = [{"kind": "sweep", **plain(SweepOutcome(rows, [group], folder="f"))}]
+    found = evolve(document([]), comparisons=[], results=results)
+    page = report_page(found, None)
+    assert f"<p>{said}" in page
+    assert "Newly failing. Slow." in page
