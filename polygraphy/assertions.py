@@ -287,7 +287,7 @@ def _runner(path: str, backend: str | Runner) -> Runner:
     if not isinstance(backend, str):
         return backend
     from polygraphy.cli.commands.listing import load
-    from polygraphy.cli.declare.rest import flags_in
+    from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import made_of
 

@@ -90,7 +90,7 @@ def refuse_to_overwrite_edits(path: str, text: str) -> None:
 def _generated_anew(program: str) -> str | None:
     """Return what the command line in a program's docstring generates; None where it has none."""
     from polygraphy.cli.commands.listing import COMMANDS, find, load
-    from polygraphy.cli.declare.rest import flags_in
+    from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import formatted
 

@@ -105,7 +105,7 @@ def _run(name: str, rest: list[str], leading: list[str]) -> int:
     from polygraphy.cli import execute
     from polygraphy.cli.commands.listing import load
     from polygraphy.cli.declare.errors import forget_what_was_said
-    from polygraphy.cli.declare.rest import flags_in, with_options
+    from polygraphy.cli.declare.option import flags_in, with_options
     from polygraphy.cli.execute import warn_about_unused
     from polygraphy.cli.parser import HelpRequested, parse
     from polygraphy.cli.shared.paths import check_read

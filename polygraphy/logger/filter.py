@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 from polygraphy.logger import severity as levels
-from polygraphy.logger.layout import module_path
-from polygraphy.logger.severity import SeverityTable
+from polygraphy.logger.severity import SeverityTable, module_path
 
 TYPE_CHECKING = False
 

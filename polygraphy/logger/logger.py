@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from polygraphy import config
 from polygraphy.logger import severity as levels
 from polygraphy.logger.filter import Scope, caller_frame
-from polygraphy.logger.layout import json_line, module_path, text_lines
 from polygraphy.logger.messages import LogMode, Messages, text_of
+from polygraphy.logger.severity import json_line, module_path, text_lines
 from polygraphy.logger.sinks import LogFile, PendingLines, forward, shows_colours, write_console
 
 TYPE_CHECKING = False

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     Line: TypeAlias = tuple[str, int]
     """The text of a message, without the final line break, and its severity."""
 
-__all__ = ["LogFile", "forward", "of_one_stream", "shows_colours", "write_console"]
-
 
 def of_one_stream(lines: Sequence[Line]) -> list[Line]:
     """Return the messages at the start that go to the same stream as the first one."""

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from inspect import Parameter
     from typing import Any
 
-__all__ = ["add_to_all", "export", "immediate_function"]
-
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", bound=Callable[..., Any])
 
-__all__ = ["add_to_all", "export"]
+__all__ = ["add_to_all", "export", "immediate_function"]
 
 
 def export(funcify: bool = False, func_name: str | None = None) -> Callable[[T], T]:

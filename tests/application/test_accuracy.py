@@ -566,6 +566,15 @@ def test_both_sides_of_the_worst_output_are_saved(store: MemoryResultStore) -> N
     assert [(name, its[0]["y"].item()) for name, its in saved] == [("r", 1.0), ("r", 5.0)]
 
 
+def test_what_could_not_be_compared_is_the_worst_that_is_saved(store: MemoryResultStore) -> None:
+    """As in the table, whose worst row it is."""
+    runs = of_one_name([1.0], [5.0])
+    for (_, (outputs,)), size in zip(runs, (2, 3)):
+        outputs["x"] = np.zeros(size)
+    compared(runs, save_worst=1, save_worst_path="worst.json")
+    assert [[*its[0]] for _, its in RunResults.load("worst.json")] == [["x"], ["x"]]
+
+
 def test_details_of_pairs_of_one_name_are_kept_apart(store: MemoryResultStore) -> None:
     runs = of_one_name([1.0], [1.0], [3.0])
     runs.save("outputs.json")

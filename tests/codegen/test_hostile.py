@@ -94,7 +94,7 @@ from polygraphy.cli.shared.compare import (
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.graph import TfLoadOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
-from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
@@ -103,7 +103,6 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.cli.shared.saved import JoinOptions, RejudgeOptions
 from polygraphy.codegen.render import formatted

@@ -38,10 +38,9 @@ from polygraphy.cli.commands.trt.autotune import (
 from polygraphy.cli.commands.trt.template import TemplateTrtConfigCommand, TemplateTrtNetworkCommand
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions
-from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
 from polygraphy.codegen.source import quoted_command
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled

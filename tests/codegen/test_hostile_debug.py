@@ -31,9 +31,8 @@ from polygraphy.cli.commands.trt.engine import (
     GoldenOptions,
 )
 from polygraphy.cli.declare.values import Values
-from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.model import ModelOptions
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton

@@ -16,7 +16,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.tensors.naming import one_line, typeable
+from polygraphy.domain.tensors.naming import one_line, some_of, typeable
 from polygraphy.logger import G_LOGGER
 from polygraphy.logger.sinks import plain, shows_colours
 
@@ -71,11 +71,8 @@ class LogDiagnosisReports:
 def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
     """Show a culprit; what the next ones say as well is shown with the last of them."""
     said = {sentence for other in later for sentence in other.evidence}
-    names = ", ".join(map(repr, culprit.nodes[:_NODES]))
-    if len(culprit.nodes) > _NODES:
-        names += f" and {len(culprit.nodes) - _NODES} more"
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
-    what = f"{culprit.op} {names}".strip() or "Data"
+    what = f"{culprit.op} {some_of(culprit.nodes, _NODES)}".strip() or "Data"
     say(
         _short(f"{word} {what}: {culprit.cause}{by} ({culprit.party})"),
         G_LOGGER.WARNING,

@@ -39,7 +39,7 @@ from polygraphy.domain.sweep.outcome import (
     Row,
     SweepOutcome,
 )
-from polygraphy.domain.tensors.naming import counted, one_line
+from polygraphy.domain.tensors.naming import counted, one_line, some_of
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -373,8 +373,6 @@ def _word(row: Row | None) -> str:
 def _group(group: Group) -> Iterator[str]:
     count = counted(len(group.cells), "cell")
     yield from wrapped(f"{count}: {one_line(group.cause)}", 4)
-    names = ", ".join(map(one_line, group.cells[:_MOST_CELLS]))
-    more = len(group.cells) - _MOST_CELLS
-    yield from wrapped(f"    {names}{f' and {more} more' if more > 0 else ''}", 4)
+    yield from wrapped(f"    {some_of(group.cells, _MOST_CELLS, one_line)}", 4)
     if group.remedy:
         yield f"    {'FIX' if group.proven else 'TRY'} {one_line(group.remedy)}"

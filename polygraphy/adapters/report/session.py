@@ -317,7 +317,7 @@ class Session:
         """Record reports, which are not shown where the document is printed."""
         reports = ReportsRecorder(self._recorder)
         for port in (Reports, ModelReports):
-            heard = _both(resolve(port), reports) if shows_reports else cast("Any", reports)
+            heard = Everyone([resolve(port), reports]) if shows_reports else cast("Any", reports)
             self._bound.enter_context(bind(cast("Any", port), heard))
 
     def problem(self, kind: str, message: str, code: int) -> None:
@@ -407,10 +407,6 @@ def _command(words: Sequence[str]) -> str:
     program = PurePath(words[0])
     name = program.parent.name if program.name == "__main__.py" else program.name
     return shlex.join([name, *words[1:]])
-
-
-def _both(shown: Any, recorded: Any) -> Any:
-    return Everyone([shown, recorded])
 
 
 def _take_standard_output() -> TextIO | None:

@@ -269,7 +269,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
         policy=policy_of(script, style),
         style=style,
         script=script,
-        embedded=Markup(_embedded(document)),
+        embedded=_packed("document", document.as_json()),
         advice=advice_for(document),
         tables=tables,
         region=None if model is None else _region(document, model, tables),
@@ -468,23 +468,15 @@ def _other_checks(document: Document) -> list[Any]:
     return sorted(checks, key=lambda check: check.outcome == PASSED)
 
 
-def _embedded(document: Document) -> str:
-    """Return the element that holds the document."""
-    return _element("document", document.as_json())
-
-
 def _packed(name: str, value: Any) -> Markup:
-    """Return the element that holds what the script of the page shows."""
-    return Markup(_element(name, value))
-
-
-def _element(name: str, value: Any) -> str:
-    """Return an element that holds a value as JSON, compressed if it is large."""
+    """Return the element that holds a value for the script of the page, as JSON, compressed if it
+    is large.
+    """
     text = embedded(value)
     if len(text) <= _LARGE:
-        return f'<script type="application/json" id="{name}">{text}</script>'
+        return Markup(f'<script type="application/json" id="{name}">{text}</script>')
     packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
-    return f'<script type="text/plain" id="{name}" data-encoding="gzip">{packed}</script>'
+    return Markup(f'<script type="text/plain" id="{name}" data-encoding="gzip">{packed}</script>')
 
 
 def _text(value: Any) -> str:

@@ -17,7 +17,7 @@ from polygraphy.domain.accuracy.accuracy import (
     RunnerPair,
 )
 from polygraphy.domain.accuracy.answer_log import AnswerLog
-from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, rank_of
 from polygraphy.domain.accuracy.summarizing import ComparisonRecord, comparisons_of
 from polygraphy.domain.asked import Plots, ResultStore
 from polygraphy.domain.calling import ability, check_signature, name_of, verdict_of
@@ -74,10 +74,10 @@ class WorstTensors:
     def add(self, pair: PairResult) -> None:
         """Look at the outputs of an iteration, while they are at hand."""
         for name, result in pair.results.items():
-            values = _values(pair, name, result)
+            values = pair.sides(name)
             if values is None:
                 continue
-            found = _Kept(_badness(result), pair.runners, pair.positions, values)
+            found = _Kept(rank_of(result), pair.runners, pair.positions, values)
             known = self._kept.get(name)
             if known is None or found.badness > known.badness:
                 self._kept[name] = found
@@ -97,25 +97,6 @@ class WorstTensors:
         if names:
             results = RunResults((outputs.runner_name, [outputs]) for outputs in runs.values())
             resolve(ResultStore).save(results, self._path)
-
-
-def _values(pair: PairResult, name: str, result: Any) -> tuple[Any, Any] | None:
-    """Return both sides of an output; None where one of them is not there."""
-    name0 = name1 = name
-    if isinstance(result, CompareResult):
-        name0, name1 = result.output0_name or name, result.output1_name or name
-    outputs0, outputs1 = pair.outputs
-    if name0 not in outputs0 or name1 not in outputs1:
-        return None
-    return outputs0[name0], outputs1[name1]
-
-
-def _badness(result: Any) -> tuple[bool, float]:
-    """Return what orders outputs: those that failed first, then by how much of their tolerance they
-    need.
-    """
-    excess = result.excess if isinstance(result, CompareResult) else None
-    return not result, excess or 0.0
 
 
 def compare_iteration(

@@ -18,7 +18,6 @@ from polygraphy.domain.model.description import select_tensors, tensor_uses, unb
 from polygraphy.domain.model.difference import Outline, differences, edit_between
 from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.model.sparsity import GROUP, WeightSparsity, dense_groups, prunable_weights
-from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import ModelReports, describe_file, outline_of
 from polygraphy.ports.reporting import model_page, serve_page
@@ -184,6 +183,8 @@ class _Showing:
                 whole = evolve(source, infer_shapes=True, allow_onnxruntime=False)
                 detail = Detail(layers=True, attrs=True)
                 description = read_model(whole, detail, model_type, display_as)
+            from polygraphy.domain.model.statistics import statistics_of
+
             reports.statistics(statistics_of(_onnx(description, source)))
 
     def _show_built(
@@ -302,6 +303,7 @@ def draw_model(
         optimizes=optimize_graph,
     )
     from polygraphy.domain.model.drawing import draw, drawn_model
+    from polygraphy.domain.model.statistics import statistics_of
 
     errors = None if report is None else _errors(report)
     reports = resolve(ModelReports)

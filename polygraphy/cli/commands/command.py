@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 from polygraphy.cli.declare.errors import said_so_far
 from polygraphy.cli.declare.option import Option, Options, options_of
 from polygraphy.cli.declare.values import Values, call_of, warn_of_needs
-from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
 from polygraphy.cli.shared.log_context import Log, log_of
-from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
 from polygraphy.codegen.source import listed_paths
 
 

@@ -245,7 +245,7 @@ def _check_flags(path: str, plan: Plan) -> None:
 
 def _check_words(what: str, words: Sequence[str]) -> None:
     from polygraphy.cli.commands.listing import load
-    from polygraphy.cli.declare.rest import flags_in
+    from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
 
     try:

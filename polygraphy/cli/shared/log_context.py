@@ -11,9 +11,14 @@ from attrs import Factory, frozen
 import polygraphy
 from polygraphy.cli.declare.errors import warn
 from polygraphy.cli.declare.values import Values
-from polygraphy.cli.shared.log import LogOptions, logged, of_file_and_console, severities
+from polygraphy.cli.shared.log import (
+    LogOptions,
+    ReportOptions,
+    logged,
+    of_file_and_console,
+    severities,
+)
 from polygraphy.cli.shared.paths import read_in
-from polygraphy.cli.shared.report import ReportOptions
 
 
 @frozen

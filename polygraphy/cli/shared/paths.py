@@ -10,8 +10,7 @@ from typing import Any
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Option
 from polygraphy.cli.declare.values import Values
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
+from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
 from polygraphy.domain.errors import UnknownNameError, UsageError, close_matches
 
 _UPDATED = {

@@ -48,6 +48,15 @@ class PairResult:
         """Names of the outputs that failed."""
         return [name for name, result in self.results.items() if not result]
 
+    def sides(self, name: str) -> tuple[Any, Any] | None:
+        """Return both sides of an output; None where one of them is not there."""
+        result, (outputs0, outputs1) = self.results[name], self.outputs
+        name0 = getattr(result, "output0_name", None) or name
+        name1 = getattr(result, "output1_name", None) or name
+        return (
+            (outputs0[name0], outputs1[name1]) if name0 in outputs0 and name1 in outputs1 else None
+        )
+
 
 @frozen
 class PairTally:

@@ -20,6 +20,7 @@ from polygraphy.domain.compare.result import ComparedTensor, CompareResult, Unco
 from polygraphy.domain.results.runner_names import distinct
 from polygraphy.domain.results.validation import count_non_finite, uniformity
 from polygraphy.domain.rounding import Rounding
+from polygraphy.domain.tensors.naming import some_of
 
 if TYPE_CHECKING:
     from polygraphy.domain.model import Node
@@ -389,10 +390,9 @@ class _Found:
             self.limit = answer.thresholds
         if self.uniform != _VARIED and isinstance(answer, OutputCompareResult):
             self._look_at(answer)
-        excess = answer.excess if isinstance(answer, CompareResult) else None
-        rank = _rank(excess, passed)
+        rank = rank_of(answer)
         if self.worst is None or rank > self.rank:
-            self.worst, self.rank = _worst(iteration, excess, answer, passed=passed), rank
+            self.worst, self.rank = _worst(iteration, answer, passed=passed), rank
             if isinstance(answer, MetricResult):
                 self.value, self.metric = answer.value, answer.metric.title
 
@@ -421,16 +421,19 @@ def _is_worse(value: float, known: float | None, is_less_better: bool) -> bool:
     return not isnan(known) and (value > known if is_less_better else value < known)
 
 
-def _rank(excess: float | None, passed: bool) -> tuple[bool, float]:
-    """Order iterations: what failed is worse than what passed; what could not be compared, worst
-    of all.
+def rank_of(answer: Any) -> tuple[bool, float]:
+    """Order what was found about outputs: what failed is worse than what passed, then by how much
+    of what is allowed it needs; what could not be compared is worst of all.
     """
+    passed = bool(answer)
+    excess = answer.excess if isinstance(answer, CompareResult) else None
     if excess is None:
         return not passed, -1.0 if passed else inf
     return not passed, excess
 
 
-def _worst(iteration: int | None, excess: float | None, answer: Any, *, passed: bool) -> Worst:
+def _worst(iteration: int | None, answer: Any, *, passed: bool) -> Worst:
+    excess = answer.excess if isinstance(answer, CompareResult) else None
     if isinstance(answer, OutputCompareResult):
         return _of_differences(iteration, excess, answer, passed=passed)
     if isinstance(answer, UncomparedResult):
@@ -504,8 +507,6 @@ def largest_jump(rows: Sequence[OutputRow]) -> int | None:
 _BRIEF = 4
 """Digits of a number in a sentence."""
 _MILLION = 1e6
-_MOST = 4
-"""Outputs that a sentence names."""
 
 
 def badness(row: OutputRow) -> tuple[bool, bool, float]:
@@ -526,9 +527,8 @@ def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
         if row.passed and (one or other):
             where = "" if one == other else f" in {parties[0 if one else 1]}"
             found.append(f"{row.name!r} is {one or other}{where}")
-    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
     it_matches = "it matches" if len(found) == 1 else "they match"
-    return f"{', '.join(found[:_MOST])}{more}: that {it_matches} says little." if found else ""
+    return f"{some_of(found, worded=str)}: that {it_matches} says little." if found else ""
 
 
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:

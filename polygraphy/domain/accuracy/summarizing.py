@@ -201,7 +201,7 @@ class ComparisonRecord:
             entry = self._entries.setdefault(key, {"runners": pair.runners, "passed": passed})
             entry["passed"] = passed and entry["passed"] and bool(result)
             if "max_error" not in entry:
-                entry.update(_errors(pair, result))
+                entry.update(_errors(pair, name))
 
     def as_dict(self, verdicts: Iterable[AccuracyResult] = ()) -> dict[str, Any]:
         """Return the record of each output: ``max_error`` and ``mean_error``, both absolute and
@@ -248,8 +248,8 @@ def _badness(entry: Mapping[str, Any]) -> tuple[bool, bool, float]:
     return False, isnan(error), 0.0 if isnan(error) else error
 
 
-def _errors(pair: PairResult, result: Any) -> dict[str, Any]:
-    difference = _difference(pair, result)
+def _errors(pair: PairResult, name: str) -> dict[str, Any]:
+    difference = _difference(pair, name)
     if difference is None:
         return {}
     return {
@@ -259,16 +259,13 @@ def _errors(pair: PairResult, result: Any) -> dict[str, Any]:
     }
 
 
-def _difference(pair: PairResult, result: Any) -> Difference | None:
+def _difference(pair: PairResult, name: str) -> Difference | None:
     """Return the difference of an output, which other functions than `simple` do not form."""
+    result = pair.results[name]
     if isinstance(result, OutputCompareResult) and result.difference is not None:
         return result.difference
-    if not isinstance(result, CompareResult):
+    sides = pair.sides(name)
+    if sides is None or not isinstance(result, CompareResult) or result.output1_name is None:
         return None
-    name0, name1 = result.output0_name, result.output1_name
-    if name0 is None or name1 is None:
-        return None
-    if name0 not in pair.outputs[0] or name1 not in pair.outputs[1]:
-        return None
-    value, reference = np.asarray(pair.outputs[0][name0]), np.asarray(pair.outputs[1][name1])
+    value, reference = map(np.asarray, sides)
     return Difference(value, reference) if value.shape == reference.shape else None

@@ -417,7 +417,7 @@ def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
     if weight.values is None or not weight.values.size:
         return
     if weight.dtype == "int64":
-        low, high = _extremes(weight.values)
+        low, high = int(weight.values.min()), int(weight.values.max())
         # The largest numbers stand for "to the end" in Slice, and are no sizes.
         is_marker = weight.values.size <= 8 and high >= 2**62
         if not is_marker and (low < _INT32.min or high > _INT32.max):
@@ -431,10 +431,6 @@ def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
         yield from _not_finite(what, weight)
     elif weight.dtype == "float16":
         yield from _not_finite(what, weight)
-
-
-def _extremes(values: Any) -> tuple[int, int]:
-    return int(values.min()), int(values.max())
 
 
 def _blocks(values: Any) -> Iterator[Any]:

@@ -4,7 +4,7 @@ put into words.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -156,9 +156,9 @@ def enumerated(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
-def some_of(names: Sequence[str], most: int = 4) -> str:
+def some_of(names: Sequence[str], most: int = 4, worded: Callable[[str], str] = repr) -> str:
     """Return names in words, the first of many: ``'a', 'b', 'c', 'd' and 2 more``."""
-    shown = ", ".join(map(repr, names[:most]))
+    shown = ", ".join(map(worded, names[:most]))
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 

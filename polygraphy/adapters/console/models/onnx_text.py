@@ -55,7 +55,10 @@ def graph_lines(graph: Graph, detail: Detail) -> list[str]:
 def _graph_lines(
     graph: Graph, detail: Detail, title: str, outer: _Texts | None = None
 ) -> list[str]:
-    weight_texts = [_weight_text(weight) for weight in graph.weights] if detail.layers else []
+    weight_texts = [
+        f"{one_line(weight.name)} [dtype={weight.dtype}, shape={weight.shape}]"
+        for weight in (graph.weights if detail.layers else ())
+    ]
     lines = [
         f"---- {len(graph.inputs)} {title} Input(s) ----",
         _braced(map(tensor_text, graph.inputs)),
@@ -98,10 +101,6 @@ def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail)
             yield "{}"
     elif detail.layers:
         yield _braced(texts)
-
-
-def _weight_text(weight: Weight) -> str:
-    return f"{one_line(weight.name)} [dtype={weight.dtype}, shape={weight.shape}]"
 
 
 def _values_title(weight: Weight) -> str:

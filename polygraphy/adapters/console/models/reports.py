@@ -18,7 +18,7 @@ from polygraphy.adapters.console.screen import (
     say,
     show,
 )
-from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.tensors.naming import one_line, some_of
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class LogModelReports:
         for node in result.unsupported:
             by_op.setdefault(node.op, []).append(node.name)
         for op, names in by_op.items():
-            about = one_line(f"Op: {op} | Node(s): {_some(names)}")
+            about = one_line(f"Op: {op} | Node(s): {some_of(names, _MOST_NAMES, str)}")
             say(f"UNSUPPORTED | {result.backend} | {about}", G_LOGGER.ERROR)
 
     def page_saved(self, path: str) -> None:
@@ -193,15 +193,9 @@ def _alike(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], 
 
 def _finding(entry: LintEntry) -> str:
     if not entry.nodes or not entry.op:
-        about = _some(entry.nodes)
+        about = some_of(entry.nodes, _MOST_NAMES, str)
         return f"{entry.message}{f' Node(s): {about}' if about else ''}"
     return f"Name: {entry.nodes[0]}, Op: {entry.op} | {entry.message}"
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return names as text, so many as a person reads."""
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _telling_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:

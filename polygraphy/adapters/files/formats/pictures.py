@@ -80,15 +80,12 @@ def _in_mode(picture: Any, mode: str, image: Any) -> Any:
     if picture.mode == mode:
         return picture
     name = "grey" if mode == "L" else mode
-    _say(f"Pictures of mode {picture.mode} are converted to {name} of 8 bits.")
+    text = f"Pictures of mode {picture.mode} are converted to {name} of 8 bits."
+    G_LOGGER.log(text, G_LOGGER.WARNING, mode=LogMode.ONCE)
     if picture.mode in _DEEP:
         narrow = (np.asarray(picture).astype(np.uint32) >> 8).clip(0, 255).astype(np.uint8)
         picture = image.fromarray(narrow)
     return picture.convert(mode)
-
-
-def _say(text: str) -> None:
-    G_LOGGER.log(text, G_LOGGER.WARNING, mode=LogMode.ONCE)
 
 
 def _saved(file: Path) -> dict[str, Any]:

@@ -50,19 +50,13 @@ def plain_results(results: RunResults) -> dict[str, dict[str, Any]]:
         kind = kind_of_runner(name)
         counts[kind] = counts.get(kind, 0) + 1
         label = kind if counts[kind] == 1 else f"{kind}-{counts[kind]}"
-        plain[label] = _plain_outputs(iterations[0]) if iterations else {}
+        plain[label] = {
+            name: _plain(np.asarray(array))
+            for name, array in (iterations[0] if iterations else {}).items()
+            # What has elements that can be listed; tensors of torch are left as they are.
+            if isinstance(array, (np.ndarray, np.generic)) and not is_tensor(array)
+        }
     return plain
-
-
-def _plain_outputs(outputs: IterationResult) -> dict[str, Any]:
-    return {name: _plain(np.asarray(array)) for name, array in outputs.items() if _is_known(array)}
-
-
-def _is_known(array: Any) -> bool:
-    """Return whether an output has elements that can be listed; tensors of torch are left as they
-    are.
-    """
-    return isinstance(array, (np.ndarray, np.generic)) and not is_tensor(array)
 
 
 def _plain(array: np.ndarray[Any, Any]) -> Any:

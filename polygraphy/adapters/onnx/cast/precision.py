@@ -43,7 +43,7 @@ from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import counted, some_of
 from polygraphy.domain.tensors.precision import NarrowingLoss, narrowed
 from polygraphy.logger import G_LOGGER, LogMode
 
@@ -77,9 +77,7 @@ class _Narrowed:
     def __str__(self) -> str:
         if not self.readers:
             return _loss(self.loss)
-        more = len(dict.fromkeys(self.readers)) - 1
-        others = f" and {more} more" if more else ""
-        return f"{_loss(self.loss)}; read by {self.readers[0]}{others}"
+        return f"{_loss(self.loss)}; read by {some_of([*dict.fromkeys(self.readers)], 1, str)}"
 
 
 class NarrowedWeights:

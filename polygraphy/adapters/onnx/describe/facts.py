@@ -199,18 +199,14 @@ def input_hints(graph: GraphProto) -> dict[str, InputHint]:
         if known.is_inverted_mask(value.name):
             found.append(_MASK)
         if found:
-            hints[value.name] = _intersection(found)
+            # All of its values must be legal for every use.
+            hints[value.name] = min(found, key=lambda hint: hint.high)
     return hints
 
 
 def _is_integer(value: ValueInfoProto) -> bool:
     dtype = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)
     return dtype in _INTEGERS
-
-
-def _intersection(hints: list[InputHint]) -> InputHint:
-    """Return the hint with the fewest values; all of them must be legal for every use."""
-    return min(hints, key=lambda hint: hint.high)
 
 
 class _Known:

@@ -218,17 +218,14 @@ def _listed(path: str | None) -> frozenset[str]:
 
 
 def _strip(tensor: TensorProto, axis: int | None) -> None:
-    is_sparse = axis is not None and tensor.data_type in _FLOATS and not _dense(tensor, axis)
+    is_float = tensor.data_type in _FLOATS
+    is_sparse = axis is not None and is_float and not dense_groups(elements(tensor), axis)
     for field in DATA_FIELDS:
         tensor.ClearField(field)
     tensor.raw_data = b""
     if tensor.doc_string:  # What it said before the mark took its place.
         tensor.metadata_props.add(key=_DOCUMENTATION, value=tensor.doc_string)
     tensor.doc_string = f"{STRIPPED}/{_SPARSE if is_sparse else ''}"
-
-
-def _dense(tensor: TensorProto, axis: int) -> int:
-    return dense_groups(elements(tensor), axis)
 
 
 @mod.export(funcify=True)

@@ -15,6 +15,7 @@ from polygraphy.adapters.onnx.storage.stored import StoredFile, is_stored, refer
 from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors, byte_size, is_external
 from polygraphy.adapters.os.paths import translated_os_errors
 from polygraphy.domain.errors import FileError, ModelError
+from polygraphy.domain.tensors.naming import some_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -87,10 +88,9 @@ def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -
     files = {location: _located(location, folder, trusted) for location in locations}
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing:
-        more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
         raise FileError(
-            f"The model keeps weights in files that do not exist: {', '.join(missing[:_LISTED])}"
-            f"{more}.",
+            "The model keeps weights in files that do not exist:"
+            f" {some_of(missing, _LISTED, str)}.",
             path=missing[0],
             hint="Put them beside the model, or name their folder (--external-data-dir).",
         )

@@ -251,12 +251,8 @@ def _is_raisable(layer: Any) -> bool:
     if layer.type == trt.LayerType.CONSTANT:
         return False
     tensors = [layer.get_output(index) for index in range(layer.num_outputs)]
+    # Others than execution tensors hold what shapes are.
     return all(
-        tensor is None or (_is_computed(tensor) and tensor.dtype.name in _TYPES)
+        tensor is None or (tensor.is_execution_tensor and tensor.dtype.name in _TYPES)
         for tensor in tensors
     )
-
-
-def _is_computed(tensor: Any) -> bool:
-    """Return whether a tensor holds what is computed, rather than what shapes are."""
-    return bool(tensor.is_execution_tensor)

@@ -7,8 +7,7 @@ from typing import Any, Union
 
 from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_idle
 from polygraphy.cli.declare.kinds import Integer, Kind, Number, Text, Texts, integer
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.rest import Rest
+from polygraphy.cli.declare.option import Options, Rest, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.paths import check_paths, read_in
 from polygraphy.codegen.call import Call, Words

@@ -9,10 +9,9 @@ from polygraphy.cli.commands.inspect.model_options import OneModelOptions
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
-from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import onnx_of
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.source import quoted
 
