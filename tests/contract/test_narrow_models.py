@@ -14,6 +14,7 @@ from polygraphy.adapters.fake import FakeNarrowModels
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.application.diagnose.lowered.half import try_half_precision
 from polygraphy.binding import bind
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.diagnosing import NarrowModels
 from tests.support.models import make, value
@@ -118,6 +119,15 @@ def test_what_is_moved_lies_apart_by_about_what_one_operator_explains(kind: str)
     apart = np.abs(one["y"] - other["y"]) / np.abs(numbers)
     assert 0 < apart.max() < 1e-5
     assert (one["y"] != np.abs(numbers)).any()
+
+
+def test_what_cannot_be_moved_is_refused_where_it_is_asked_for() -> None:
+    """And not when somebody looks at it, who expects no error."""
+    other = model()
+    other.graph.node[0].op_type, other.graph.node[0].domain = "Ghost", "not.there"
+    other.opset_import.append(onnx.helper.make_opsetid("not.there", 1))
+    with pytest.raises(BackendError):
+        OnnxNarrowModels().roughly(other)(FEED)
 
 
 @pytest.mark.parametrize(

@@ -236,9 +236,10 @@ def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
         own = coarsest_between((side.array, side.array), (side.computed_in, side.computed_in))
         if own is None or own.name != rounding.dtype:
             continue  # Nothing adds up of what is finer.
+        made = side.rough(rounding.dtype)
         value, reference = (each.array for each in sides)
-        off = deviation(value, reference, rounding=rounding).excess
-        if seen := seen_between(side.rough(rounding.dtype), side.name, rounding, off):
+        off = deviation(value, reference, rounding=rounding).excess if made else 0.0
+        if seen := seen_between(made, side.name, rounding, off):
             return rounding.adding_up(seen)
     return rounding
 
