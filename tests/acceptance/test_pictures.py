@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -222,3 +223,19 @@ def test_steps_are_applied_in_their_order(
     back = made[0] if layout[0] == "n" else made
     back = back.transpose(1, 2, 0) if layout.endswith("chw") else back
     np.testing.assert_allclose(back, (array * scale - mean) / std, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "advice"),
+    [
+        ([1, 3, 32, 64], "nchw", "resize=64x32"),
+        ([1, 299, 200, 3], "nhwc", "resize=200x299"),
+        ([32, 64, 3], "hwc", "resize=64x32"),
+        ([1, 3, "h", 64], "nchw", "resize=224x224"),
+        ([1, 3, 32, 64], "nhwc", "layout=nchw"),
+    ],
+)
+def test_the_size_that_is_proposed_is_that_of_the_input(
+    shape: list[Any], layout: str, advice: str
+) -> None:
+    assert advice in Preprocess(layout=layout).advice(shape)

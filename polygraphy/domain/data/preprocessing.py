@@ -79,7 +79,9 @@ class Preprocess:
         channels_first = len(shape) in (3, 4) and shape[-3] in (1, 3, 4)
         if channels_first and not self.layout.endswith("chw"):
             return f"Its channels come first: --preprocess layout={'nchw'[-len(shape):]}."
-        height, width = shape[-2:] if channels_first else (224, 224)
+        asked = shape[-2:] if channels_first else shape[-3:-1]
+        fixed = len(shape) in (3, 4) and all(isinstance(size, int) and size > 0 for size in asked)
+        height, width = asked if fixed else (224, 224)
         return f"Bring all of them to one size: --preprocess resize={width}x{height}."
 
     def __call__(self, array: Array, where: str) -> Array:
