@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 class Shard(Text):
     """A part of a whole: ``i/n``."""
 
-    def __init__(self) -> None:
-        """Take one word."""
-        super().__init__("I/N")
+    metavar = "I/N"
 
     def parse(self, words: Sequence[str]) -> str:
         from polygraphy.domain.sweep.cells import shard_of

@@ -284,22 +284,15 @@ def argv_of(group: Options) -> list[str]:
     return words
 
 
-class Rest(Kind):
+class Rest(Texts):
     """All words that follow."""
 
     nargs = "..."
-
-    def __init__(self, metavar: str) -> None:
-        """Name what the words are."""
-        self.metavar = f"{metavar} ..."
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
         if not words:
             raise BadValue("a command has to follow")
         return tuple(words)
-
-    def unparse(self, value: Sequence[str]) -> list[str]:
-        return list(value)
 
 
 def flags_in(words: Sequence[str]) -> set[str]:

@@ -34,15 +34,7 @@ _PLACES = {
 }
 
 
-class _Level(Text):
-    """The name of a log level, in any case."""
-
-    def parse(self, words: object) -> str:
-        """Return the name in capitals."""
-        name = str(words[0]).upper()  # type: ignore[index]
-        if name not in LEVELS:
-            raise BadValue(f"{name!r} is no log level; there is {', '.join(LEVELS)}")
-        return name
+_LEVEL = Choice(*LEVELS, metavar="LEVEL", in_any_case=True, what="log level")
 
 
 @option_group
@@ -60,7 +52,7 @@ class LogOptions(Options):
     extra_verbose: bool = option("--extra-verbose", help="Say as much as with -vv.")
     verbosity: object = option(
         "--verbosity",
-        kind=PerName(_Level("LEVEL"), "PATH"),
+        kind=PerName(_LEVEL, "PATH"),
         help="Log level by name, for all modules or per path within the package, as in --verbosity"
         " INFO adapters/onnxruntime:VERBOSE. Outranks -v and -q.",
     )
@@ -81,7 +73,7 @@ class LogOptions(Options):
     log_file_verbosity: str | None = option(
         "--log-file-verbosity",
         needs="--log-file",
-        kind=_Level("LEVEL"),
+        kind=_LEVEL,
         otherwise="INFO, or that of the console where it shows more",
         help="Log level of the file.",
     )
@@ -152,9 +144,7 @@ class ScriptOptions(Options):
 class ReportPath(Text):
     """The path of a report, whose extension says in which format it is."""
 
-    def __init__(self) -> None:
-        """Take one word."""
-        super().__init__("PATH")
+    metavar = "PATH"
 
     def parse(self, words: Sequence[str]) -> str:
         if format_of_report(words[0]) is None:

@@ -33,20 +33,6 @@ class Outputs(Texts):
         return Name("polygraphy.constants", "MARK_ALL") if value == EVERY_TENSOR else list(value)
 
 
-class TextOrNothing(Text):
-    """A text that may be left out, which gives the empty one."""
-
-    def __init__(self, metavar: str) -> None:
-        super().__init__(metavar, nargs="?")
-
-    def parse(self, words: Sequence[str]) -> str:
-        """Return the word, or the empty text."""
-        return words[0] if words else ""
-
-    def unparse(self, value: str) -> list[str]:
-        return [value] if value else []
-
-
 @option_group
 class OutputOptions(Options):
     """Outputs: which tensors are compared, in every backend."""
@@ -197,7 +183,7 @@ class OnnxShapeOptions(Options):
 EXTERNAL_DATA_NAME: Any = option(
     "--save-external-data",
     "--external-data-path",
-    kind=TextOrNothing("NAME"),
+    kind=Text("NAME", nargs="?", without_word=""),
     help="Save its large weights in a file of this name beside it; without a name, that of the"
     " model with .data appended. Models of 2 GB or more always are saved so.",
     feeds=tuple(f"{name}.external_data_path" for name in SAVERS),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePath
 
 from polygraphy.cli.backends.trt.config_options import (
@@ -39,16 +38,6 @@ from polygraphy.codegen.source import Source, quoted
 _CONFIG = "config.yaml"
 
 
-class _ConfigPath(Text):
-    """The path of a YAML file; without a word, ``config.yaml``."""
-
-    def __init__(self) -> None:
-        super().__init__("PATH", nargs="?")
-
-    def parse(self, words: Sequence[str]) -> str:
-        return words[0] if words else _CONFIG
-
-
 @option_group
 class TuningPluginOptions(Options):
     """Plugin Code: what TensorRT runs."""
@@ -70,7 +59,7 @@ class TuningConfigOptions(Options):
     save_config_yaml: str | None = option(
         "--save-config-yaml",
         writes=True,
-        kind=_ConfigPath(),
+        kind=Text("PATH", nargs="?", without_word=_CONFIG),
         help="Save what matched to a YAML file: PATH, or config.yaml.",
     )
     load_config_yaml: str | None = option(
