@@ -101,73 +101,61 @@ class _Ignored(argparse.Action):
 
 
 def parse(command: Command, words: Sequence[str]) -> Values:
-    """Return the option groups that the words of a command line stand for; see `CommandParser`."""
-    values = CommandParser(command)(words)
-    _check_exclusions(values)
-    check_log_and_program(values)
-    check_files(values)
-    return values
+    """Return the option groups that the words of a command line stand for.
 
-
-def _check_exclusions(values: Values) -> None:
-    """Refuse options that exclude each other, as their rows say."""
+    Raises:
+        CommandLineError: an option does not exist, lacks its value, has one that it cannot take, or
+            excludes another; or a file would be overwritten.
+        HelpRequested: one of the words is -h or --help.
+    """
+    declared = {group: command.declared(group) for group in command.groups}
+    everything = [each for options in declared.values() for each in options]
+    has_rest = any(isinstance(each.kind, Rest) for each in everything)
+    known, rest = split_rest(words, everything) if has_rest else (words, {})
+    parser, advice_on = _parser_of(command.name, declared)
+    # Before argparse, which may take one for the beginning of an option that there is.
+    refused = [flag for word in known if (flag := word.partition("=")[0]) in advice_on]
+    if refused:
+        raise CommandLineError(" ".join(f"{flag} {advice_on[flag]}" for flag in refused))
+    namespace, unknown = parser.parse_known_args(_arguments_first(known, everything))
+    if unknown:
+        raise CommandLineError(_unknown(unknown, everything, command.missing()))
+    values = Values(
+        {
+            group: group(**_values(namespace, group, options, rest))
+            for group, options in declared.items()
+        }
+    )
     given = {row.flags[0]: row for _, row, _ in values.given if row.flags}
     for flag, row in given.items():
         for other in row.excludes:
             if other in given:
                 raise CommandLineError(f"{flag} and {other} exclude each other. Choose one.")
+    check_log_and_program(values)
+    check_files(values)
+    return values
 
 
-class CommandParser:
-    """Turns the words of command lines of one command into option groups."""
-
-    def __init__(self, command: Command) -> None:
-        """Take the declarations of a command."""
-        self._command = command
-        self._declared = {group: command.declared(group) for group in command.groups}
-        self._parser = _Parser(
-            add_help=False, usage=argparse.SUPPRESS, formatter_class=lambda prog: _FORMATTER
+def _parser_of(
+    name: str, declared: Mapping[type[Options], Sequence[Option]]
+) -> tuple[argparse.ArgumentParser, Mapping[str, str]]:
+    """Return what takes the options of a command, and advice on those that are refused."""
+    parser = _Parser(
+        add_help=False, usage=argparse.SUPPRESS, formatter_class=lambda prog: _FORMATTER
+    )
+    parser.add_argument("-h", "--help", action=_Help, nargs=0)
+    for group, options in declared.items():
+        for option in options:
+            _add(parser, f"{group.__name__}.{option.name}", option)
+    refused: dict[str, str] = {}
+    for row in removed_from(name):
+        if row.takes is None:
+            refused.update(dict.fromkeys(row.flags, row.advice))
+            continue
+        parser.add_argument(
+            *row.flags, action=_Ignored, nargs=row.takes, const=row.advice, dest="removed"
         )
-        self._parser.add_argument("-h", "--help", action=_Help, nargs=0)
-        for group, options in self._declared.items():
-            for option in options:
-                _add(self._parser, f"{group.__name__}.{option.name}", option)
-        self._refused: dict[str, str] = {}
-        for row in removed_from(command.name):
-            if row.takes is None:
-                self._refused.update(dict.fromkeys(row.flags, row.advice))
-                continue
-            self._parser.add_argument(
-                *row.flags, action=_Ignored, nargs=row.takes, const=row.advice, dest="removed"
-            )
-
-    def __call__(self, words: Sequence[str]) -> Values:
-        """Return the option groups that some words stand for.
-
-        Raises:
-            CommandLineError: an option does not exist, lacks its value or has one that it cannot
-                take.
-            HelpRequested: one of the words is -h or --help.
-        """
-        declared = self._declared
-        everything = [each for options in declared.values() for each in options]
-        has_rest = any(isinstance(each.kind, Rest) for each in everything)
-        known, rest = split_rest(words, everything) if has_rest else (words, {})
-        # Before argparse, which may take one for the beginning of an option that there is.
-        refused = [flag for word in known if (flag := word.partition("=")[0]) in self._refused]
-        if refused:
-            advice = " ".join(f"{flag} {self._refused[flag]}" for flag in refused)
-            raise CommandLineError(advice)
-        namespace, unknown = self._parser.parse_known_args(_arguments_first(known, everything))
-        if unknown:
-            missing = self._command.missing()
-            raise CommandLineError(_unknown(unknown, everything, missing))
-        return Values(
-            {
-                group: group(**_values(namespace, group, options, rest))
-                for group, options in declared.items()
-            }
-        )
+    return parser, refused
 
 
 def _arguments_first(words: Sequence[str], declared: Sequence[Option]) -> Sequence[str]:

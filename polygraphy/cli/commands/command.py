@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from polygraphy.cli.declare.errors import said_so_far
 from polygraphy.cli.declare.option import Option, Options, options_of
 from polygraphy.cli.declare.values import Values, call_of, warn_of_needs
-from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
-from polygraphy.cli.shared.log_context import Log, log_of
-from polygraphy.codegen.source import listed_paths
+from polygraphy.cli.shared.log import Log, LogOptions, ReportOptions, ScriptOptions, log_of
+from polygraphy.codegen.source import quoted
+from polygraphy.domain.tensors.naming import enumerated
 
 
 class Program:
@@ -134,7 +134,7 @@ class OneCall(Command):
 
     def program(self, values: Values) -> Program:
         besides = self.besides(values)
-        named: list[tuple[str, ...]] = []
+        named: list[str] = []
         given: list[Any] = []
         for group in values:
             for row in options_of(type(group)):
@@ -142,11 +142,11 @@ class OneCall(Command):
                     continue
                 value = getattr(group, row.name)
                 paths = (value,) if isinstance(value, str) else value
-                named.append(paths)
+                named.append(enumerated([quoted(path) for path in paths]))
                 if not row.feeds:
                     given += [list(paths)] if self.together else paths
         return Program(
             self.template,
-            self.says.format(*map(listed_paths, named), s="" if len(given) > 1 else "s"),
+            self.says.format(*named, s="" if len(given) > 1 else "s"),
             call=call_of(self.call, values, *given, **besides),
         )

@@ -105,7 +105,7 @@ class Option:
 
     @property
     def spelling(self) -> str:
-        """What messages about its files call it: the first long flag, or the argument."""
+        """What messages call it: the first long flag, or the argument as in the help."""
         long = (flag for flag in self.flags if flag.startswith("--"))
         return next(long, self.kind.metavar)
 

@@ -21,7 +21,7 @@ from polygraphy.cli.declare.kinds import (
 )
 from polygraphy.cli.declare.kinds.numbers import TopK
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_feeding_others
+from polygraphy.cli.declare.values import Values, call_of, flags_feeding, flags_given
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.metrics import GROUPS, THRESHOLDS, Metric
 
@@ -356,18 +356,6 @@ def check_average(values: Values, functions: list[Call]) -> None:
         )
 
 
-def check_saved_verdicts(values: Values, runners: int) -> None:
-    """Refuse to save verdicts where there are none; `runners` is how many there are."""
-    options = values[CompareOptions]
-    if options.save_accuracy_results is None:
-        return
-    if runners and runners + len(options.load_outputs) < 2:
-        raise CommandLineError(
-            "--save-accuracy-results needs a comparison. Choose a second runner, or load outputs"
-            " with --load-outputs."
-        )
-
-
 def postprocess_of(values: Values) -> Call | None:
     """Return the call that makes what changes outputs before they are compared; None for none."""
     script = values[CompareOptions].postprocess_func_script
@@ -398,8 +386,8 @@ def _class_of(function: str) -> str:
 def _warn_about_unused(values: Values, used: list[str]) -> None:
     """Log in one line which options belong to functions that are not used."""
     groups = (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
-    unused = flags_feeding_others(values, groups, used)
-    unused = [flag for flag in unused if flag != "--no-shape-check"]
+    taken = {"--no-shape-check", *flags_feeding(values, used)}
+    unused = flags_given(values, groups, besides=taken)
     simple, judge = values[SimpleOptions], values[JudgeOptions]
     if (
         simple.error_quantile is not None

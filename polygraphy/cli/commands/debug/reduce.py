@@ -27,8 +27,7 @@ from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import model_shapes_option
-from polygraphy.cli.shared.onnx import OnnxCastOptions
-from polygraphy.cli.shared.onnx_model import cast_of
+from polygraphy.cli.shared.onnx import OnnxCastOptions, cast_of
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.source import Source, quoted

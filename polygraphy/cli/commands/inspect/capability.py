@@ -9,8 +9,7 @@ from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of
-from polygraphy.cli.shared.onnx import OnnxShapeOptions
-from polygraphy.cli.shared.onnx_model import onnx_of
+from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
 from polygraphy.codegen.source import quoted
 
 

@@ -8,8 +8,7 @@ from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.kinds import Choice, Integer, Integers
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
-from polygraphy.cli.shared.onnx import OnnxShapeOptions
-from polygraphy.cli.shared.onnx_model import onnx_of
+from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.source import quoted
 

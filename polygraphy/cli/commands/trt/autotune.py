@@ -30,7 +30,7 @@ from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.compare import absolute_tolerance, relative_tolerance
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
-from polygraphy.cli.shared.onnx_model import OnnxModel
+from polygraphy.cli.shared.onnx import OnnxModel
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.source import Source, quoted

@@ -26,20 +26,21 @@ from polygraphy.cli.commands.debug.context import (
     iterations_of,
     until_of,
 )
-from polygraphy.cli.commands.run.run_backends import kind_of_model
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn, warn_idle
 from polygraphy.cli.declare.kinds import Choice, NumberOrAuto, PerName
 from polygraphy.cli.declare.option import Options, argv_of, changed, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
+from polygraphy.cli.shared.graph import kind_of_model
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
+    OnnxModel,
     OnnxShapeOptions,
     OutputOptions,
+    onnx_of,
 )
-from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.source import Source, quoted
 from polygraphy.domain.catalog.formats import format_named
