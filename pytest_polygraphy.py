@@ -263,6 +263,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "onnx_model" not in metafunc.fixturenames or not _is_own(metafunc):
         return
     config, marker = metafunc.config, metafunc.definition.get_closest_marker(_MARKER)
+    if marker and marker.kwargs:
+        raise pytest.Collector.CollectError(
+            f"{metafunc.definition.nodeid}: {_MARKER} takes patterns of files alone, not"
+            f" {', '.join(marker.kwargs)}; comparisons take options: assert_outputs_match."
+        )
     patterns = marker.args if marker else config.getini(_MARKER)
     if not patterns:
         return
@@ -288,7 +293,7 @@ def _names_of(marker: pytest.Mark) -> list[str]:
 def _matching(base: Path, pattern: str) -> list[Path]:
     found = sorted(base.glob(pattern))
     if not found:
-        raise pytest.UsageError(f"{_MARKER}: nothing matches {pattern!r} in {base}.")
+        raise pytest.Collector.CollectError(f"{_MARKER}: nothing matches {pattern!r} in {base}.")
     return found
 
 

@@ -209,6 +209,16 @@ def test_models_come_from_a_marker_or_the_settings(session: Session, tmp_path: P
     assert "onnx_model: name models with @pytest.mark.polygraphy_models" in said
     said = session("-o", "polygraphy_models=none*.onnx", "bare")
     assert "polygraphy_models: nothing matches 'none*.onnx'" in said
+    assert "hookexec" not in said
+
+
+def test_a_marker_with_options_that_it_does_not_have_is_refused(session: Session) -> None:
+    marked = MARKED.replace('"digits*.onnx"', '"digits*.onnx", rtol=1e-3, seeds=2')
+    said = session("--strict-markers", test_marked=marked)
+    line = "test_marked: polygraphy_models takes patterns of files alone, not rtol, seeds"
+    assert line in said
+    assert "hookexec" not in said
+    assert "passed" not in said
 
 
 def test_the_plugin_imports_the_standard_library_and_pytest() -> None:

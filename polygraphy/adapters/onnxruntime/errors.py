@@ -39,7 +39,8 @@ _HINTS = (
     ),
     (
         "Unsupported model IR version",
-        "The model is newer than this ONNX Runtime: pip install -U onnxruntime.",
+        "The model is newer than this ONNX Runtime: pip install -U onnxruntime, or save it with a"
+        " lower ir_version.",
     ),
     ("Invalid model.", "`polygraphy check lint` says what is wrong with each node."),
     ("an invalid model.", "`polygraphy check lint` says what is wrong with each node."),

@@ -382,11 +382,29 @@ def _kind(path: Path) -> str:
         return "script"
     if any(name.endswith(("archive_format", "serialized_exported_program.json")) for name in names):
         return "exported"
+    if path.suffix == ".safetensors" or _is_state(path):
+        raise ModelError(
+            f"{path} is a state of PyTorch: weights, without the program that computes with them.",
+            path=path,
+            hint="Give the module that takes it: a script whose function makes that and calls"
+            " load_state_dict (--torch script.py:function), or what torch.export.save saves of it.",
+        )
     raise ModelError(
         f"{path} holds neither an exported program of PyTorch nor TorchScript.",
         path=path,
         hint="Save it with torch.export.save, or load it in a script (--torch script.py:function).",
     )
+
+
+def _is_state(path: Path) -> bool:
+    """Return whether `torch.save` wrote a dictionary that holds nothing but tensors, numbers and
+    texts, other dictionaries included; nothing else is loaded.
+    """
+    try:
+        found = torch.load(str(path), weights_only=True, map_location="meta")
+    except Exception:  # pickle's, zipfile's and torch's own.
+        return False
+    return isinstance(found, dict) and bool(found)
 
 
 def _newer_release(path: Path) -> str | None:

@@ -23,6 +23,7 @@ from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.application.models.linting import lint
 from polygraphy.binding import bind
 from polygraphy.domain.checks.lint import EXCEPTION, WARNING, Findings, Source
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model import ModelSource
 from polygraphy.ports.running import call_isolated
 from tests.support import models
@@ -108,6 +109,27 @@ def test_a_format_that_is_too_new_is_no_fault_of_a_node(tmp_path: Path) -> None:
     assert (entry.level, entry.nodes) == (EXCEPTION, ())
     assert "IR version" in entry.message
     assert len(findings.ran) == 8
+
+
+class OldTrial(OnnxrtTrial):
+    """Reads what the ONNX Runtime of early 2024 does."""
+
+    def run(self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]) -> Any:
+        loaded = onnx.load(model) if isinstance(model, str) else onnx.load_from_string(model)
+        if loaded.ir_version > 9:
+            raise BackendError(f"Unsupported model IR version: {loaded.ir_version}, max: 9")
+        return super().run(model, feed, outputs)
+
+
+def test_an_old_runtime_lacks_the_format_and_no_operator(tmp_path: Path) -> None:
+    model = chains(2, [1])
+    model.ir_version = 11
+    findings = linted(tmp_path, model, X, OldTrial())
+    node, whole = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
+    assert node.nodes == ("b_1",)
+    assert whole.nodes == ()
+    assert "IR version" in whole.message
+    assert "IR version" not in node.message
 
 
 def test_what_a_defect_hides_costs_no_more_than_once(tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ def test_files_are_distinguished(net: Net, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.jit.save(script(net), str(scripted))
-    torch.save(net.state_dict(), weights)
+    torch.save(net, weights)
     text.write_text("no model")
     for path in (program, scripted):
         with PytRunner(TorchFromPath(str(path))) as runner:
@@ -292,6 +292,19 @@ def test_files_are_distinguished(net: Net, tmp_path: Path) -> None:
     program.write_bytes(content.replace(b'"graph_module"', b'"graph_mistake"'))
     with pytest.raises(ModelError, match=r"a\.pt2"):
         torch_from_path(str(program))
+
+
+@pytest.mark.parametrize("name", ["a.pt", "old.pth", "checkpoint.ckpt", "a.safetensors"])
+def test_weights_alone_are_told_from_a_program(net: Net, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    state: dict[str, Any] = net.state_dict()
+    if name == "checkpoint.ckpt":
+        state = {"model": state, "epoch": 3}
+    torch.save(state, path, _use_new_zipfile_serialization=name != "old.pth")
+    with pytest.raises(ModelError, match="is a state of PyTorch: weights, without") as caught:
+        torch_from_path(str(path))
+    assert "load_state_dict" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 # Mistakes.
