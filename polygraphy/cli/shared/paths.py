@@ -85,7 +85,7 @@ def check_log_and_program(values: Values) -> None:
     written: list[tuple[str, str]] = []
     named: set[str] = set()
     for _, row, value in values.given:
-        texts = _texts(value)
+        texts = _texts(value) if isinstance(value, (str, Mapping, tuple, list)) else ()
         if row.spelling in _LATE:
             written += [(row.spelling, text) for text in texts]
         else:
