@@ -54,13 +54,13 @@ class ComparedReplaysOptions(Options):
     )
 
 
-class InspectTacticsCommand(OneCall):
-    """Show which tactic a TensorRT build chose for each layer."""
-
-    name = "inspect tactics"
-    groups = (ReplayOptions,)
-    says = "Show the tactics in {}."
-    call = "inspect_tactics"
+INSPECT_TACTICS = OneCall(
+    "inspect tactics",
+    "Show which tactic a TensorRT build chose for each layer.",
+    (ReplayOptions,),
+    says="Show the tactics in {}.",
+    call="inspect_tactics",
+)
 
 
 class InspectDiffTacticsCommand(Command):
