@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from polygraphy.cli.declare.backend import Backend, flag_of
 from polygraphy.cli.declare.errors import CommandLineError
@@ -46,10 +46,6 @@ class RunnerModel:
     """The expression for the path of the model of the command line."""
 
 
-def _no_steps(model: RunnerModel) -> list[Step]:
-    return []
-
-
 @frozen(kw_only=True)
 class Chosen:
     """A backend as one program uses it.
@@ -67,17 +63,13 @@ class Chosen:
     """
 
     runner: Callable[[RunnerModel], Expression]
-    steps: Callable[[RunnerModel], list[Step]] = _no_steps
+    steps: Callable[[RunnerModel], list[Step]] = lambda _model: []
     calibrates: bool = False
     builds: bool = False
     excluded: Sequence[str] = ()
     marks: bool = False
     unmarked: Chosen | None = None
     of_parts: Chosen | None = None
-
-
-def _no_warning(values: Values, chosen: Collection[str], kind: str) -> None:
-    return
 
 
 @frozen
@@ -148,10 +140,6 @@ class Inspection:
     warn: Callable[[Values, Sequence[str]], None]
 
 
-def _no_call(values: Values, model: RunnerModel) -> Call:
-    raise NotImplementedError
-
-
 @frozen(kw_only=True)
 class BuiltIn(Backend):
     """A backend of this package: a module of `polygraphy.cli.backends` declares it.
@@ -191,11 +179,11 @@ class BuiltIn(Backend):
     marks_outputs: bool = False
     modules: tuple[str, ...] = ()
     rewrites: bool = False
-    call: Callable[[Values, RunnerModel], Call] = field(default=_no_call)
+    call: Callable[[Values, RunnerModel], Call] | None = None
     party: Callable[[Values], Call] | None = None
     program: Callable[[str], Call] | None = None
     party_groups: Callable[[], Groups] | None = None
-    warn: Callable[[Values, Collection[str], str], None] = _no_warning
+    warn: Callable[[Values, Collection[str], str], None] = lambda _values, _chosen, _kind: None
     conversion: Callable[[], Conversion] | None = None
     inspection: Callable[[], Inspection] | None = None
     choose: Callable[[Values, str], Chosen] | None = None
@@ -217,6 +205,7 @@ class BuiltIn(Backend):
         """
         if self.choose is not None:
             return self.choose(values, kind)
+        assert self.call is not None, "a backend has one or the other"
         plain = Chosen(runner=partial(self.call, values))
         return evolve(
             plain,

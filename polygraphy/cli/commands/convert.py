@@ -22,7 +22,7 @@ from polygraphy.cli.shared.graph import (
     graph_of,
     kind_of_model,
 )
-from polygraphy.cli.shared.model import ModelOptions, split_symbol
+from polygraphy.cli.shared.model import ModelOptions, name_of_model, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
@@ -35,7 +35,7 @@ from polygraphy.cli.shared.onnx import (
 )
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
 CONVERSIONS = [each.conversion() for each in built_in().values() if each.conversion]
@@ -124,7 +124,7 @@ class ConvertCommand(Command):
             statements = _to_onnx(onnx, data if verifies else None, _advice(values, model))
         return Program(
             "convert.py.j2",
-            f"Convert {_quoted(model)} to {TARGETS[target].becomes}.",
+            f"Convert {name_of_model(model)} to {TARGETS[target].becomes}.",
             model=split_symbol(model)[0],
             **statements,
         )
@@ -180,10 +180,6 @@ def _by(
             before, save = each.make(values, onnx, data, target, output)
             return {"before": before, "check": None, "verify": None, "save": save}
     return None
-
-
-def _quoted(model: str) -> str:
-    return quoted(split_symbol(model)[0].replace("\\", "/").rpartition("/")[2])
 
 
 def _verifies(values: Values, kind: str, target: str) -> bool:

@@ -52,7 +52,7 @@ from polygraphy.cli.shared.graph import (
 )
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.log import Log
-from polygraphy.cli.shared.model import ModelOptions, split_symbol
+from polygraphy.cli.shared.model import ModelOptions, name_of_model, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
@@ -431,8 +431,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
 
 def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> str:
     """Return the sentence; `titles` are what people call the backends."""
-    path = split_symbol(values[ModelOptions].model_file or "")[0]
-    model = quoted(path.replace("\\", "/").rpartition("/")[2]) if path else ""
+    model = name_of_model(values[ModelOptions].model_file)
     runners = [each.partition(":")[::2] for each in values[RunnerOptions].runners]
     of_text = named_in(values[RunnerOptions].runners).values()
     saved = {each.name for each in of_text if each.text and not each.groups()}
