@@ -36,57 +36,6 @@ class _Help(argparse.Action):
         raise HelpRequested
 
 
-class _Words(argparse.Action):
-    """Collects the words of an option; an option that is given again replaces its words, as is
-    usual, but for one word that begins with a dash: such words, as of ``--nodes=-a --nodes=-b``,
-    can be given in no other way.
-    """
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: Any,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        words = values if isinstance(values, list) else [] if values is None else [values]
-        if isinstance(values, list) and len(words) == 1 and words[0].startswith("-"):
-            before = getattr(namespace, self.dest)
-            words = [*before, *words] if isinstance(before, list) else words
-        setattr(namespace, self.dest, words)
-
-
-class _AppendFlag(argparse.Action):
-    """Collects the spellings of a flag that takes no words, in order."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: Any,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        word = str(self.const or option_string)
-        if isinstance(values, str):
-            word = f"{word}={values}"
-        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), word])
-
-
-class _AppendWords(_Words):
-    """Collects the words of an option that may be given several times, one list for each time."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: Any,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        before = getattr(namespace, self.dest) or []
-        super().__call__(parser, namespace, values, option_string)
-        setattr(namespace, self.dest, [*before, getattr(namespace, self.dest)])
-
-
 class _Ignored(argparse.Action):
     """Says why an option that is no longer has no effect."""
 
@@ -193,18 +142,34 @@ def _room(kind: Kind) -> float:
 
 
 def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
+    """Declare an option: of each time that it is there, the words, or the flag, are kept."""
     kind = option.kind
     if option.is_positional:
-        parser.add_argument(dest, action=_Words, nargs=kind.nargs, metavar=kind.metavar)
-    elif isinstance(kind, Ordered):
-        for flag in option.flags:
-            nargs = None if flag in kind.texts else 0
-            parser.add_argument(flag, dest=dest, action=_AppendFlag, nargs=nargs, const=flag)
-    elif isinstance(kind, Flag):
-        parser.add_argument(*option.flags, dest=dest, action=_AppendFlag, nargs=0)
-    else:
-        action = _AppendWords if isinstance(kind, Repeated) else _Words
-        parser.add_argument(*option.flags, dest=dest, action=action, nargs=kind.nargs)
+        parser.add_argument(dest, action="append", nargs=kind.nargs, metavar=kind.metavar)
+    elif not isinstance(kind, (Flag, Ordered)):
+        parser.add_argument(*option.flags, dest=dest, action="append", nargs=kind.nargs)
+    for flag in option.flags if isinstance(kind, (Flag, Ordered)) else ():
+        if isinstance(kind, Ordered) and flag in kind.texts:
+            parser.add_argument(flag, dest=dest, action="append", type=f"{flag}={{}}".format)
+        else:
+            parser.add_argument(flag, dest=dest, action="append_const", const=flag)
+
+
+def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
+    """Return the words of an option of what is given each time that it is there: the last counts,
+    as is usual, but for one word that begins with a dash: such words, as of ``--nodes=-a
+    --nodes=-b``, can be given in no other way.
+    """
+    if isinstance(kind, (Flag, Ordered)):
+        return list(given)
+    listed = [each if isinstance(each, list) else [] if each is None else [each] for each in given]
+    if isinstance(kind, Repeated):
+        return listed
+    words: list[str] = []
+    for each, now in zip(given, listed):
+        is_dashed = isinstance(each, list) and len(now) == 1 and now[0].startswith("-")
+        words = [*words, *now] if is_dashed else now
+    return words
 
 
 def _values(
@@ -212,10 +177,13 @@ def _values(
 ) -> dict[str, Any]:
     values = {}
     for option in options:
-        words = getattr(namespace, f"{group.__name__}.{option.name}")
-        if isinstance(option.kind, Rest):
-            words = rest.get(option.name)
-        if words is None or (words == [] and option.is_positional):
+        given = getattr(namespace, f"{group.__name__}.{option.name}")
+        words = rest.get(option.name) if isinstance(option.kind, Rest) else given
+        if words is None:
+            continue
+        if not isinstance(option.kind, Rest):
+            words = _words(option.kind, words)
+        if option.is_positional and not words:
             continue
         if option.is_positional and "" in words:
             raise CommandLineError(f"argument {option.kind.metavar}: an empty text is no name.")
