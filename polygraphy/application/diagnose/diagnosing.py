@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.blaming import blamed, proven
+from polygraphy.application.diagnose.blaming import blamed, proven, right_when_plain
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -528,7 +528,11 @@ class _Diagnosis:
                 "Every node alone agrees, and the steps of quantised types explain the outputs."
             )
             return DiagnosisResult(AGREE, reason=reason)
-        return of_rounding(case, found, known)
+        result = of_rounding(case, found, known)
+        if result.verdict == INCONCLUSIVE:
+            plain = right_when_plain(case, case.loaded(self._third)(feed), feed)
+            return evolve(result, reason=f"{result.reason}{plain}")
+        return result
 
     def _is_explained(self, *, by_steps: bool = False) -> bool:
         """Return whether rounding explains how far all outputs are apart; see `explained`."""
