@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -79,7 +79,7 @@ def run(
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
 
-    _answer_arguments(getattr(main, "__globals__", {}))
+    _answer_arguments(main)
     checks = [before.pop(0) for _ in before[:]]
 
     def checked() -> Any:
@@ -100,11 +100,12 @@ def run(
             view.abandon()
 
 
-def _answer_arguments(known: Mapping[str, Any]) -> None:
+def _answer_arguments(main: Callable[[], Any]) -> None:
     """Answer the arguments of a saved program that was not given code for any: they would be taken
     for options, and have no effect.
     """
     words = sys.argv[1:]
+    known = getattr(main, "__globals__", {})
     own = {"argparse", "sys", "click", "os"}
     path = known.get("__file__")
     if not words or path is None or own & known.keys():

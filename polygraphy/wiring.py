@@ -142,7 +142,7 @@ _ADAPTERS: dict[str, str] = {
     "start_label": "polygraphy.adapters.files.small.work_files:start_label",
 }
 
-_PRELOAD = {"preload": "polygraphy.cli.backends.registry:modules_for"}
+_PRELOAD = {"preload": "polygraphy.cli.backends.built_in:modules_for"}
 _ARGUMENTS: dict[str, dict[str, Any]] = {"Commands": _PRELOAD, "launch": _PRELOAD}
 """What adapters are made, or called, with besides, by port."""
 

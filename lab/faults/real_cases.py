@@ -140,9 +140,7 @@ def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, num
     return case
 
 
-def _culprit(
-    net: Net, fault: Fault, pattern: Sequence[onnx.NodeProto], version: str
-) -> Culprit:
+def _culprit(net: Net, fault: Fault, pattern: Sequence[onnx.NodeProto], version: str) -> Culprit:
     """What is to be found; OpenVINO, whose graph shows it, may run the whole pattern as one."""
     core = [net.identity(node) for node in net.core]
     if version == _IGNORES_AXES:  # The host has such nodes, too, and one is refused for them.

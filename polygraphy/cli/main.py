@@ -84,16 +84,19 @@ def _dispatch(words: list[str]) -> int:
         return _help(words[1:])
     if first == "--completion":
         return _show_completion(words[1:])
-    leading, words = split_leading(words, top_level())
+    leading: list[str] = []
+    if first.startswith("-"):
+        leading, words = split_leading(words, top_level())
     if not words:
         raise CommandLineError("no command is given. Available: " + ", ".join(top_level()) + ".")
     first, rest = words[0], words[1:]
+    name = first
     if first in GROUPS:
         between, rest = split_leading(rest, members(first))
         if rest[:1] in ([], ["-h"], ["--help"]):
             return _show_group(first, is_asked_for=bool(rest))
         leading += between
-    name, rest = find([first, *rest])
+        name, rest = f"{first} {rest[0]}", rest[1:]
     if name not in COMMANDS:
         raise _unknown_command(first, name)
     if rest in (["-h"], ["--help"]):

@@ -36,57 +36,6 @@ class _Help(argparse.Action):
         raise HelpRequested
 
 
-class _Words(argparse.Action):
-    """Collects the words of an option; an option that is given again replaces its words, as is
-    usual, but for one word that begins with a dash: such words, as of ``--nodes=-a --nodes=-b``,
-    can be given in no other way.
-    """
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: Any,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        words = values if isinstance(values, list) else [] if values is None else [values]
-        if isinstance(values, list) and len(words) == 1 and words[0].startswith("-"):
-            before = getattr(namespace, self.dest)
-            words = [*before, *words] if isinstance(before, list) else words
-        setattr(namespace, self.dest, words)
-
-
-class _AppendFlag(argparse.Action):
-    """Collects the spellings of a flag that takes no words, in order."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: Any,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        word = str(self.const or option_string)
-        if isinstance(values, str):
-            word = f"{word}={values}"
-        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), word])
-
-
-class _AppendWords(_Words):
-    """Collects the words of an option that may be given several times, one list for each time."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: Any,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        before = getattr(namespace, self.dest) or []
-        super().__call__(parser, namespace, values, option_string)
-        setattr(namespace, self.dest, [*before, getattr(namespace, self.dest)])
-
-
 class _Ignored(argparse.Action):
     """Says why an option that is no longer has no effect."""
 
@@ -101,73 +50,61 @@ class _Ignored(argparse.Action):
 
 
 def parse(command: Command, words: Sequence[str]) -> Values:
-    """Return the option groups that the words of a command line stand for; see `CommandParser`."""
-    values = CommandParser(command)(words)
-    _check_exclusions(values)
-    check_log_and_program(values)
-    check_files(values)
-    return values
+    """Return the option groups that the words of a command line stand for.
 
-
-def _check_exclusions(values: Values) -> None:
-    """Refuse options that exclude each other, as their rows say."""
+    Raises:
+        CommandLineError: an option does not exist, lacks its value, has one that it cannot take, or
+            excludes another; or a file would be overwritten.
+        HelpRequested: one of the words is -h or --help.
+    """
+    declared = {group: command.declared(group) for group in command.groups}
+    everything = [each for options in declared.values() for each in options]
+    has_rest = any(isinstance(each.kind, Rest) for each in everything)
+    known, rest = split_rest(words, everything) if has_rest else (words, {})
+    parser, advice_on = _parser_of(command.name, declared)
+    # Before argparse, which may take one for the beginning of an option that there is.
+    refused = [flag for word in known if (flag := word.partition("=")[0]) in advice_on]
+    if refused:
+        raise CommandLineError(" ".join(f"{flag} {advice_on[flag]}" for flag in refused))
+    namespace, unknown = parser.parse_known_args(_arguments_first(known, everything))
+    if unknown:
+        raise CommandLineError(_unknown(unknown, everything, command.missing()))
+    values = Values(
+        {
+            group: group(**_values(namespace, group, options, rest))
+            for group, options in declared.items()
+        }
+    )
     given = {row.flags[0]: row for _, row, _ in values.given if row.flags}
     for flag, row in given.items():
         for other in row.excludes:
             if other in given:
                 raise CommandLineError(f"{flag} and {other} exclude each other. Choose one.")
+    check_log_and_program(values)
+    check_files(values)
+    return values
 
 
-class CommandParser:
-    """Turns the words of command lines of one command into option groups."""
-
-    def __init__(self, command: Command) -> None:
-        """Take the declarations of a command."""
-        self._command = command
-        self._declared = {group: command.declared(group) for group in command.groups}
-        self._parser = _Parser(
-            add_help=False, usage=argparse.SUPPRESS, formatter_class=lambda prog: _FORMATTER
+def _parser_of(
+    name: str, declared: Mapping[type[Options], Sequence[Option]]
+) -> tuple[argparse.ArgumentParser, Mapping[str, str]]:
+    """Return what takes the options of a command, and advice on those that are refused."""
+    parser = _Parser(
+        add_help=False, usage=argparse.SUPPRESS, formatter_class=lambda prog: _FORMATTER
+    )
+    parser.add_argument("-h", "--help", action=_Help, nargs=0)
+    for group, options in declared.items():
+        for option in options:
+            _add(parser, f"{group.__name__}.{option.name}", option)
+    refused: dict[str, str] = {}
+    for row in removed_from(name):
+        if row.takes is None:
+            refused.update(dict.fromkeys(row.flags, row.advice))
+            continue
+        parser.add_argument(
+            *row.flags, action=_Ignored, nargs=row.takes, const=row.advice, dest="removed"
         )
-        self._parser.add_argument("-h", "--help", action=_Help, nargs=0)
-        for group, options in self._declared.items():
-            for option in options:
-                _add(self._parser, f"{group.__name__}.{option.name}", option)
-        self._refused: dict[str, str] = {}
-        for row in removed_from(command.name):
-            if row.takes is None:
-                self._refused.update(dict.fromkeys(row.flags, row.advice))
-                continue
-            self._parser.add_argument(
-                *row.flags, action=_Ignored, nargs=row.takes, const=row.advice, dest="removed"
-            )
-
-    def __call__(self, words: Sequence[str]) -> Values:
-        """Return the option groups that some words stand for.
-
-        Raises:
-            CommandLineError: an option does not exist, lacks its value or has one that it cannot
-                take.
-            HelpRequested: one of the words is -h or --help.
-        """
-        declared = self._declared
-        everything = [each for options in declared.values() for each in options]
-        has_rest = any(isinstance(each.kind, Rest) for each in everything)
-        known, rest = split_rest(words, everything) if has_rest else (words, {})
-        # Before argparse, which may take one for the beginning of an option that there is.
-        refused = [flag for word in known if (flag := word.partition("=")[0]) in self._refused]
-        if refused:
-            advice = " ".join(f"{flag} {self._refused[flag]}" for flag in refused)
-            raise CommandLineError(advice)
-        namespace, unknown = self._parser.parse_known_args(_arguments_first(known, everything))
-        if unknown:
-            missing = self._command.missing()
-            raise CommandLineError(_unknown(unknown, everything, missing))
-        return Values(
-            {
-                group: group(**_values(namespace, group, options, rest))
-                for group, options in declared.items()
-            }
-        )
+    return parser, refused
 
 
 def _arguments_first(words: Sequence[str], declared: Sequence[Option]) -> Sequence[str]:
@@ -205,18 +142,34 @@ def _room(kind: Kind) -> float:
 
 
 def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
+    """Declare an option: of each time that it is there, the words, or the flag, are kept."""
     kind = option.kind
     if option.is_positional:
-        parser.add_argument(dest, action=_Words, nargs=kind.nargs, metavar=kind.metavar)
-    elif isinstance(kind, Ordered):
-        for flag in option.flags:
-            nargs = None if flag in kind.texts else 0
-            parser.add_argument(flag, dest=dest, action=_AppendFlag, nargs=nargs, const=flag)
-    elif isinstance(kind, Flag):
-        parser.add_argument(*option.flags, dest=dest, action=_AppendFlag, nargs=0)
-    else:
-        action = _AppendWords if isinstance(kind, Repeated) else _Words
-        parser.add_argument(*option.flags, dest=dest, action=action, nargs=kind.nargs)
+        parser.add_argument(dest, action="append", nargs=kind.nargs, metavar=kind.metavar)
+    elif not isinstance(kind, (Flag, Ordered)):
+        parser.add_argument(*option.flags, dest=dest, action="append", nargs=kind.nargs)
+    for flag in option.flags if isinstance(kind, (Flag, Ordered)) else ():
+        if isinstance(kind, Ordered) and flag in kind.texts:
+            parser.add_argument(flag, dest=dest, action="append", type=f"{flag}={{}}".format)
+        else:
+            parser.add_argument(flag, dest=dest, action="append_const", const=flag)
+
+
+def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
+    """Return the words of an option of what is given each time that it is there: the last counts,
+    as is usual, but for one word that begins with a dash: such words, as of ``--nodes=-a
+    --nodes=-b``, can be given in no other way.
+    """
+    if isinstance(kind, (Flag, Ordered)):
+        return list(given)
+    listed = [each if isinstance(each, list) else [] if each is None else [each] for each in given]
+    if isinstance(kind, Repeated):
+        return listed
+    words: list[str] = []
+    for each, now in zip(given, listed):
+        is_dashed = isinstance(each, list) and len(now) == 1 and now[0].startswith("-")
+        words = [*words, *now] if is_dashed else now
+    return words
 
 
 def _values(
@@ -224,10 +177,13 @@ def _values(
 ) -> dict[str, Any]:
     values = {}
     for option in options:
-        words = getattr(namespace, f"{group.__name__}.{option.name}")
-        if isinstance(option.kind, Rest):
-            words = rest.get(option.name)
-        if words is None or (words == [] and option.is_positional):
+        given = getattr(namespace, f"{group.__name__}.{option.name}")
+        words = rest.get(option.name) if isinstance(option.kind, Rest) else given
+        if words is None:
+            continue
+        if not isinstance(option.kind, Rest):
+            words = _words(option.kind, words)
+        if option.is_positional and not words:
             continue
         if option.is_positional and "" in words:
             raise CommandLineError(f"argument {option.kind.metavar}: an empty text is no name.")

@@ -106,7 +106,7 @@ def topic_help(description: Description, topic: str) -> str:
 
 def _called(word: str) -> str:
     """Return what people call the backend of a name, as titles of groups do; else the word."""
-    from polygraphy.cli.backends.registry import built_in
+    from polygraphy.cli.backends.built_in import built_in
 
     backend = built_in().get(word.replace("-", "_"))
     return word if backend is None else backend.title.lower()

@@ -95,15 +95,14 @@ class Call(Expression):
     def written(self, use: Use) -> Source:
         signature = SIGNATURES[self.name]
         head, _, method = self.name.partition(".")
-        owner = self._imported(use, head) if self.on is None else self.on.written(use)
+        if self.on is None:
+            renamed = (signature.name, head) if signature.name else (head,)
+            owner = use(signature.module, *renamed)
+        else:
+            owner = self.on.written(use)
         called = owner + Source(f".{method}" if method else "")
         named = {name: self.kwargs[name] for name in signature.arguments if name in self.kwargs}
         return Source(f"{called}({_arguments(self.args, named, use)})")
-
-    def _imported(self, use: Use, head: str) -> Source:
-        signature = SIGNATURES[self.name]
-        renamed = (signature.name, head) if signature.name else (head,)
-        return use(signature.module, *renamed)
 
 
 @frozen

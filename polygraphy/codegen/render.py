@@ -92,14 +92,10 @@ class _Imports:
         """Return the import statements: of the standard library, of others, and of this package."""
         groups: tuple[list[str], list[str], list[str]] = ([], [], [])
         for module, names in sorted(self._names.items()):
-            groups[_group(module)].extend(_lines(module, names))
+            package = module.partition(".")[0]
+            group = 2 if package == _OURS else int(package not in sys.stdlib_module_names)
+            groups[group].extend(_lines(module, names))
         return Source("\n\n".join("\n".join(group) for group in groups if group))
-
-
-def _group(module: str) -> int:
-    """Return in which group of imports a module stands, as isort has them."""
-    package = module.partition(".")[0]
-    return 2 if package == _OURS else int(package not in sys.stdlib_module_names)
 
 
 def _lines(module: str, names: set[str]) -> list[str]:
@@ -119,20 +115,16 @@ def _import_order(name: str) -> tuple[int, str]:
 
 def _arguments(*positional: Any, **keywords: Any) -> Source:
     """Return the arguments of a call; those that are None are left out, because None is what
-    leaving out means.
+    leaving out means. Partials of other packages write some without names.
     """
-    sources: list[str] = [finalize_argument(value) for value in positional if value is not None]
-    sources += [
-        f"{name}={finalize_argument(value)}"
-        for name, value in keywords.items()
-        if value is not None
-    ]
-    return Source(", ".join(sources))
-
-
-def finalize_argument(value: Any) -> Source:
-    """Return an argument as source: what is source already as it is, anything else as a literal."""
-    return value if isinstance(value, Source) else literal(value)
+    named = [*(("", value) for value in positional), *keywords.items()]
+    return Source(
+        ", ".join(
+            (f"{name}=" if name else "") + (value if isinstance(value, Source) else literal(value))
+            for name, value in named
+            if value is not None
+        )
+    )
 
 
 _LEVELS = re.compile(r"[A-Z]+(_[A-Z]+)?")
@@ -157,11 +149,18 @@ def _source(word: str) -> Source:
     return Source(word)
 
 
-def environment(loader: BaseLoader | None = None) -> Environment:
-    """Return the environment in which templates are compiled and rendered."""
+def environment(
+    loader: BaseLoader | None = None, partials: Mapping[str, str] | None = None
+) -> Environment:
+    """Return the environment in which templates are compiled and rendered: those of this package
+    and, if there are any, partials of others.
+    """
+    is_compiled = (COMPILED / "__init__.py").exists()
+    shipped = ModuleLoader(COMPILED) if is_compiled else FileSystemLoader(TEMPLATES)
+    made_of = [_FOLDER / name for name in ("render.py", "source.py", "call.py")]
     made = Environment(
-        loader=loader or _shipped(),
-        bytecode_cache=None if _are_compiled() else _kept(),
+        loader=loader or (ChoiceLoader([shipped, DictLoader(partials)]) if partials else shipped),
+        bytecode_cache=None if is_compiled else BytecodeBeside(_FOLDER, made_of),
         finalize=finalize_in,
         undefined=StrictUndefined,
         autoescape=True,  # Makes macros return Source; after `finalize` nothing is left to escape.
@@ -174,30 +173,8 @@ def environment(loader: BaseLoader | None = None) -> Environment:
     return made
 
 
-def _shipped() -> BaseLoader:
-    """Return the loader of the templates of this package."""
-    return ModuleLoader(COMPILED) if _are_compiled() else FileSystemLoader(TEMPLATES)
-
-
-def _kept() -> BytecodeBeside:
-    """Return where a working tree keeps compiled templates."""
-    return BytecodeBeside(
-        _FOLDER, [_FOLDER / "render.py", _FOLDER / "source.py", _FOLDER / "call.py"]
-    )
-
-
-def _are_compiled() -> bool:
-    return (COMPILED / "__init__.py").exists()
-
-
-def _with(partials: Mapping[str, str]) -> BaseLoader:
-    return ChoiceLoader([_shipped(), DictLoader(partials)])
-
-
-@lru_cache(maxsize=1)
-def shared_environment() -> Environment:
-    """Return the environment of this process, which keeps the templates that it has compiled."""
-    return environment()
+_shared = lru_cache(maxsize=1)(environment)
+"""The environment of this process, which keeps the templates that it has compiled."""
 
 
 def render(
@@ -221,7 +198,7 @@ def render(
     """
     imports = _Imports()
     use: Callable[..., Source] = imports.use
-    chosen = environment(_with(partials)) if partials else shared_environment()
+    chosen = environment(partials=partials) if partials else _shared()
     return chosen.get_template(template).render(
         use=use, imports=imports, header=docstring(summary, command), **context
     )

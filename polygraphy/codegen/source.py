@@ -144,14 +144,6 @@ def quoted(word: str) -> str:
     return "$'" + "".join(map(_escaped, word)) + "'"
 
 
-def listed_paths(paths: Sequence[str]) -> str:
-    """Return paths as part of a sentence: ``a, b and c``."""
-    words = [quoted(path) for path in paths]
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"
-
-
 def _escaped(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]

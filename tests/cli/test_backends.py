@@ -13,9 +13,8 @@ import attrs
 import pytest
 
 import polygraphy
-from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn, built_in
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
-from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.commands.listing import load
 from polygraphy.codegen.signatures import SIGNATURES
 from polygraphy.domain.catalog.formats import FORMATS

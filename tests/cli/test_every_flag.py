@@ -23,7 +23,7 @@ from polygraphy.cli.declare.kinds import Flag, Ordered
 from polygraphy.cli.declare.option import Option, Options
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.main import _without_script
-from polygraphy.cli.parser import CommandParser
+from polygraphy.cli.parser import parse
 from polygraphy.codegen.source import quoted_command
 from tests.cli.flags.words import (
     BASES,
@@ -70,13 +70,8 @@ def _changed(base: str, words: str) -> str:
 
 
 @functools.cache
-def parser(command: str) -> CommandParser:
-    return CommandParser(load(command))
-
-
-@functools.cache
 def parsed(command: str, words: tuple[str, ...]) -> Values:
-    return parser(command)(words)
+    return parse(load(command), words)
 
 
 @functools.cache
@@ -170,7 +165,7 @@ def test_a_program_is_saved_where_that_is_asked_for(command: str) -> None:
     loaded = load(command)
     keys = [key for key, _, _ in options(command) if key in _SAVED]
     assert len(keys) == 1
-    without, given = map(parser(command), lines_of(command, keys[0]))
+    without, given = (parse(loaded, words) for words in lines_of(command, keys[0]))
     assert loaded.destination(given) == "p.py"
     assert loaded.destination(without) in (None, "-")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.cli.backends.openvino import OpenvinoOptions
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.commands.run.run import RunCommand
@@ -273,3 +274,11 @@ def test_words_with_a_dash_are_added_and_others_replace() -> None:
         (["--nodes", "a", "b", "--nodes=-c", "--nodes=-d"], ("a", "b", "-c", "-d")),
     ):
         assert parse(load("surgeon copy"), [*words, *given_words])[CopyOptions].nodes == nodes
+
+
+def test_words_with_a_dash_are_kept_each_time_that_an_option_may_repeat() -> None:
+    words = ["m.onnx", "--openvino", "--openvino-properties", "A=1", "B=2"]
+    again = ["--openvino-properties=-C=3", "--openvino-properties=-D=4"]
+    values = parse(RunCommand(), [*words, *again])
+    properties = values[OpenvinoOptions].openvino_properties
+    assert properties == {"A": "1", "B": "2", "-C": "3", "-D": "4"}

@@ -18,7 +18,7 @@ from polygraphy.cli.backends.tf import TfRunnerOptions, TfSaveOptions
 from polygraphy.cli.backends.torch import TorchOptions
 from polygraphy.cli.backends.trt.inspection import INSPECTION
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions
-from polygraphy.cli.commands.check.accuracy import CheckAccuracyCommand
+from polygraphy.cli.commands.check.accuracy import CHECK_ACCURACY
 from polygraphy.cli.commands.check.model import (
     BackendOptions,
     CheckCompatibilityCommand,
@@ -27,20 +27,20 @@ from polygraphy.cli.commands.check.model import (
     LintOptions,
 )
 from polygraphy.cli.commands.command import Command
-from polygraphy.cli.commands.data import DataConcatCommand, DataMergeCommand
+from polygraphy.cli.commands.data import DATA_CONCAT, DATA_MERGE
 from polygraphy.cli.commands.inspect.data import (
+    INSPECT_DATA,
     DetailOptions,
-    InspectDataCommand,
     InspectedOptions,
     ReferenceOptions,
 )
 from polygraphy.cli.commands.inspect.diff import InspectDiffCommand
 from polygraphy.cli.commands.inspect.model import InspectModelCommand
 from polygraphy.cli.commands.inspect.model_options import (
+    INSPECT_OUTPUTS,
+    INSPECT_SPARSITY,
     ExternalDataOptions,
     InspectedModelOptions,
-    InspectOutputsCommand,
-    InspectSparsityCommand,
     ModelDetailOptions,
     OneModelOptions,
     PageOptions,
@@ -254,7 +254,7 @@ def programs_about_saved_data(texts: list[str]) -> list[str]:
     tolerances = {name: 1e-3}
     commands: list[tuple[Command, dict[Any, Any]]] = [
         (
-            InspectDataCommand(),
+            INSPECT_DATA,
             {
                 InspectedOptions: InspectedOptions(paths=(first, second, output, name)),
                 DetailOptions: DetailOptions(),
@@ -294,7 +294,7 @@ def programs_about_saved_data(texts: list[str]) -> list[str]:
             },
         ),
         (
-            CheckAccuracyCommand(),
+            CHECK_ACCURACY,
             {
                 RejudgeOptions: RejudgeOptions(
                     path=first,
@@ -306,8 +306,8 @@ def programs_about_saved_data(texts: list[str]) -> list[str]:
             },
         ),
         *(
-            (joins(), {JoinOptions: JoinOptions(paths=(first, second, name), output=output)})
-            for joins in (DataConcatCommand, DataMergeCommand)
+            (joins, {JoinOptions: JoinOptions(paths=(first, second, name), output=output)})
+            for joins in (DATA_CONCAT, DATA_MERGE)
         ),
     ]
     return [
@@ -402,8 +402,8 @@ def programs_about_models(texts: list[str]) -> list[str]:
                 **{group: group() for group in INSPECTION.groups},
             },
         ),
-        (InspectOutputsCommand(), {TensorOptions: TensorOptions(names=(second, third, fourth))}),
-        (InspectSparsityCommand(), {}),
+        (INSPECT_OUTPUTS, {TensorOptions: TensorOptions(names=(second, third, fourth))}),
+        (INSPECT_SPARSITY, {}),
         (
             InspectDiffCommand(),
             {

@@ -22,9 +22,9 @@ from polygraphy.cli.commands.inspect.model_options import (
     OneModelOptions,
 )
 from polygraphy.cli.commands.inspect.tactics import (
+    INSPECT_TACTICS,
     ComparedReplaysOptions,
     InspectDiffTacticsCommand,
-    InspectTacticsCommand,
     ReplayOptions,
 )
 from polygraphy.cli.commands.plugin.patterns import PluginChoiceOptions, PluginFolderOptions
@@ -57,7 +57,7 @@ def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
     }
     model = ModelOptions(model_file=first, model_type="onnx")
     commands: list[tuple[Command, dict[Any, Any], set[str]]] = [
-        (InspectTacticsCommand(), {ReplayOptions: ReplayOptions(first)}, {first}),
+        (INSPECT_TACTICS, {ReplayOptions: ReplayOptions(first)}, {first}),
         (
             InspectDiffTacticsCommand(),
             {ComparedReplaysOptions: ComparedReplaysOptions(replays=(first, second))},

@@ -48,8 +48,8 @@ def test_compiled_templates_render_the_same(
     monkeypatch.setattr(rendering, "COMPILED", tmp_path / "codegen" / "compiled")
     monkeypatch.setattr(rendering, "TEMPLATES", tmp_path / "there-is-no-source-any-more")
     assert not isinstance(environment().loader, FileSystemLoader)
-    rendering.shared_environment.cache_clear()
+    rendering._shared.cache_clear()
     try:
         assert rendered(command) == expected
     finally:
-        rendering.shared_environment.cache_clear()
+        rendering._shared.cache_clear()

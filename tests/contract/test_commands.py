@@ -15,7 +15,7 @@ import pytest
 from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.adapters.processes.commands import ProcessCommands
 from polygraphy.binding import resolve
-from polygraphy.cli.backends.registry import modules_for
+from polygraphy.cli.backends.built_in import modules_for
 from polygraphy.domain.errors import UsageError
 from polygraphy.ports.running import Commands
 from tests.support.program_facts import VERSION

@@ -1,22 +1,27 @@
-"""What declares a backend of this package."""
+"""The backends of this package: what declares one, and all that there are, in the order of the
+help; who needs to know about one asks here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from polygraphy.cli.declare.backend import Backend, flag_of
+from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call, Expression, Step
 from polygraphy.codegen.source import Source
+from polygraphy.domain.catalog.formats import formats_of
 
 if TYPE_CHECKING:
     from polygraphy.cli.shared.model import ModelOptions
-    from polygraphy.cli.shared.onnx_model import OnnxModel
+    from polygraphy.cli.shared.onnx import OnnxModel
 
 Groups = tuple[type[Options], ...]
 
@@ -41,10 +46,6 @@ class RunnerModel:
     """The expression for the path of the model of the command line."""
 
 
-def _no_steps(model: RunnerModel) -> list[Step]:
-    return []
-
-
 @frozen(kw_only=True)
 class Chosen:
     """A backend as one program uses it.
@@ -62,17 +63,13 @@ class Chosen:
     """
 
     runner: Callable[[RunnerModel], Expression]
-    steps: Callable[[RunnerModel], list[Step]] = _no_steps
+    steps: Callable[[RunnerModel], list[Step]] = lambda _model: []
     calibrates: bool = False
     builds: bool = False
     excluded: Sequence[str] = ()
     marks: bool = False
     unmarked: Chosen | None = None
     of_parts: Chosen | None = None
-
-
-def _no_warning(values: Values, chosen: Collection[str], kind: str) -> None:
-    return
 
 
 @frozen
@@ -143,10 +140,6 @@ class Inspection:
     warn: Callable[[Values, Sequence[str]], None]
 
 
-def _no_call(values: Values, model: RunnerModel) -> Call:
-    raise NotImplementedError
-
-
 @frozen(kw_only=True)
 class BuiltIn(Backend):
     """A backend of this package: a module of `polygraphy.cli.backends` declares it.
@@ -186,11 +179,11 @@ class BuiltIn(Backend):
     marks_outputs: bool = False
     modules: tuple[str, ...] = ()
     rewrites: bool = False
-    call: Callable[[Values, RunnerModel], Call] = field(default=_no_call)
+    call: Callable[[Values, RunnerModel], Call] | None = None
     party: Callable[[Values], Call] | None = None
     program: Callable[[str], Call] | None = None
     party_groups: Callable[[], Groups] | None = None
-    warn: Callable[[Values, Collection[str], str], None] = _no_warning
+    warn: Callable[[Values, Collection[str], str], None] = lambda _values, _chosen, _kind: None
     conversion: Callable[[], Conversion] | None = None
     inspection: Callable[[], Inspection] | None = None
     choose: Callable[[Values, str], Chosen] | None = None
@@ -212,6 +205,7 @@ class BuiltIn(Backend):
         """
         if self.choose is not None:
             return self.choose(values, kind)
+        assert self.call is not None, "a backend has one or the other"
         plain = Chosen(runner=partial(self.call, values))
         return evolve(
             plain,
@@ -223,3 +217,81 @@ class BuiltIn(Backend):
     def flag(self) -> str:
         """The flag that chooses it."""
         return flag_of(self.name)
+
+
+_MODULES = ("onnxrt", "onnx", "openvino", "trt.backend", "tf", "pluginref", "torch")
+"""The modules beside this one that declare backends; one whose file is not there is left out."""
+
+_NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy.comparator")
+
+
+@lru_cache(maxsize=1)
+def built_in() -> dict[str, BuiltIn]:
+    """Return the built-in backends by name."""
+    return {each.name: each for name in _MODULES for each in _declared_in(name)}
+
+
+def modules_for(words: Iterable[str]) -> list[str]:
+    """Return the modules that a command line needs, as far as its flags say; none of them starts
+    what would not survive a fork.
+    """
+    flags = set(words)
+    backends = (each for each in built_in().values() if each.flag in flags)
+    return [*_NEEDED_BY_ALL, *(module for each in backends for module in each.modules)]
+
+
+def _declared_in(name: str) -> Sequence[BuiltIn]:
+    """Return the backends that a module beside this one declares; none where it is not there."""
+    module = f"{__package__}.{name}"
+    try:
+        declared: tuple[BuiltIn, ...] = import_module(module).BACKENDS
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        return ()
+    return declared
+
+
+def named_in(runners: Iterable[str]) -> dict[str, BuiltIn]:
+    """Return the built-in backends that some runners name; a runner is the name of its backend, or
+    that, a colon and the text of its flag.
+    """
+    names = {runner.partition(":")[0] for runner in runners}
+    return {name: each for name, each in built_in().items() if name in names}
+
+
+def able_in_parts() -> dict[str, str]:
+    """Return the backends that run any part of an ONNX model, with their flags."""
+    return {name: each.flag for name, each in built_in().items() if each.runs_parts}
+
+
+_REMOVED = formats_of("")
+"""Formats that TensorRT no longer reads."""
+
+
+def check_model_type(
+    path: str, kind: str, names: Iterable[str], offered: Iterable[str] | None = None
+) -> None:
+    """Refuse a model that a backend cannot run; `offered` are the backends of the command, by
+    default all that run the model of the command line.
+    """
+    if kind in _REMOVED:
+        raise CommandLineError(
+            f"{path} is a model of type {kind}, which no TensorRT of today reads. Convert it to"
+            " ONNX with the tools of its framework, and give that."
+        )
+    unable = [
+        each.flag
+        for each in named_in(names).values()
+        if each.model_types and kind not in each.model_types
+    ]
+    if unable:
+        able = [
+            each.flag
+            for each in named_in(built_in() if offered is None else offered).values()
+            if kind in each.model_types
+        ]
+        raise CommandLineError(
+            f"{path} is a model of type {kind}, which {' and '.join(unable)}"
+            f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another."
+        )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
-from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import (
     Assignments,
+    Choice,
     Integer,
     Provider,
     Providers,
-    Text,
     Texts,
 )
 from polygraphy.cli.declare.option import Options, option, option_group
@@ -19,21 +18,7 @@ from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
 
-
-class _OptimizationLevel(Text):
-    """A level of ONNX Runtime's graph optimisation, in any case, with or without ``ORT_``."""
-
-    choices = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "ENABLE_ALL")
-
-    def __init__(self) -> None:
-        super().__init__("LEVEL")
-
-    def parse(self, words: Sequence[str]) -> str:
-        """Return the level as it is called everywhere here."""
-        level = words[0].upper().removeprefix("ORT_")
-        if level not in self.choices:
-            raise BadValue(f"{words[0]!r} is none of {', '.join(self.choices)}")
-        return level
+_LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "ENABLE_ALL")
 
 
 @option_group
@@ -64,7 +49,12 @@ class OnnxrtOptions(Options):
     )
     graph_optimization_level: str | None = option(
         "--graph-optimization-level",
-        kind=_OptimizationLevel(),
+        kind=Choice(
+            *_LEVELS,
+            metavar="LEVEL",
+            aliases={f"ORT_{level}": level for level in _LEVELS},
+            in_any_case=True,
+        ),
         help="How much ONNX Runtime optimises the model.",
         otherwise="as ONNX Runtime decides",
         feeds=(

@@ -11,12 +11,6 @@ from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
 
-_MAKERS = ("CompiledModelFromOnnx", "OpenvinoParty")
-
-
-def _of_both(argument: str) -> tuple[str, ...]:
-    return tuple(f"{maker}.{argument}" for maker in _MAKERS)
-
 
 @option_group
 class OpenvinoOptions(Options):
@@ -25,41 +19,41 @@ class OpenvinoOptions(Options):
     openvino_device: str | None = option(
         "--openvino-device",
         kind=Text("DEVICE"),
-        feeds=_of_both("device"),
+        feeds=("CompiledModelFromOnnx.device", "OpenvinoParty.device"),
         help="Where the model runs, such as GPU, NPU or AUTO:GPU,CPU.",
         otherwise="CPU",
     )
     openvino_precision: str | None = option(
         "--openvino-precision",
         kind=Choice("f32", "bf16", "f16"),
-        feeds=_of_both("precision_hint"),
+        feeds=("CompiledModelFromOnnx.precision_hint", "OpenvinoParty.precision_hint"),
         help="What OpenVINO computes in, where the device can.",
         otherwise="as OpenVINO decides: bf16 on some processors, which is said",
     )
     openvino_threads: int | None = option(
         "--openvino-threads",
         kind=Integer(minimum=1),
-        feeds=_of_both("threads"),
+        feeds=("CompiledModelFromOnnx.threads", "OpenvinoParty.threads"),
         help="How many threads compute the model.",
         otherwise="as OpenVINO decides",
     )
     openvino_properties: Mapping[str, str] | None = option(
         "--openvino-properties",
         kind=Assignments("NAME=VALUE", "PERFORMANCE_HINT=LATENCY"),
-        feeds=_of_both("properties"),
+        feeds=("CompiledModelFromOnnx.properties", "OpenvinoParty.properties"),
         help="Further properties by their names in OpenVINO.",
     )
     openvino_float32: tuple[str, ...] = option(
         "--openvino-float32",
         kind=Texts("TENSOR"),
-        feeds=_of_both("float32_tensors"),
+        feeds=("CompiledModelFromOnnx.float32_tensors", "OpenvinoParty.float32_tensors"),
         help="Tensors of the model that are computed in fp32, whatever the rest is computed in:"
         " `polygraphy diagnose` names them.",
     )
     no_openvino_fusion: bool = option(
         "--no-openvino-fusion",
         as_=False,
-        feeds=_of_both("fuse"),
+        feeds=("CompiledModelFromOnnx.fuse", "OpenvinoParty.fuse"),
         help="Fuse no operators, and keep every tensor: slower, and takes memory.",
     )
 

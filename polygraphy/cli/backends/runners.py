@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.backends.built_in import built_in
 from polygraphy.cli.declare.kinds import Ordered
 from polygraphy.cli.declare.option import Options, option, option_group
 

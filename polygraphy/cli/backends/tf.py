@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
-from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel, built_in
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
-from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_graph
+from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_model
 from polygraphy.codegen.call import Call, in_turn
 from polygraphy.domain.catalog.formats import formats_of
 
@@ -76,7 +75,7 @@ class TfRunnerOptions(Options):
 
 
 def _runner(values: Values, model: RunnerModel) -> Call:
-    graph = [*graph_of(values, kind_of_graph(values)), *_in_session(values)]
+    graph = [*graph_of(values, kind_of_model(values, unknown="frozen")), *_in_session(values)]
     config = call_of("CreateTfConfig", values)
     session = Call(
         "SessionFromGraph",

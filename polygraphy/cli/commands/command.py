@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from polygraphy.cli.declare.errors import said_so_far
 from polygraphy.cli.declare.option import Option, Options, options_of
 from polygraphy.cli.declare.values import Values, call_of, warn_of_needs
-from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
-from polygraphy.cli.shared.log_context import Log, log_of
-from polygraphy.codegen.source import listed_paths
+from polygraphy.cli.shared.log import Log, LogOptions, ReportOptions, ScriptOptions, log_of
+from polygraphy.codegen.source import quoted
+from polygraphy.domain.tensors.naming import enumerated
 
 
 class Program:
@@ -33,7 +33,7 @@ class Command:
         ending: the groups that come last: about the program, the report and the log.
     """
 
-    name: ClassVar[str]
+    name: str
     groups: tuple[type[Options], ...] = ()
     ending: ClassVar[tuple[type[Options], ...]] = (ScriptOptions, ReportOptions, LogOptions)
 
@@ -111,30 +111,48 @@ class Command:
 
 
 class OneCall(Command):
-    """A command that is one sentence and one call, which takes the arguments without a flag first.
-
-    Attributes:
-        says: what the program does; ``{}`` stands for each argument without a flag, and
-            ``{s}`` for the ending of a verb, where that is one.
-        call: the function.
-        together: whether it takes several files as one list.
-        template: of the program.
+    """A command that is one sentence and one call, which takes the arguments without a flag first:
+    data, not a class.
     """
 
-    says: ClassVar[str]
-    call: ClassVar[str]
-    together: ClassVar[bool] = False
-    template: ClassVar[str] = "show.py.j2"
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        groups: tuple[type[Options], ...] = (),
+        *,
+        says: str,
+        call: str,
+        together: bool = False,
+        template: str = "show.py.j2",
+        besides: Callable[[Values], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Say what there is to say of it.
 
-    def besides(self, values: Values) -> Mapping[str, Any]:
-        """Return arguments that no row feeds; CommandLineError if the options cannot be meant
-        together.
+        Args:
+            name: what it is called.
+            description: what it does, for the help.
+            groups: its groups of options, but for those at the end.
+            says: what the program does; ``{}`` stands for each argument without a flag, and ``{s}``
+                for the ending of a verb, where that is one.
+            call: the function.
+            together: whether it takes several files as one list.
+            template: of the program.
+            besides: returns arguments that no row feeds; raises CommandLineError if the options
+                cannot be meant together.
         """
-        return {}
+        self.name = name
+        self.__doc__ = description
+        self.groups = (*groups, *self.ending)
+        self._says = says
+        self._call = call
+        self._together = together
+        self._template = template
+        self._besides = besides
 
     def program(self, values: Values) -> Program:
-        besides = self.besides(values)
-        named: list[tuple[str, ...]] = []
+        besides = {} if self._besides is None else self._besides(values)
+        named: list[str] = []
         given: list[Any] = []
         for group in values:
             for row in options_of(type(group)):
@@ -142,11 +160,11 @@ class OneCall(Command):
                     continue
                 value = getattr(group, row.name)
                 paths = (value,) if isinstance(value, str) else value
-                named.append(paths)
+                named.append(enumerated([quoted(path) for path in paths]))
                 if not row.feeds:
-                    given += [list(paths)] if self.together else paths
+                    given += [list(paths)] if self._together else paths
         return Program(
-            self.template,
-            self.says.format(*map(listed_paths, named), s="" if len(given) > 1 else "s"),
-            call=call_of(self.call, values, *given, **besides),
+            self._template,
+            self._says.format(*named, s="" if len(given) > 1 else "s"),
+            call=call_of(self._call, values, *given, **besides),
         )

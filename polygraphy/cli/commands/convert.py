@@ -7,29 +7,35 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from polygraphy.cli.backends.built_in import RunnerModel, Target
-from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.backends.built_in import RunnerModel, Target, built_in, check_model_type
 from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
 from polygraphy.cli.declare.kinds import Choice
 from polygraphy.cli.declare.option import Options, argv_of, changed, option, option_group
 from polygraphy.cli.declare.values import Values, flags_given
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
-from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
-from polygraphy.cli.shared.model import ModelOptions, split_symbol
+from polygraphy.cli.shared.graph import (
+    TF_TYPES,
+    TfLoadOptions,
+    TfOnnxOptions,
+    graph_of,
+    kind_of_model,
+)
+from polygraphy.cli.shared.model import ModelOptions, name_of_model, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
+    OnnxModel,
     OnnxSaveOptions,
     OnnxShapeOptions,
     OutputOptions,
+    onnx_of,
+    tolerance_of,
 )
-from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of, tolerance_of
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
 CONVERSIONS = [each.conversion() for each in built_in().values() if each.conversion]
@@ -118,7 +124,7 @@ class ConvertCommand(Command):
             statements = _to_onnx(onnx, data if verifies else None, _advice(values, model))
         return Program(
             "convert.py.j2",
-            f"Convert {_quoted(model)} to {TARGETS[target].becomes}.",
+            f"Convert {name_of_model(model)} to {TARGETS[target].becomes}.",
             model=split_symbol(model)[0],
             **statements,
         )
@@ -174,10 +180,6 @@ def _by(
             before, save = each.make(values, onnx, data, target, output)
             return {"before": before, "check": None, "verify": None, "save": save}
     return None
-
-
-def _quoted(model: str) -> str:
-    return quoted(split_symbol(model)[0].replace("\\", "/").rpartition("/")[2])
 
 
 def _verifies(values: Values, kind: str, target: str) -> bool:

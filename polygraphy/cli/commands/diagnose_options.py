@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import BuiltIn, Groups
-from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.backends.built_in import BuiltIn, Groups, built_in
 from polygraphy.cli.declare.kinds import Ordered, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values

@@ -108,7 +108,7 @@ _ROOMS = {"trt": isdir(join(dirname(__file__), "trt"))}  # noqa: PTH112, PTH118,
 """Which rooms of commands of one backend alone are there."""
 
 COMMANDS = {name: row for name, row in _ALL.items() if _ROOMS.get(row[0].partition(".")[0], True)}
-"""All commands: the module beside this one that has a class named after it, and what it does."""
+"""All commands: the module beside this one that has what is named after it, and what it does."""
 
 GROUPS = {
     "check": "Check models and saved results.",
@@ -192,10 +192,13 @@ def split_leading(words: list[str], commands: Collection[str]) -> tuple[list[str
 
 
 def load(name: str) -> Command:
-    """Return a command: ``inspect data`` is an `InspectDataCommand`."""
+    """Return a command: ``inspect model`` is an `InspectModelCommand`, and ``inspect data``, which
+    is data alone, `INSPECT_DATA`.
+    """
     from importlib import import_module
 
     module = import_module(f"{__package__}.{COMMANDS[name][0]}")
     words = name.replace("-", " ").split()
-    command: Command = getattr(module, "".join(map(str.capitalize, [*words, "command"])))()
+    made = getattr(module, "_".join(words).upper(), None)
+    command: Command = made or getattr(module, "".join(map(str.capitalize, [*words, "command"])))()
     return command

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.backends.built_in import built_in
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text, Texts
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 class Shard(Text):
     """A part of a whole: ``i/n``."""
 
-    def __init__(self) -> None:
-        """Take one word."""
-        super().__init__("I/N")
+    metavar = "I/N"
 
     def parse(self, words: Sequence[str]) -> str:
         from polygraphy.domain.sweep.cells import shard_of

@@ -105,7 +105,7 @@ class Option:
 
     @property
     def spelling(self) -> str:
-        """What messages about its files call it: the first long flag, or the argument."""
+        """What messages call it: the first long flag, or the argument as in the help."""
         long = (flag for flag in self.flags if flag.startswith("--"))
         return next(long, self.kind.metavar)
 
@@ -284,22 +284,15 @@ def argv_of(group: Options) -> list[str]:
     return words
 
 
-class Rest(Kind):
+class Rest(Texts):
     """All words that follow."""
 
     nargs = "..."
-
-    def __init__(self, metavar: str) -> None:
-        """Name what the words are."""
-        self.metavar = f"{metavar} ..."
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
         if not words:
             raise BadValue("a command has to follow")
         return tuple(words)
-
-    def unparse(self, value: Sequence[str]) -> list[str]:
-        return list(value)
 
 
 def flags_in(words: Sequence[str]) -> set[str]:

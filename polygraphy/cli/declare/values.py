@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -43,59 +43,47 @@ class Values:
     @cached_property
     def given(self) -> Sequence[Given]:
         """What has a value other than its default, in order of declaration."""
-        return [*_given(self)]
+        return given_in(self._groups.values())
 
 
 def given_in(groups: Iterable[Options]) -> Sequence[Given]:
     """Return what has a value other than its default in some groups, in order of declaration."""
-    return groups.given if isinstance(groups, Values) else [*_given(groups)]
-
-
-def _given(groups: Iterable[Options]) -> Iterable[Given]:
-    for group in groups:
-        for row in options_of(type(group)):
-            value = getattr(group, row.name)
-            if value != row.default:
-                yield group, row, value
+    if isinstance(groups, Values):
+        return groups.given
+    return [
+        (group, row, value)
+        for group in groups
+        for row in options_of(type(group))
+        if (value := getattr(group, row.name)) != row.default
+    ]
 
 
 def flags_given(
     values: Values, groups: Iterable[type[Options]], *, besides: Iterable[str] = ()
 ) -> list[str]:
-    """Return the first spelling of each option of some groups that has a value other than its
-    default, in the order of declaration, but for those `besides`; an argument without a flag is
-    called as in the help.
+    """Return what messages call each option of some groups that has a value other than its default,
+    in the order of declaration, but for those `besides`.
     """
     left_out = set(besides)
     return [
-        _spelled(row)
+        row.spelling
         for wanted in groups
         for group, row, _ in values.given
-        if type(group) is wanted and _spelled(row) not in left_out
+        if type(group) is wanted and row.spelling not in left_out
     ]
 
 
 def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
-    """Return the first spelling of each option that feeds an argument of one of some calls, and has
-    a value other than its default.
+    """Return what messages call each option that feeds an argument of one of some calls, and has a
+    value other than its default.
     """
     wanted = set(calls)
     found = (
-        _spelled(row)
+        row.spelling
         for _, row, _ in given_in(values)
         if any(target.rpartition(".")[0] in wanted for target in row.feeds)
     )
     return list(dict.fromkeys(found))
-
-
-def flags_feeding_others(
-    values: Values, groups: Iterable[type[Options]], calls: Iterable[str]
-) -> list[str]:
-    """Return the first spelling of each option of some groups that has a value other than its
-    default, and feeds none of some calls.
-    """
-    feeding = set(flags_feeding(values, calls))
-    return [flag for flag in flags_given(values, groups) if flag not in feeding]
 
 
 def warn_of_needs(values: Values, since: int) -> None:
@@ -112,10 +100,6 @@ def warn_of_needs(values: Values, since: int) -> None:
         warn_idle(flags, f" without {' or '.join(needs)}")
 
 
-def _spelled(declared: Option) -> str:
-    return declared.flags[0] if declared.flags else declared.kind.metavar
-
-
 def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) -> Call:
     """Return a call with the arguments that the options of a command feed, in the order of its
     signature; where several rows feed one, the last that has a value counts.
@@ -126,7 +110,16 @@ def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) ->
         args: positional arguments.
         decided: arguments that no row feeds, or that replace what a row feeds; None leaves one out.
     """
-    return Call(name, args, {**dict(_fed(name, values)), **decided})
+    defaults = SIGNATURES[name].arguments
+    fed: dict[str, Any] = {}
+    for _, row, value in given_in(values):
+        for target in row.feeds:
+            called, _, argument = target.rpartition(".")
+            if called == name:
+                given = value if row.as_ is None else row.as_
+                if given != defaults[argument]:
+                    fed[argument] = row.kind.argument(given)
+    return Call(name, args, {**fed, **decided})
 
 
 def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list[Step], list[Call]]:
@@ -146,15 +139,3 @@ def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list
                 for call in listed
             ]
     return constants, listed
-
-
-def _fed(name: str, values: Iterable[Options]) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments that rows feed."""
-    defaults = SIGNATURES[name].arguments
-    for _, row, value in given_in(values):
-        for target in row.feeds:
-            called, _, argument = target.rpartition(".")
-            if called == name:
-                given = value if row.as_ is None else row.as_
-                if given != defaults[argument]:
-                    yield argument, row.kind.argument(given)

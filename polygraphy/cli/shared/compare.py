@@ -21,7 +21,7 @@ from polygraphy.cli.declare.kinds import (
 )
 from polygraphy.cli.declare.kinds.numbers import TopK
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_feeding_others
+from polygraphy.cli.declare.values import Values, call_of, flags_feeding, flags_given
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.metrics import GROUPS, THRESHOLDS, Metric
 
@@ -88,7 +88,7 @@ FUNCTIONS = ("simple", *THRESHOLDS, *GROUPS)
 """What `--compare` chooses from."""
 
 _SIMPLE = "SimpleCompareFunc"
-_ALL = (_SIMPLE, *(row.class_name for row in THRESHOLDS.values()))
+_CLASSES = {"simple": _SIMPLE, **{name: row.class_name for name, row in THRESHOLDS.items()}}
 """The classes of all comparison functions."""
 
 _listed = " and ".join
@@ -119,7 +119,7 @@ class JudgeOptions(Options):
         "--fail-fast",
         help="Stop at the first output that fails, and at the first iteration.",
         feeds=(
-            *(f"{name}.fail_fast" for name in _ALL),
+            *(f"{name}.fail_fast" for name in _CLASSES.values()),
             "Comparator.validate.fail_fast",
             "Comparator.compare_accuracy.fail_fast",
             "compare_saved.fail_fast",
@@ -231,7 +231,9 @@ class SimpleOptions(Options):
     no_shape_check: bool = option(
         "--no-shape-check",
         help="Compare outputs of different shapes, transposed or reshaped, instead of failing.",
-        feeds=tuple(f"{name}.check_shapes" for name in _ALL if name != "IndicesCompareFunc"),
+        feeds=tuple(
+            f"{name}.check_shapes" for name in _CLASSES.values() if name != "IndicesCompareFunc"
+        ),
         as_=False,
     )
 
@@ -321,7 +323,7 @@ def functions_of(values: Values) -> list[Call]:
         chosen = dict.fromkeys(
             name for each in judge.compare or ("simple",) for name in GROUPS.get(each, (each,))
         )
-        calls = [call_of(_class_of(name), values) for name in chosen]
+        calls = [call_of(_CLASSES[name], values) for name in chosen]
     _warn_about_unused(values, [call.name for call in calls])
     if judge.compare_func_script is not None:
         return [Call("import_from_script", judge.compare_func_script)]
@@ -356,18 +358,6 @@ def check_average(values: Values, functions: list[Call]) -> None:
         )
 
 
-def check_saved_verdicts(values: Values, runners: int) -> None:
-    """Refuse to save verdicts where there are none; `runners` is how many there are."""
-    options = values[CompareOptions]
-    if options.save_accuracy_results is None:
-        return
-    if runners and runners + len(options.load_outputs) < 2:
-        raise CommandLineError(
-            "--save-accuracy-results needs a comparison. Choose a second runner, or load outputs"
-            " with --load-outputs."
-        )
-
-
 def postprocess_of(values: Values) -> Call | None:
     """Return the call that makes what changes outputs before they are compared; None for none."""
     script = values[CompareOptions].postprocess_func_script
@@ -391,15 +381,11 @@ def samples_of(values: Values, paths: Sequence[str]) -> Call | None:
     return call_of("Samples", values, list(paths), output=named[0] if len(named) == 1 else None)
 
 
-def _class_of(function: str) -> str:
-    return _SIMPLE if function == "simple" else THRESHOLDS[function].class_name
-
-
 def _warn_about_unused(values: Values, used: list[str]) -> None:
     """Log in one line which options belong to functions that are not used."""
     groups = (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
-    unused = flags_feeding_others(values, groups, used)
-    unused = [flag for flag in unused if flag != "--no-shape-check"]
+    taken = {"--no-shape-check", *flags_feeding(values, used)}
+    unused = flags_given(values, groups, besides=taken)
     simple, judge = values[SimpleOptions], values[JudgeOptions]
     if (
         simple.error_quantile is not None
@@ -412,7 +398,7 @@ def _warn_about_unused(values: Values, used: list[str]) -> None:
         if unused:
             warn(f"{', '.join(unused)}: not used, because --compare-func-script compares instead.")
     elif unused:
-        names = {_class_of(name): name for name in ("simple", *THRESHOLDS)}
+        names = {each: name for name, each in _CLASSES.items()}
         chosen = ", ".join(names[each] for each in used)
         warn(
             f"{', '.join(unused)}: not used, because --compare selects {chosen}, of which none"

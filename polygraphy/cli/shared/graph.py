@@ -81,7 +81,9 @@ def graph_of(values: Values, kind: str) -> tuple[Call, ...]:
     )
 
 
-def kind_of_graph(values: Values) -> str:
-    """Return the type of a model that TensorFlow runs."""
+def kind_of_model(values: Values, *, unknown: str = "onnx") -> str:
+    """Return the type of the model; `unknown` where nothing tells."""
     kind = model_type(values[ModelOptions])
-    return kind or ("frozen" if values[TfLoadOptions].ckpt is None else "ckpt")
+    if kind is None and values[TfLoadOptions].ckpt is not None:
+        return "ckpt"
+    return kind or unknown

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from polygraphy.cli.declare.errors import BadValue
+from attrs import Factory, frozen
+
+import polygraphy
+from polygraphy.cli.declare.errors import BadValue, warn
 from polygraphy.cli.declare.kinds import Choice, Choices, Count, PerName, Text
 from polygraphy.cli.declare.kinds.base import Repeated
 from polygraphy.cli.declare.option import Options, option, option_group
+from polygraphy.cli.declare.values import Values
+from polygraphy.cli.shared.paths import read_in
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 
 LEVELS = (
@@ -34,15 +41,7 @@ _PLACES = {
 }
 
 
-class _Level(Text):
-    """The name of a log level, in any case."""
-
-    def parse(self, words: object) -> str:
-        """Return the name in capitals."""
-        name = str(words[0]).upper()  # type: ignore[index]
-        if name not in LEVELS:
-            raise BadValue(f"{name!r} is no log level; there is {', '.join(LEVELS)}")
-        return name
+_LEVEL = Choice(*LEVELS, metavar="LEVEL", in_any_case=True, what="log level")
 
 
 @option_group
@@ -60,7 +59,7 @@ class LogOptions(Options):
     extra_verbose: bool = option("--extra-verbose", help="Say as much as with -vv.")
     verbosity: object = option(
         "--verbosity",
-        kind=PerName(_Level("LEVEL"), "PATH"),
+        kind=PerName(_LEVEL, "PATH"),
         help="Log level by name, for all modules or per path within the package, as in --verbosity"
         " INFO adapters/onnxruntime:VERBOSE. Outranks -v and -q.",
     )
@@ -81,7 +80,7 @@ class LogOptions(Options):
     log_file_verbosity: str | None = option(
         "--log-file-verbosity",
         needs="--log-file",
-        kind=_Level("LEVEL"),
+        kind=_LEVEL,
         otherwise="INFO, or that of the console where it shows more",
         help="Log level of the file.",
     )
@@ -102,22 +101,6 @@ def severities(options: LogOptions) -> dict[str, str]:
     if "" not in chosen and more != options.quiet:
         chosen[""] = _stepped(more - options.quiet)
     return dict(sorted(chosen.items()))
-
-
-def of_file_and_console(options: LogOptions, levels: dict[str, str]) -> tuple[str, str]:
-    """Return the log levels of the file, if there is one, and of the console."""
-    console = "CRITICAL" if options.silent else levels.get("", "INFO")
-    return options.log_file_verbosity or _most_detailed("INFO", levels.get("", "INFO")), console
-
-
-def logged(levels: dict[str, str], file: str, console: str) -> dict[str, str]:
-    """Return the log levels of a program that writes a file: what either of both gets."""
-    both = _most_detailed(file, console)
-    return levels if both == levels.get("", "INFO") else dict(sorted({**levels, "": both}.items()))
-
-
-def _most_detailed(*levels: str) -> str:
-    return min(levels, key=LEVELS.index)
 
 
 def _place_of(path: str) -> str:
@@ -152,9 +135,7 @@ class ScriptOptions(Options):
 class ReportPath(Text):
     """The path of a report, whose extension says in which format it is."""
 
-    def __init__(self) -> None:
-        """Take one word."""
-        super().__init__("PATH")
+    metavar = "PATH"
 
     def parse(self, words: Sequence[str]) -> str:
         if format_of_report(words[0]) is None:
@@ -184,3 +165,80 @@ class ReportOptions(Options):
         " --format json prints, .md a summary, .xml JUnit, .sarif what code scanning reads. May be"
         " given several times.",
     )
+
+
+@frozen
+class Log:
+    """How the program logs and reports; empty values leave the defaults alone.
+
+    Attributes:
+        severities: log levels by path within the package, ``""`` for all others.
+        formats: what log lines look like.
+        file: the file that the log is also written to.
+        file_level: the level of the file, where that is not all that is logged.
+        console_level: the level of the console, where that is not all that is logged.
+        format: what standard output holds; None for text.
+        report: paths of reports.
+        sources: the files that the program reads, for its report.
+    """
+
+    severities: Mapping[str, str] = Factory(dict)
+    formats: Sequence[str] = ()
+    file: str | None = None
+    file_level: str = ""
+    console_level: str = ""
+    format: str | None = None
+    report: Sequence[str] = ()
+    sources: Sequence[str] = ()
+
+    @property
+    def closing(self) -> dict[str, Any]:
+        """The arguments of `program.run` about the report; empty where there is none."""
+        if self.format is None and not self.report:
+            return {}
+        paths = list(self.report)
+        return {
+            "format": self.format,
+            "report": paths[0] if len(paths) == 1 else paths or None,
+            "sources": list(dict.fromkeys(self.sources)) or None,
+        }
+
+
+def log_of(values: Values) -> Log:
+    """Return how the program is to log and report; paths that are of no module are named."""
+    options, reporting = values[LogOptions], values[ReportOptions]
+    chosen = severities(options)
+    unknown = [path for path in chosen if path and not _is_known(path)]
+    if unknown:
+        warn(
+            f"--verbosity {', '.join(unknown)}: the package has no such file or folder; a script"
+            " goes by its name alone, as in --verbosity compare.py:VERBOSE."
+        )
+    everything = file = console = chosen.get("", "INFO")
+    if options.log_file is not None:
+        file = options.log_file_verbosity or min("INFO", everything, key=LEVELS.index)
+        console = "CRITICAL" if options.silent else everything
+        both = min(file, console, key=LEVELS.index)
+        if both != everything:
+            chosen = dict(sorted({**chosen, "": both}.items()))
+            everything = both
+    return Log(
+        severities=chosen,
+        formats=options.log_format,
+        file=options.log_file,
+        file_level=file if file != everything else "",
+        console_level=console if console != everything else "",
+        format=None if reporting.format == "text" else reporting.format,
+        report=reporting.report,
+        sources=[path for _, path in read_in(values)],
+    )
+
+
+def _is_known(path: str) -> bool:
+    """Return whether a path is one within the package, or may be the name of a user's script."""
+    root = Path(polygraphy.__file__).parent
+    try:
+        is_inside = any((root / each).exists() for each in (path, f"{path}.py"))
+    except OSError:  # The name is longer than any file's.
+        is_inside = False
+    return is_inside or ("/" not in path and path.endswith(".py"))

@@ -10,6 +10,7 @@ from typing import Any
 from polygraphy.cli.declare.kinds import Choice, Shapes, Text
 from polygraphy.cli.declare.kinds.base import split_symbol
 from polygraphy.cli.declare.option import Options, option, option_group
+from polygraphy.codegen.source import quoted
 from polygraphy.domain.catalog.formats import FORMATS, format_named
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "ModelOptions",
     "model_shapes_option",
     "model_type",
+    "name_of_model",
     "split_symbol",
 ]
 
@@ -70,6 +72,11 @@ def model_shapes_option(help: str, otherwise: str = "") -> Any:
         help=help,
         otherwise=otherwise,
     )
+
+
+def name_of_model(path: str | None) -> str:
+    """Return what a sentence calls a model: its file, quoted; empty for none."""
+    return quoted(split_symbol(path or "")[0].replace("\\", "/").rpartition("/")[2]) if path else ""
 
 
 def model_type(options: ModelOptions) -> str | None:

@@ -10,7 +10,6 @@ from typing import Any
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Option
 from polygraphy.cli.declare.values import Values
-from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
 from polygraphy.domain.errors import UnknownNameError, UsageError, close_matches
 
 _UPDATED = {
@@ -18,6 +17,8 @@ _UPDATED = {
     "--load-debug-replay": "--save-debug-replay",
 }
 """What may be read and then replaced by what it has become: two options that name one file."""
+_LATE = ("--log-file", "--gen-script", "--report")
+"""What names a file that is written whatever the command does."""
 _LIBRARY = "Library"
 _DEFINE_MORE = frozenset({"exec", "eval", "globals", "vars", "setattr"})
 """Names in whose presence the text of a script does not tell what it defines."""
@@ -81,20 +82,14 @@ def check_log_and_program(values: Values) -> None:
         CommandLineError: something else names it, too; of the log and the program, a file that
             exists.
     """
-    flags = {
-        (LogOptions, "log_file"): "--log-file",
-        (ScriptOptions, "gen_script"): "--gen-script",
-        (ReportOptions, "report"): "--report",
-    }
     written: list[tuple[str, str]] = []
     named: set[str] = set()
-    for group, row, value in values.given:
-        texts = _texts(value)
-        flag = flags.get((type(group), row.name))
-        if flag is None:
-            named.update(map(_place, texts))
+    for _, row, value in values.given:
+        texts = _texts(value) if isinstance(value, (str, Mapping, tuple, list)) else ()
+        if row.spelling in _LATE:
+            written += [(row.spelling, text) for text in texts]
         else:
-            written += [(flag, text) for text in texts]
+            named.update(map(_place, texts))
     others: set[str] = set()
     for flag, path in written:
         place = _place(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.declare.kinds import Folder, Integer, Number
+from polygraphy.cli.declare.kinds import Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -54,7 +54,7 @@ class RunOptions(Options):
     save_input_blob: str | None = option(
         "--save-input-blob",
         writes=True,
-        kind=Folder(),
+        kind=Text("FOLDER", nargs="?", without_word="."),
         help="Save the input data as bare bytes, to a folder for each iteration with one file per"
         " input; in the current folder, unless another one is named.",
         feeds=(

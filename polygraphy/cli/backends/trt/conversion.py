@@ -17,7 +17,7 @@ from polygraphy.codegen.source import Source
 
 if TYPE_CHECKING:
     from polygraphy.cli.backends.trt.model import TrtModel
-    from polygraphy.cli.shared.onnx_model import OnnxModel
+    from polygraphy.cli.shared.onnx import OnnxModel
 
 _ENGINE, _PICTURE = "trt", "onnx-like-trt-network"
 _OF_ENGINES = (TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions, TrtGpuOptions)

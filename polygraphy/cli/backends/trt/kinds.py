@@ -7,7 +7,7 @@ from typing import Any
 
 from polygraphy.cli.backends.trt.names import DATA_TYPES, NAMES
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Kind, Text, bracketed
+from polygraphy.cli.declare.kinds import Kind, Text, Texts, bracketed
 from polygraphy.cli.declare.kinds.numbers import ByteSize
 
 _DEFAULT_MODES = ("none", "prefer", "obey")
@@ -27,38 +27,27 @@ def _known(word: str, known: Sequence[str], what: str) -> str:
 class Member(Kind):
     """The name of a member of one of TensorRT's enumerations, in any case."""
 
-    def __init__(self, enumeration: str, metavar: str) -> None:
+    def __init__(self, enumeration: str, metavar: str, nargs: str | None = None) -> None:
         """Name the enumeration, and what its members are called in the help."""
+        super().__init__(metavar, nargs)
         self.enumeration = enumeration
-        self.metavar = metavar
         self.choices = NAMES[enumeration]
 
     def parse(self, words: Sequence[str]) -> str:
         """Return the name in lower case."""
         return _known(words[0], NAMES[self.enumeration], self.enumeration)
 
-    def unparse(self, value: str) -> list[str]:
-        return [value]
 
-
-class Members(Member):
-    """Some members of an enumeration, each once; no word at all is none of them, if that is
-    allowed.
+class Members(Member, Texts):
+    """Some members of an enumeration, each once; no word at all is none of them, unless `nargs` is
+    ``+``.
     """
 
-    def __init__(self, enumeration: str, metavar: str, nargs: str = "*") -> None:
-        """Name the enumeration; `nargs` is ``+`` where there must be at least one."""
-        super().__init__(enumeration, metavar)
-        self.nargs = nargs
+    nargs = "*"
 
     def parse(self, words: Sequence[str]) -> Any:
         known = NAMES[self.enumeration]
         return tuple(dict.fromkeys(_known(word, known, self.enumeration) for word in words))
-
-    def unparse(self, value: Any) -> list[str]:
-        return list(value)
-
-    argument = unparse
 
 
 class DataType(Kind):
@@ -70,10 +59,6 @@ class DataType(Kind):
     def parse(self, words: Sequence[str]) -> str:
         """Return the name as it is used from here on, such as ``float16``."""
         return DATA_TYPES[_known(words[0], tuple(DATA_TYPES), "data type")]
-
-    def unparse(self, value: str) -> list[str]:
-        """Return the name."""
-        return [value]
 
 
 class PerNameOnly(Kind):
@@ -188,10 +173,9 @@ class RuntimeLibrary(Text):
         return Call("LoadRuntime", (value,))
 
 
-class ComputeCapabilities(Kind):
+class ComputeCapabilities(Texts):
     """Compute capabilities of GPUs: ``8.9 12.0``, or ``89 120``."""
 
-    nargs = "+"
     metavar = "CC"
 
     def parse(self, words: Sequence[str]) -> Any:
@@ -205,9 +189,6 @@ class ComputeCapabilities(Kind):
         if not (major.isascii() and major.isdigit() and minor.isascii() and minor.isdigit()):
             raise BadValue(f"{word!r} is no compute capability, such as 8.9")
         return int(major), int(minor)
-
-    def argument(self, value: Any) -> list[tuple[int, int]]:
-        return list(value)
 
     def unparse(self, value: Any) -> list[str]:
         """Return them with a dot."""

@@ -113,19 +113,6 @@ class TrtTensorOptions(Options):
     )
 
 
-class _Calibrator(Choice):
-    """The name of a calibrator, in any case."""
-
-    def __init__(self) -> None:
-        super().__init__(*CALIBRATORS, metavar="CLASS")
-
-    def parse(self, words: object) -> str:
-        """Return the name as TensorRT spells it."""
-        word = str(words[0])  # type: ignore[index]
-        spelled = {name.lower(): name for name in CALIBRATORS}
-        return super().parse([spelled.get(word.lower(), word)])
-
-
 @option_group
 class TrtCalibrationOptions(Options):
     """TensorRT Calibration: how the ranges of int8 are found."""
@@ -140,7 +127,7 @@ class TrtCalibrationOptions(Options):
         "--calib-base-cls",
         "--calibration-base-class",
         feeds="Calibrator.BaseClass",
-        kind=_Calibrator(),
+        kind=Choice(*CALIBRATORS, metavar="CLASS", in_any_case=True),
         help=f"How ranges are found: {', '.join(CALIBRATORS)}.",
         otherwise=CALIBRATORS[0],
     )

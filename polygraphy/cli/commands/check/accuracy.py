@@ -13,28 +13,28 @@ from polygraphy.cli.shared.compare import FunctionOptions
 from polygraphy.cli.shared.saved import RejudgeOptions
 
 
-class CheckAccuracyCommand(OneCall):
-    """Judge saved accuracy results again, under other tolerances, without running the model again.
-    Without tolerances, the saved ones count. Exits with 0 when everything passed and with 1 when
-    something did not.
-    """
+def _thresholds(values: Values) -> Mapping[str, Any]:
+    thresholds = {
+        row.name: threshold
+        for row in options_of(FunctionOptions)
+        if (threshold := getattr(values[FunctionOptions], row.name)) is not None
+    }
+    if "indices" in thresholds:
+        raise CommandLineError(
+            "argument --index-tolerance: lists of indices cannot be judged again: they are not"
+            " saved with the verdicts. Save the outputs, and compare them with --load-outputs."
+        )
+    return {"thresholds": thresholds or None}
 
-    name = "check accuracy"
-    groups = (RejudgeOptions, FunctionOptions)
 
-    says = "Judge the accuracy results {}."
-    call = "check_accuracy"
-    template = "check.py.j2"
-
-    def besides(self, values: Values) -> Mapping[str, Any]:
-        thresholds = {
-            row.name: threshold
-            for row in options_of(FunctionOptions)
-            if (threshold := getattr(values[FunctionOptions], row.name)) is not None
-        }
-        if "indices" in thresholds:
-            raise CommandLineError(
-                "argument --index-tolerance: lists of indices cannot be judged again: they are not"
-                " saved with the verdicts. Save the outputs, and compare them with --load-outputs."
-            )
-        return {"thresholds": thresholds or None}
+CHECK_ACCURACY = OneCall(
+    "check accuracy",
+    "Judge saved accuracy results again, under other tolerances, without running the model again."
+    " Without tolerances, the saved ones count. Exits with 0 when everything passed and with 1 when"
+    " something did not.",
+    (RejudgeOptions, FunctionOptions),
+    says="Judge the accuracy results {}.",
+    call="check_accuracy",
+    template="check.py.j2",
+    besides=_thresholds,
+)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from polygraphy.cli.backends.built_in import RunnerModel
-from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.backends.built_in import RunnerModel, built_in, check_model_type
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
-from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
 from polygraphy.cli.declare.kinds import Ordered, Shapes, Texts
 from polygraphy.cli.declare.option import Options, changed, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
-from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of
+from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of, kind_of_model
 from polygraphy.cli.shared.model import ModelOptions
-from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
+from polygraphy.cli.shared.onnx import OnnxModel, onnx_of
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.source import Source, quoted
 from polygraphy.domain.tensors.naming import enumerated

@@ -6,24 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_idle
-from polygraphy.cli.declare.kinds import Integer, Kind, Number, Text, Texts, integer
+from polygraphy.cli.declare.kinds import Integer, Integers, Kind, Number, Text, Texts
 from polygraphy.cli.declare.option import Options, Rest, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.paths import check_paths, read_in
 from polygraphy.codegen.call import Call, Words
-
-
-class _Integers(Texts):
-    """One or more whole numbers."""
-
-    def __init__(self) -> None:
-        super().__init__("CODE")
-
-    def parse(self, words: Sequence[str]) -> Any:
-        return tuple(map(integer, words))
-
-    def unparse(self, value: Any) -> list[str]:
-        return list(map(str, value))
 
 
 class _Until(Kind):
@@ -40,9 +27,6 @@ class _Until(Kind):
         except BadValue as error:
             raise BadValue(f"{error}; good, bad, or a number from 1 on is expected") from None
 
-    def unparse(self, value: str | int) -> list[str]:
-        return [str(value)]
-
 
 @option_group
 class CheckOptions(Options):
@@ -51,14 +35,14 @@ class CheckOptions(Options):
     check: tuple[str, ...] = option(
         "--check",
         "--check-inference",
-        kind=Rest("COMMAND"),
+        kind=Rest("COMMAND ..."),
         help="A command that fails where the problem is; everything that follows belongs to it. No"
         " shell takes part; polygraphy is this one. Without it, you are asked.",
     )
     fail_codes: tuple[int, ...] = option(
         "--fail-code",
         "--fail-returncode",
-        kind=_Integers(),
+        kind=Integers("CODE"),
         excludes="--ignore-fail-code",
         help="The only exit codes that are failures.",
         otherwise="all but 0",
@@ -67,13 +51,13 @@ class CheckOptions(Options):
     ignore_fail_codes: tuple[int, ...] = option(
         "--ignore-fail-code",
         "--ignore-fail-returncode",
-        kind=_Integers(),
+        kind=Integers("CODE"),
         help="Exit codes that are no failures.",
         feeds="CheckCommand.ignored_codes",
     )
     skip_codes: tuple[int, ...] | None = option(
         "--skip-code",
-        kind=_Integers(),
+        kind=Integers("CODE"),
         help="Exit codes that say neither, as for git bisect.",
         feeds="CheckCommand.skip_codes",
     )

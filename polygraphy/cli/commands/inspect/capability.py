@@ -9,8 +9,7 @@ from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of
-from polygraphy.cli.shared.onnx import OnnxShapeOptions, TextOrNothing
-from polygraphy.cli.shared.onnx_model import onnx_of
+from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
 from polygraphy.codegen.source import quoted
 
 
@@ -36,7 +35,7 @@ class CapabilityOptions(Options):
         "--save-external-data",
         "--external-data-path",
         needs="--with-partitioning",
-        kind=TextOrNothing("SUFFIX"),
+        kind=Text("SUFFIX", nargs="?", without_word=""),
         help="Save large weights of the parts in files beside them, which are called as they are"
         " with this suffix; without one, _ext_data.",
         feeds="inspect_capability.external_data_suffix",

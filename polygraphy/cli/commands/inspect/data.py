@@ -81,21 +81,20 @@ class ReferenceOptions(Options):
     )
 
 
-class InspectDataCommand(OneCall):
-    """Show what saved inputs, outputs or accuracy results hold: names, data types, shapes and
-    statistics of the tensors, or the verdicts.
-    """
+def _with_items(values: Values) -> Mapping[str, Any]:
+    if values[DetailOptions].num_items == 0:
+        raise CommandLineError(
+            "argument -n/--num-items: 0 would show nothing. Leave out -s/--show-values instead."
+        )
+    return {}
 
-    name = "inspect data"
-    groups = (InspectedOptions, DetailOptions)
 
-    says = "Show what {} hold{s}."
-    call = "inspect_data"
-
-    def besides(self, values: Values) -> Mapping[str, Any]:
-        if values[DetailOptions].num_items == 0:
-            raise CommandLineError(
-                "argument -n/--num-items: 0 would show nothing. Leave out -s/--show-values"
-                " instead."
-            )
-        return {}
+INSPECT_DATA = OneCall(
+    "inspect data",
+    "Show what saved inputs, outputs or accuracy results hold: names, data types, shapes and"
+    " statistics of the tensors, or the verdicts.",
+    (InspectedOptions, DetailOptions),
+    says="Show what {} hold{s}.",
+    call="inspect_data",
+    besides=_with_items,
+)

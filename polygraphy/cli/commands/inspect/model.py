@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polygraphy.cli.backends.built_in import Inspected
-from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.backends.built_in import Inspected, built_in
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
@@ -21,7 +20,8 @@ from polygraphy.cli.shared.graph import TfLoadOptions
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import listed_paths, quoted
+from polygraphy.codegen.source import quoted
+from polygraphy.domain.tensors.naming import enumerated
 
 
 def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
@@ -98,7 +98,7 @@ class InspectModelCommand(Command):
         verb = "consists" if len(models.paths) == 1 else "consist"
         return Program(
             "show.py.j2",
-            f"Show what {listed_paths(models.paths)} {verb} of.",
+            f"Show what {enumerated([quoted(path) for path in models.paths])} {verb} of.",
             call=call,
             model=None if made is None else made.model,
             before=() if made is None else made.steps,

@@ -164,24 +164,21 @@ def shown(options: ModelDetailOptions) -> list[str]:
     return [word for word in _MODES["full"] if word in asked]
 
 
-class InspectOutputsCommand(OneCall):
-    """List the tensors of an ONNX model, which --onnx-outputs can make its outputs: names, data
-    types, shapes, and the nodes that compute them.
-    """
+INSPECT_OUTPUTS = OneCall(
+    "inspect outputs",
+    "List the tensors of an ONNX model, which --onnx-outputs can make its outputs: names, data"
+    " types, shapes, and the nodes that compute them.",
+    (OneModelOptions, TensorOptions),
+    says="List the tensors of {}.",
+    call="inspect_outputs",
+)
 
-    name = "inspect outputs"
-    groups = (OneModelOptions, TensorOptions)
-    says = "List the tensors of {}."
-    call = "inspect_outputs"
-
-
-class InspectSparsityCommand(OneCall):
-    """Tell which weights of an ONNX model are 2:4 sparse, so that of every four values that a
-    product sums, two are zero. Exits with 0 either way.
-    """
-
-    name = "inspect sparsity"
-    groups = (OneModelOptions, ExternalDataOptions)
-    says = "Check which weights of {} are 2:4 sparse."
-    call = "inspect_sparsity"
-    template = "act.py.j2"
+INSPECT_SPARSITY = OneCall(
+    "inspect sparsity",
+    "Tell which weights of an ONNX model are 2:4 sparse, so that of every four values that a"
+    " product sums, two are zero. Exits with 0 either way.",
+    (OneModelOptions, ExternalDataOptions),
+    says="Check which weights of {} are 2:4 sparse.",
+    call="inspect_sparsity",
+    template="act.py.j2",
+)

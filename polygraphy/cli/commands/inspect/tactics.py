@@ -10,12 +10,6 @@ from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.codegen.source import quoted
 
 
-class _AnyTexts(Texts):
-    """Any number of texts, also none."""
-
-    nargs = "*"
-
-
 @option_group
 class ReplayOptions(Options):
     """Tactics: the tactic replay that is shown."""
@@ -34,7 +28,7 @@ class ComparedReplaysOptions(Options):
 
     replays: tuple[str, ...] = option(
         reads="Tactic replay",
-        kind=_AnyTexts("REPLAY"),
+        kind=Texts("REPLAY", nargs="*"),
         help="Two tactic replays: the layers are shown for which they hold different tactics.",
     )
     dir: str | None = option(
@@ -60,13 +54,13 @@ class ComparedReplaysOptions(Options):
     )
 
 
-class InspectTacticsCommand(OneCall):
-    """Show which tactic a TensorRT build chose for each layer."""
-
-    name = "inspect tactics"
-    groups = (ReplayOptions,)
-    says = "Show the tactics in {}."
-    call = "inspect_tactics"
+INSPECT_TACTICS = OneCall(
+    "inspect tactics",
+    "Show which tactic a TensorRT build chose for each layer.",
+    (ReplayOptions,),
+    says="Show the tactics in {}.",
+    call="inspect_tactics",
+)
 
 
 class InspectDiffTacticsCommand(Command):

@@ -10,8 +10,13 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of
-from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
-from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
+from polygraphy.cli.shared.onnx import (
+    OnnxCastOptions,
+    OnnxLoadOptions,
+    OnnxModel,
+    OnnxShapeOptions,
+    onnx_of,
+)
 from polygraphy.cli.shared.paths import check_files, check_paths
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.source import quoted

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from attrs import evolve, frozen
 
-from polygraphy.cli.backends.built_in import BuiltIn, Chosen, Groups, RunnerModel
+from polygraphy.cli.backends.built_in import (
+    BuiltIn,
+    Chosen,
+    Groups,
+    RunnerModel,
+    able_in_parts,
+    built_in,
+    check_model_type,
+    named_in,
+)
 from polygraphy.cli.backends.foreign import (
     PluggedBackend,
     all_backends,
     backends_in,
     warn_of_others,
 )
-from polygraphy.cli.backends.registry import able_in_parts, built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.commands.run.run_backends import Backends, backends_of
-from polygraphy.cli.commands.run.run_plugins import checked, with_flags
+from polygraphy.cli.commands.run.run_plugins import check_types, checked, with_flags
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import Option, Options
 from polygraphy.cli.declare.values import Values, call_of, constants_of, flags_given
@@ -30,32 +37,120 @@ from polygraphy.cli.shared.compare import (
     SimpleOptions,
     TopKOptions,
     check_average,
-    check_saved_verdicts,
     compare_func_of,
     functions_of,
     postprocess_of,
     samples_of,
 )
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
-from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions
+from polygraphy.cli.shared.graph import (
+    TF_TYPES,
+    TfLoadOptions,
+    TfOnnxOptions,
+    graph_of,
+    kind_of_model,
+)
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
-from polygraphy.cli.shared.log_context import Log
-from polygraphy.cli.shared.model import ModelOptions, split_symbol
+from polygraphy.cli.shared.log import Log
+from polygraphy.cli.shared.model import ModelOptions, name_of_model, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
+    OnnxModel,
     OnnxSaveOptions,
     OnnxShapeOptions,
     OutputOptions,
+    onnx_of,
 )
-from polygraphy.cli.shared.onnx_model import OnnxModel
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.codegen.call import Call, Expression, FunctionOfModel, Step
 from polygraphy.codegen.source import Source, quoted
+from polygraphy.domain.catalog.formats import formats_of
 from polygraphy.domain.tensors.naming import enumerated
 
 _PATH = RunnerModel.path
 _LOADER = Source("data_loader")
+
+
+@frozen
+class Backends:
+    """The backends of a program, and the model that they run.
+
+    Attributes:
+        runners: the name of each runner's backend, and what its flag names, if anything.
+        chosen: how the program uses each backend, by name.
+        onnx: how the ONNX model comes to be, for those that take one.
+        accepting: the names of the backends that do.
+    """
+
+    runners: Sequence[tuple[str, str]]
+    chosen: Mapping[str, Chosen]
+    onnx: OnnxModel
+    accepting: Collection[str]
+
+    @property
+    def shares_onnx(self) -> bool:
+        """Whether several runners take the ONNX model, so that it is loaded once, before them."""
+        return len([name for name, text in self.runners if name in self.accepting and not text]) > 1
+
+    @property
+    def excluded(self) -> list[str]:
+        """The outputs that are compared in no runner."""
+        names = [*self.onnx.outputs.get("exclude_outputs", ())]
+        names += [name for each in self.chosen.values() for name in each.excluded]
+        return list(dict.fromkeys(names))
+
+
+def backends_of(
+    values: Values, declared: Iterable[BuiltIn], plugins: Sequence[PluggedBackend] = ()
+) -> Backends:
+    """Return how the model is loaded, built and run in the backends that are chosen.
+
+    Args:
+        values: the options.
+        declared: the backends whose options are among them.
+        plugins: the backends of other packages that are chosen.
+
+    Raises:
+        CommandLineError: a backend cannot run such a model, or options do not fit together.
+    """
+    runners = values[RunnerOptions].runners
+    chosen = named_in(runners)
+    names = set(chosen)
+    options = values[ModelOptions]
+    takes_graphs = [set(each.model_types) <= {*TF_TYPES} for each in chosen.values()]
+    is_graph = bool(takes_graphs) and all(takes_graphs)
+    kind = kind_of_model(values, unknown="frozen" if is_graph else "onnx")
+    is_tensorflow = kind in TF_TYPES
+    if any(not each.text for each in chosen.values()):
+        check_model_type(options.model_file or "", kind, names)
+    if plugins:
+        check_types(options.model_file or "", "onnx" if is_tensorflow else kind, plugins)
+    accepting = {
+        *(plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types),
+        *(name for name, each in chosen.items() if "onnx" in each.model_types),
+    }
+    is_loaded = bool(accepting) and kind in formats_of("onnx", "tensorflow")
+    for each in declared:
+        each.warn(values, names, kind)
+    if not is_tensorflow:
+        unused = flags_given(values, [TfLoadOptions, TfOnnxOptions])
+        warn_idle(unused, ", because the model is none of TensorFlow")
+    used = {name: each.chosen(values, kind) for name, each in chosen.items()}
+    onnx = onnx_of(
+        values,
+        is_loaded=is_loaded,
+        has_others=any(each.marks_outputs for each in chosen.values())
+        or (any(each.builds for each in used.values()) and not is_loaded),
+        graph=graph_of(values, kind) if is_tensorflow else (),
+        opset=values[TfOnnxOptions].opset if is_tensorflow else None,
+    )
+    return Backends(
+        runners=[(name, text) for name, _, text in (each.partition(":") for each in runners)],
+        chosen={**used, **{plugin.name: plugin.chosen(values) for plugin in plugins}},
+        onnx=onnx,
+        accepting=accepting,
+    )
 
 
 @frozen
@@ -177,26 +272,12 @@ _ALSO_OF_ONE = (
 """Those of them that are about a single run, too."""
 
 
-def check_run(values: Values, backends: Sequence[BuiltIn]) -> None:
-    """Refuse what cannot be meant together, and name what has no effect.
-
-    Args:
-        values: the options.
-        backends: those whose options are among them.
-    """
-    _refuse(values)
-    check_saved_verdicts(values, len(_runners(values)))
-    for because, groups, besides in _idle(values, backends):
-        warn_idle(flags_given(values, groups, besides=besides), f", because {because}")
-
-
-def _runners(values: Values) -> tuple[str, ...]:
-    return values[RunnerOptions].runners
+_CHOOSE_SECOND = "Choose a second runner, or load outputs with --load-outputs."
 
 
 def _refuse(values: Values) -> None:
     """Refuse combinations that cannot be meant."""
-    order, saved, runners = values[OrderOptions], values[RunOptions], _runners(values)
+    order, saved, runners = values[OrderOptions], values[RunOptions], values[RunnerOptions].runners
     if order.subprocess_timeout is not None and not order.use_subprocess:
         raise CommandLineError(
             "--subprocess-timeout needs --use-subprocess: the limit is that of a process of its"
@@ -210,13 +291,25 @@ def _refuse(values: Values) -> None:
         raise CommandLineError("a runner is selected but no model is given. Name its path.")
     if not runners and any((saved.save_inputs, saved.save_outputs, saved.save_input_blob)):
         raise CommandLineError(f"without a runner there is nothing to save. {choose}")
+    loaded, layers = values[CompareOptions].load_outputs, values[LayerwiseOptions]
+    if values[CompareOptions].save_accuracy_results is not None and len(runners) + len(loaded) == 1:
+        raise CommandLineError(f"--save-accuracy-results needs a comparison. {_CHOOSE_SECOND}")
+    given = (
+        ("--save-worst", layers.save_worst),
+        ("--save-error-by-depth", layers.save_error_by_depth),
+    )
+    unusable = [flag for flag, value in given if value is not None]
+    if unusable and not compares_runs(values):
+        raise CommandLineError(
+            f"{' and '.join(unusable)}: there is no comparison. {_CHOOSE_SECOND}"
+        )
 
 
 def _idle(
     values: Values, backends: Sequence[BuiltIn]
 ) -> Iterator[tuple[str, Groups, Sequence[str]]]:
     """Yield why the options of some groups have no effect, and which have one nevertheless."""
-    runners = _runners(values)
+    runners = values[RunnerOptions].runners
     alone = [each for each in backends if each.idle]
     if not runners:
         own = [group for each in alone for group in each.own_groups]
@@ -235,7 +328,7 @@ def _idle(
 def compares_runs(values: Values) -> bool:
     """Return whether there may be two runs: a saved file may hold several."""
     loaded = len(values[CompareOptions].load_outputs)
-    runners = len(_runners(values))
+    runners = len(values[RunnerOptions].runners)
     return (runners + loaded > 1 or not runners) and not _runs_nothing(values)
 
 
@@ -243,7 +336,7 @@ def _runs_nothing(values: Values) -> bool:
     """Return whether models are made, and nothing is run: with --iterations 0."""
     data = values[DataOptions]
     given = data.load_inputs or data.data_loader_script or values[CompareOptions].load_outputs
-    return bool(_runners(values)) and data.iterations == 0 and not given
+    return bool(values[RunnerOptions].runners) and data.iterations == 0 and not given
 
 
 def chosen_for_parts(values: Values, backends: Backends) -> list[tuple[Chosen, str]] | None:
@@ -336,25 +429,9 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
     return None
 
 
-def check_worst(values: Values, *, compares: bool) -> None:
-    """Refuse to save something about a comparison where there is none."""
-    options = values[LayerwiseOptions]
-    given = {
-        "--save-worst": options.save_worst is not None,
-        "--save-error-by-depth": options.save_error_by_depth is not None,
-    }
-    unusable = [flag for flag, is_given in given.items() if is_given]
-    if unusable and not compares:
-        raise CommandLineError(
-            f"{' and '.join(unusable)}: there is no comparison. Choose a second runner, or load"
-            " outputs with --load-outputs."
-        )
-
-
 def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> str:
     """Return the sentence; `titles` are what people call the backends."""
-    path = split_symbol(values[ModelOptions].model_file or "")[0]
-    model = quoted(path.replace("\\", "/").rpartition("/")[2]) if path else ""
+    model = name_of_model(values[ModelOptions].model_file)
     runners = [each.partition(":")[::2] for each in values[RunnerOptions].runners]
     of_text = named_in(values[RunnerOptions].runners).values()
     saved = {each.name for each in of_text if each.text and not each.groups()}
@@ -456,17 +533,20 @@ class RunCommand(Command):
         }
 
     def program(self, values: Values) -> Program:
-        check_run(values, self.backends)
+        _refuse(values)
+        for because, groups, besides in _idle(values, self.backends):
+            warn_idle(flags_given(values, groups, besides=besides), f", because {because}")
         backends = backends_of(values, self.backends, self.plugins)
         compares = compares_runs(values)
-        check_worst(values, compares=compares)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         checks, verdicts = _checks(values)
         parts = chosen_for_parts(values, backends)
         if parts is not None:
             run = by_layers(values, backends, parts, data)
         elif backends.runners:
-            also = not values[LayerwiseOptions].no_unmarked and _is_looked_at(values, compares)
+            saves = values[RunOptions].save_outputs is not None
+            is_looked_at = compares or saves or values[CompareOptions].validate
+            also = is_looked_at and not values[LayerwiseOptions].no_unmarked
             run = as_a_whole(values, backends, data, also_unmarked=also)
         else:
             run = Run()
@@ -477,7 +557,9 @@ class RunCommand(Command):
                 0, Step("MODEL", split_symbol(values[ModelOptions].model_file or "")[0])
             )
         saved = values[CompareOptions].save_accuracy_results
-        titles = {name: each.title for name, each in named_in(_runners(values)).items()}
+        titles = {
+            name: each.title for name, each in named_in(values[RunnerOptions].runners).items()
+        }
         titles |= {plugin.name: plugin.declared.title for plugin in self.plugins}
         return Program(
             "run.py.j2",
@@ -500,12 +582,6 @@ class RunCommand(Command):
         if not self.plugins:
             return render(made, line, log)
         return checked(partial(render, made, line, log), self.plugins)
-
-
-def _is_looked_at(values: Values, compares: bool) -> bool:
-    """Return whether anything is done with the outputs."""
-    saves = values[RunOptions].save_outputs is not None
-    return compares or saves or values[CompareOptions].validate
 
 
 def _checks(values: Values) -> tuple[list[Step], Call]:

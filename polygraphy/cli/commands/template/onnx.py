@@ -10,8 +10,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions, ReportOptions
-from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
-from polygraphy.cli.shared.onnx_model import onnx_of
+from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions, onnx_of
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.source import quoted
 

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
-from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_idle
-from polygraphy.cli.declare.kinds import Choice, Integer, Kind
+from polygraphy.cli.declare.errors import CommandLineError, warn_idle
+from polygraphy.cli.declare.kinds import Choice, Integer, Integers
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
-from polygraphy.cli.shared.onnx import OnnxShapeOptions
-from polygraphy.cli.shared.onnx_model import onnx_of
+from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.source import quoted
-
-
-class Integers(Kind):
-    """Some whole numbers, or none."""
-
-    nargs = "*"
-    metavar = "N"
-
-    def parse(self, words: Sequence[str]) -> tuple[int, ...]:
-        try:
-            return tuple(map(int, words))
-        except ValueError:
-            raise BadValue(f"{' '.join(words)!r} are not whole numbers") from None
-
-    def unparse(self, value: Sequence[int]) -> list[str]:
-        return list(map(str, value))
-
-    def argument(self, value: Sequence[int]) -> Any:
-        return list(value)
-
 
 _AXIS = Integer()
 _RANK = Integer(minimum=1)
@@ -89,7 +65,7 @@ class ShardHintOptions(Options):
     )
     groups: tuple[int, ...] = option(
         "--groups",
-        kind=Integers(),
+        kind=Integers(nargs="*"),
         help="The groups of devices that take part.",
         otherwise="all",
         feeds="find_shard_hints.groups",
@@ -161,20 +137,20 @@ class ShardHintOptions(Options):
     )
     q_shuffle: tuple[int, ...] | None = option(
         "--q-shuffle",
-        kind=Integers(),
+        kind=Integers(nargs="*"),
         help="A permutation of the axes of Q, for --cp-type fused.",
         feeds="find_shard_hints.q_shuffle",
     )
     k_shuffle: tuple[int, ...] | None = option(
         "--k-shuffle",
-        kind=Integers(),
+        kind=Integers(nargs="*"),
         help="A permutation of the axes of K, for --cp-type fused.",
         otherwise="swaps the last two",
         feeds="find_shard_hints.k_shuffle",
     )
     v_shuffle: tuple[int, ...] | None = option(
         "--v-shuffle",
-        kind=Integers(),
+        kind=Integers(nargs="*"),
         help="A permutation of the axes of V, for --cp-type fused.",
         feeds="find_shard_hints.v_shuffle",
     )

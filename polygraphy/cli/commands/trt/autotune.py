@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePath
 
 from polygraphy.cli.backends.trt.config_options import (
@@ -31,22 +30,12 @@ from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.compare import absolute_tolerance, relative_tolerance
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
-from polygraphy.cli.shared.onnx_model import OnnxModel
+from polygraphy.cli.shared.onnx import OnnxModel
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.source import Source, quoted
 
 _CONFIG = "config.yaml"
-
-
-class _ConfigPath(Text):
-    """The path of a YAML file; without a word, ``config.yaml``."""
-
-    def __init__(self) -> None:
-        super().__init__("PATH", nargs="?")
-
-    def parse(self, words: Sequence[str]) -> str:
-        return words[0] if words else _CONFIG
 
 
 @option_group
@@ -70,7 +59,7 @@ class TuningConfigOptions(Options):
     save_config_yaml: str | None = option(
         "--save-config-yaml",
         writes=True,
-        kind=_ConfigPath(),
+        kind=Text("PATH", nargs="?", without_word=_CONFIG),
         help="Save what matched to a YAML file: PATH, or config.yaml.",
     )
     load_config_yaml: str | None = option(

@@ -26,20 +26,21 @@ from polygraphy.cli.commands.debug.context import (
     iterations_of,
     until_of,
 )
-from polygraphy.cli.commands.run.run_backends import kind_of_model
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn, warn_idle
 from polygraphy.cli.declare.kinds import Choice, NumberOrAuto, PerName
 from polygraphy.cli.declare.option import Options, argv_of, changed, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
-from polygraphy.cli.shared.model import ModelOptions, split_symbol
+from polygraphy.cli.shared.graph import kind_of_model
+from polygraphy.cli.shared.model import ModelOptions, name_of_model, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
+    OnnxModel,
     OnnxShapeOptions,
     OutputOptions,
+    onnx_of,
 )
-from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.source import Source, quoted
 from polygraphy.domain.catalog.formats import format_named
@@ -315,10 +316,6 @@ class _EngineCommand(Command):
             "iterations": Step("iterations", iterations),
         }
 
-    def _name(self, values: Values) -> str:
-        path = split_symbol(values[ModelOptions].model_file or "")[0]
-        return quoted(path.replace("\\", "/").rpartition("/")[2])
-
 
 class DebugBuildCommand(_EngineCommand):
     """Build a TensorRT engine again and again, for failures that come and go with the builds, and
@@ -335,7 +332,7 @@ class DebugBuildCommand(_EngineCommand):
         check = [*_run_command(values), "--validate"]
         return Program(
             "debug_build.py.j2",
-            f"Build {self._name(values)} in TensorRT again and again.",
+            f"Build {name_of_model(values[ModelOptions].model_file)} in TensorRT again and again.",
             until=until,
             **self._context(values, check, asks=True),
         )
@@ -370,7 +367,8 @@ class DebugPrecisionCommand(_EngineCommand):
         results, network = [golden.save_layer_outputs], Source("LOAD_NETWORK")
         return Program(
             "debug_precision.py.j2",
-            f"Find the layers of {self._name(values)} that need more precision in TensorRT.",
+            f"Find the layers of {name_of_model(values[ModelOptions].model_file)} that need more"
+            " precision in TensorRT.",
             precision=search.precision or "float32",
             find=call_of(
                 "find_layers_to_raise",

@@ -15,8 +15,13 @@ from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.values import Values, flags_feeding, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
-from polygraphy.cli.shared.onnx import OnnxLoadOptions, OnnxShapeOptions, OutputOptions
-from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
+from polygraphy.cli.shared.onnx import (
+    OnnxLoadOptions,
+    OnnxModel,
+    OnnxShapeOptions,
+    OutputOptions,
+    onnx_of,
+)
 from polygraphy.codegen.call import Step
 from polygraphy.codegen.source import Source, quoted
 

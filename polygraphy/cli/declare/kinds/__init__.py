@@ -3,6 +3,7 @@
 from polygraphy.cli.declare.kinds.base import Count, Flag, Kind, Ordered
 from polygraphy.cli.declare.kinds.numbers import (
     Integer,
+    Integers,
     Number,
     NumberOrAuto,
     Range,
@@ -22,7 +23,6 @@ from polygraphy.cli.declare.kinds.texts import (
     Assignments,
     Choice,
     Choices,
-    Folder,
     Script,
     Text,
     Texts,
@@ -34,8 +34,8 @@ __all__ = [
     "Choices",
     "Count",
     "Flag",
-    "Folder",
     "Integer",
+    "Integers",
     "Kind",
     "Number",
     "NumberOrAuto",

@@ -24,6 +24,11 @@ class Kind:
     metavar: str = "VALUE"
     choices: tuple[str, ...] | None = None
 
+    def __init__(self, metavar: str = "", nargs: Any = None) -> None:
+        """Set what the words are called, and how many it takes, if not as the class says."""
+        self.metavar = metavar or self.metavar
+        self.nargs = self.nargs if nargs is None else nargs
+
     def ends_before(self, word: str, taken: Sequence[str]) -> bool:
         """Return whether a word that follows `taken` can be no further value of the option, so that
         it is an argument of the command.
@@ -35,8 +40,8 @@ class Kind:
         raise NotImplementedError
 
     def unparse(self, value: Any) -> list[str]:
-        """Return words that have this value."""
-        raise NotImplementedError
+        """Return words that have this value: by default itself, as one word."""
+        return [str(value)]
 
     def files(self, value: Any) -> list[tuple[str, str | None]]:
         """Return the files that a value names, each with the symbol that it is to define, if any;
@@ -72,9 +77,8 @@ class Repeated(Kind):
 
     def __init__(self, single: Kind) -> None:
         """Set what form the value of one time has."""
+        super().__init__(single.metavar, single.nargs)
         self.single = single
-        self.nargs = single.nargs
-        self.metavar = single.metavar
         self.choices = single.choices
 
     def parse(self, words: Sequence[Any]) -> Any:

@@ -9,30 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds.base import Kind
+from polygraphy.cli.declare.kinds.texts import Texts
 
 if TYPE_CHECKING:
     from polygraphy.codegen.source import ByteCount
-
-
-class Integer(Kind):
-    """A whole number."""
-
-    metavar = "N"
-
-    def __init__(self, minimum: int | None = None) -> None:
-        """Set which is the smallest allowed."""
-        self.minimum = minimum
-
-    def parse(self, words: Sequence[str]) -> int:
-        """Return the number."""
-        value = integer(words[0])
-        if self.minimum is not None and value < self.minimum:
-            raise BadValue(f"{value} is less than {self.minimum}")
-        return value
-
-    def unparse(self, value: int) -> list[str]:
-        """Return the number in words."""
-        return [str(value)]
 
 
 class Number(Kind):
@@ -58,9 +38,27 @@ class Number(Kind):
             raise BadValue(f"{words[0]} is not allowed here: numbers {limit} are")
         return value
 
-    def unparse(self, value: float) -> list[str]:
-        """Return the number in words."""
-        return [repr(value)]
+
+class Integer(Number):
+    """A whole number."""
+
+    metavar = "N"
+
+    def parse(self, words: Sequence[str]) -> int:
+        """Return the number."""
+        value = integer(words[0])
+        if value < self.minimum:
+            raise BadValue(f"{value} is less than {self.minimum}")
+        return value
+
+
+class Integers(Texts):
+    """Some whole numbers."""
+
+    metavar = "N"
+
+    def parse(self, words: Sequence[str]) -> tuple[int, ...]:
+        return tuple(map(integer, words))
 
 
 class NumberOrAuto(Number):
@@ -70,9 +68,6 @@ class NumberOrAuto(Number):
 
     def parse(self, words: Sequence[str]) -> Any:
         return "auto" if words[0].lower() == "auto" else super().parse(words)
-
-    def unparse(self, value: Any) -> list[str]:
-        return [value] if value == "auto" else super().unparse(value)
 
 
 class Range(Kind):
@@ -155,10 +150,6 @@ class ByteSize(Kind):
         if value < 0 or "/" in digits:
             raise BadValue(f"{words[0]!r} is no number of bytes, such as 1024, 16e6, 512M or 2G")
         return ByteCount(value * unit)
-
-    def unparse(self, value: int) -> list[str]:
-        """Return the number of bytes."""
-        return [str(value)]
 
 
 _FORM = re.compile(r"top-(\d+)(?:,axis=(-?\d+))?", re.ASCII)

@@ -10,7 +10,7 @@ from typing import Any, Union
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds.base import Kind
-from polygraphy.cli.declare.kinds.texts import Choice
+from polygraphy.cli.declare.kinds.texts import Choice, Texts
 
 
 class PerName(Kind):
@@ -158,13 +158,12 @@ Provider = Union[str, "tuple[str, dict[str, str]]"]
 _WITH_OPTIONS = re.compile(r"([^:=,]+):([^:=,]+=.*)", re.DOTALL)
 
 
-class Providers(Kind):
+class Providers(Texts):
     """One or more providers: ``cuda``, or with options ``cuda:device_id=1,use_tf32=0``.
 
     The value of an option goes on to the next ``,`` that a key and ``=`` follow.
     """
 
-    nargs = "+"
     metavar = "PROVIDER[:KEY=VALUE,...]"
 
     def parse(self, words: Sequence[str]) -> tuple[Provider, ...]:
@@ -173,9 +172,6 @@ class Providers(Kind):
 
     def unparse(self, value: Iterable[Provider]) -> list[str]:
         return [each if isinstance(each, str) else _word(*each) for each in value]
-
-    def argument(self, value: Sequence[Provider]) -> Any:
-        return list(value)
 
 
 def _parsed(word: str) -> Provider:

@@ -12,47 +12,37 @@ from polygraphy.cli.declare.kinds.base import Kind, Repeated
 class Text(Kind):
     """Any text."""
 
-    def __init__(self, metavar: str = "TEXT", nargs: Any = None) -> None:
-        """Name the text; `nargs` is ``?`` for an optional positional argument."""
-        self.metavar = metavar
-        self.nargs = nargs
+    metavar = "TEXT"
+
+    def __init__(
+        self, metavar: str = "", nargs: Any = None, without_word: str | None = None
+    ) -> None:
+        """Name the text; `nargs` is ``?`` for one that may be left out, which is `without_word`."""
+        super().__init__(metavar, nargs)
+        self.without_word = without_word
 
     def parse(self, words: Sequence[str]) -> str | None:
         """Return the word."""
-        return words[0] if words else None
+        return words[0] if words else self.without_word
 
     def unparse(self, value: str) -> list[str]:
-        """Return the text as one word."""
-        return [value]
-
-
-class Folder(Text):
-    """The path of a folder; without a word, the current one."""
-
-    def __init__(self) -> None:
-        """Take one word, or none."""
-        super().__init__("FOLDER", nargs="?")
-
-    def parse(self, words: Sequence[str]) -> str:
-        return words[0] if words else "."
+        """Return the text as one word, if one is needed."""
+        return [] if value == self.without_word else [value]
 
 
 class Texts(Kind):
-    """One or more texts."""
+    """One or more texts; a subclass makes something else of each word."""
 
     nargs = "+"
+    metavar = "TEXT"
 
-    def __init__(self, metavar: str = "TEXT") -> None:
-        """Name one of the texts."""
-        self.metavar = metavar
-
-    def parse(self, words: Sequence[str]) -> tuple[str, ...]:
+    def parse(self, words: Sequence[str]) -> Any:
         """Return the words."""
         return tuple(words)
 
-    def unparse(self, value: Iterable[str]) -> list[str]:
+    def unparse(self, value: Iterable[Any]) -> list[str]:
         """Return the texts."""
-        return list(value)
+        return list(map(str, value))
 
     def argument(self, value: Sequence[Any]) -> Any:
         """Return a list."""
@@ -92,23 +82,45 @@ class Choice(Kind):
     """One of a few words."""
 
     def __init__(
-        self, *choices: str, metavar: str | None = None, aliases: Mapping[str, str] | None = None
+        self,
+        *choices: str,
+        metavar: str = "",
+        aliases: Mapping[str, str] | None = None,
+        in_any_case: bool = False,
+        what: str = "",
     ) -> None:
-        """Set which words are allowed, and which others are taken for one of them."""
+        """Set which words are allowed, which others are taken for one of them, whether capitals
+        count, and what messages call a word.
+        """
+        super().__init__(metavar or "{" + ",".join(choices) + "}")
         self.choices = choices
-        self.metavar = metavar or "{" + ",".join(choices) + "}"
-        self.aliases = aliases or {}
+        self.aliases = dict(aliases or {})
+        if in_any_case:
+            self.aliases |= {
+                key.lower(): word for key, word in (*zip(choices, choices), *self.aliases.items())
+            }
+        self.in_any_case = in_any_case
+        self.what = what
 
-    def parse(self, words: Sequence[str]) -> str:
+    def parse(self, words: Sequence[str]) -> Any:
         """Return the word."""
-        return _chosen(self.aliases.get(words[0], words[0]), self.choices or ())
+        return self.chosen(words[0])
 
-    def unparse(self, value: str) -> list[str]:
-        """Return the word."""
-        return [value]
+    def chosen(self, word: str) -> str:
+        """Return the choice that a word stands for."""
+        choices = self.choices or ()
+        found = self.aliases.get(word.lower() if self.in_any_case else word, word)
+        if found in choices:
+            return found
+        listed = ", ".join(choices)
+        raise BadValue(
+            f"{word!r} is no {self.what}; there is {listed}"
+            if self.what
+            else f"{word!r} is none of {listed}"
+        )
 
 
-class Choices(Choice):
+class Choices(Choice, Texts):
     """Some of a few words, each at most once."""
 
     nargs = "+"
@@ -119,21 +131,7 @@ class Choices(Choice):
 
     def parse(self, words: Sequence[str]) -> Any:
         """Return the words without repetitions."""
-        return tuple(dict.fromkeys(_chosen(word, self.choices or ()) for word in words))
-
-    def unparse(self, value: Any) -> list[str]:
-        """Return the words."""
-        return list(value)
-
-    def argument(self, value: Sequence[str]) -> Any:
-        """Return a list."""
-        return list(value)
-
-
-def _chosen(word: str, choices: Sequence[str]) -> str:
-    if word not in choices:
-        raise BadValue(f"{word!r} is none of {', '.join(choices)}")
-    return word
+        return tuple(dict.fromkeys(map(self.chosen, words)))
 
 
 class Script(Kind):
