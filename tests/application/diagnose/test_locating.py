@@ -12,7 +12,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.locating import Place, judged, nodes_alone, steady, wrong_regions
+from polygraphy.application.diagnose.locating import (
+    Place,
+    judged,
+    nodes_alone,
+    steady,
+    wrong_regions,
+)
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports

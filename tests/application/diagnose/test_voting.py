@@ -159,7 +159,9 @@ class Own(OnnxParty):
         for node in known.graph.node:
             node.domain = ""
         compute = super().load(known)
-        wrong = {name for node in known.graph.node if node.op_type == "Tanh" for name in node.output}
+        wrong = {
+            name for node in known.graph.node if node.op_type == "Tanh" for name in node.output
+        }
         return lambda feed: {
             name: value + np.float32(self._off * (name in wrong))
             for name, value in compute(feed).items()
