@@ -91,6 +91,19 @@ def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed
     return made
 
 
+def right_when_plain(case: Case, expected: Values, feed: Feed) -> str:
+    """Return in words which parties make all outputs match where they rewrite nothing, and the
+    command that shows it; empty where there are none.
+    """
+    said = []
+    for party in filter(lambda each: each.rewrites, case.parties):
+        off = _left(case, party, feed, expected, plain=True)
+        if off is not None:
+            command = case.command(party, plain=True, off=off)
+            said.append(f" With all rewrites of {party.name} switched off all match: {command}")
+    return "".join(said)
+
+
 def _left(
     case: Case, party: SuspectedParty, feed: Feed, expected: Values, **how: Any
 ) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.blaming import blamed, proven
+from polygraphy.application.diagnose.blaming import blamed, proven, right_when_plain
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -41,7 +41,7 @@ from polygraphy.application.diagnose.lowered.half_verdict import (
     of_lowering,
 )
 from polygraphy.application.diagnose.oracle import Compared, Oracle
-from polygraphy.application.diagnose.refusing import of_refusals
+from polygraphy.application.diagnose.refusing import of_refusals, refused_narrow
 from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.rounding import (
     adds_up,
@@ -167,18 +167,30 @@ def _lowered_first(
     """Find out whether a backend may compute in half precision; where it is wrong in float32, too,
     or refuses, all is asked of it in float32.
     """
-    refused = ""
+    refused = None
     try:
         if (found := of_lowering(case, lowering, data_loader)) is not None:
             return _allowed(case, found)
     except BackendError as error:
-        refused = str(error)
-    _exchange(case, lowering, lowering.in_float32())
+        refused = error
+    wide = lowering.in_float32()
+    _exchange(case, lowering, wide)
     case.evidence.left_out.clear()  # The data are chosen again.
     found = whole().result()
-    if refused and found.verdict == AGREE:
-        return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in fp32. {refused}")
+    if refused is not None and found.verdict == AGREE:
+        return _refused(case, wide, refused, data_loader)
     return found
+
+
+def _refused(
+    case: Case, wide: SuspectedParty, error: BackendError, data_loader: Any
+) -> DiagnosisResult:
+    """Return what may be said where all agree in float32, and half precision is refused."""
+    if error.backend != wide.name:
+        return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in fp32. {error}")
+    if case.feed is not None:
+        case.data_options = data_options(case.model, data_loader, 0, case.feed)
+    return refused_narrow(case, wide, str(error))
 
 
 def _lowered_last(
@@ -197,7 +209,9 @@ def _lowered_last(
         made = of_lowering(case, lowering, data_loader)
         lowered = None if made is None else _allowed(case, made)
     except BackendError as error:
-        lowered = DiagnosisResult(INCONCLUSIVE, reason=f"All agree in fp32. {error}")
+        lowered = _refused(case, wide, error, data_loader)
+        if found.verdict != AGREE:
+            return found
     if lowered is None:
         reason = f"In float32 {lowering.name} does not compute what another backend does, either."
         lowered = DiagnosisResult(INCONCLUSIVE, reason=f"{reason} Compare with that: --onnxrt.")
@@ -528,7 +542,11 @@ class _Diagnosis:
                 "Every node alone agrees, and the steps of quantised types explain the outputs."
             )
             return DiagnosisResult(AGREE, reason=reason)
-        return of_rounding(case, found, known)
+        result = of_rounding(case, found, known)
+        if result.verdict == INCONCLUSIVE:
+            plain = right_when_plain(case, case.loaded(self._third)(feed), feed)
+            return evolve(result, reason=f"{result.reason}{plain}")
+        return result
 
     def _is_explained(self, *, by_steps: bool = False) -> bool:
         """Return whether rounding explains how far all outputs are apart; see `explained`."""

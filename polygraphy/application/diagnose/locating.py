@@ -35,11 +35,15 @@ from polygraphy.ports.editing import OpenModel, open_model
 _ONE_STEP = 0.03
 """The same of integers that are one off, where what comes before is computed in integers, too."""
 _COARSELY = 0.15
-"""The same where a backend looks up in a table what a function makes of integers, as Softmax."""
+"""The same where a backend computes a function of integers by a table, as Softmax."""
+_USUALLY = 0.1
+"""The share that such a table is off by in the mean, at most; few elements scatter around it."""
 _STEPPING = MOVES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
 """Operators that compute nothing but steps."""
 _WHOLE = 128
 """A region of more nodes is no place: what they hand to each other is rounded otherwise."""
+_A_STEP = 1.01
+"""A step, and how the difference of two numbers is rounded that are one apart."""
 _STEP = 2.0**-7
 """A step of eight bits, relative to the size of a tensor."""
 _EVERYWHERE = 0.05
@@ -196,7 +200,11 @@ def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place
     Raises:
         BackendError: it cannot run that graph in parts.
     """
-    found = _wrong_regions(case, party, known, None)
+    found = [
+        narrow
+        for place in _wrong_regions(case, party, known, None)
+        for narrow in _between_steps(case, party, known, place)
+    ]
     if all(len(place.region) <= _FEW for place in found):
         return found
     for level in party.levels:
@@ -212,6 +220,40 @@ def _narrower(place: Place, others: Sequence[Place]) -> Place:
     """Return the smallest of some places that lies within one, or that."""
     within = [other for other in others if set(other.region) < set(place.region)]
     return min(within, key=lambda other: len(other.region), default=place)
+
+
+def _between_steps(case: Case, party: SuspectedParty, known: Trace, place: Place) -> list[Place]:
+    """Return which nodes of a large region are wrong when it is run in parts, from one quantised
+    tensor to the next, as backends compute it: none where that shows that a step here and there is
+    all there is; the region where it shows nothing.
+    """
+    nodes = case.model.nodes
+    ends = {
+        name
+        for index in place.region
+        for name in nodes[index].makes
+        if nodes[index].op == "QuantizeLinear" and name in known.values
+    }
+    if len(place.region) <= _FEW or not ends - {place.tensor}:
+        return [place]
+    made = {name for index in place.region for name in nodes[index].makes}
+    outside = {name for index in place.region for name in nodes[index].reads} - made
+    found: list[Place] = []
+    is_off, held = False, known.held
+    for name in dict.fromkeys((*sorted(ends), place.tensor)):
+        region = region_before(nodes, name, (ends | outside) - {name})
+        try:
+            part = case.model.part(region, held, [name])
+            given = {each.name: held[each.name] for each in part.graph.input}
+            value = party.load(part)(given)[name]
+        except (PolygraphyException, KeyError):
+            return [place]
+        off = deviation(value, known.values[name])
+        within = [nodes[index] for index in region]
+        is_off |= bool(off)
+        if off and not _is_flip(off, within) and not _is_step(case, off, within):
+            found.append(Place(region, name, off, fused=True))
+    return found if is_off else [place]
 
 
 def _wrong_regions(
@@ -266,10 +308,34 @@ def _is_step(case: Case, made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     before = (makers[name] for node in nodes for name in node.reads if name in makers)
     if not any(case.model.nodes[index].op == "DequantizeLinear" for index in before):
         return False
-    if nodes[-1].op == "QuantizeLinear":
-        is_coarse = any(node.op in BOUNDED for node in nodes)
-        return made.largest <= 1 and made.share <= (_COARSELY if is_coarse else _ONE_STEP)
-    return made.relative <= _STEP
+    computing = next((node.op for node in reversed(nodes) if node.op not in _STEPPING), "")
+    step = _last_step(case, nodes)
+    if not step:
+        return made.relative <= _STEP
+    many = _coarsely(made) if computing in BOUNDED else _ONE_STEP
+    return made.largest <= _A_STEP * step and made.share <= many
+
+
+def _coarsely(made: Deviation) -> float:
+    """Return the share of elements in which a table may be a step off; more of few of them."""
+    few = float(np.sqrt(_USUALLY * (1 - _USUALLY) * made.share / max(made.count, 1)))
+    return max(_COARSELY, _USUALLY + 3 * few)
+
+
+def _last_step(case: Case, nodes: Sequence[GraphNode]) -> float:
+    """Return the step by which the last of some nodes quantises, in what they make; 0 where none
+    does, or where it is not one number.
+    """
+    for node in reversed(nodes):
+        if node.op == "QuantizeLinear":
+            return 1.0
+        if node.op == "DequantizeLinear":
+            weights = Side(graph_with_weights(case.model.proto)).weights
+            scale = weights[node.reads[1]].values if node.reads[1] in weights else None
+            return float(scale.reshape(-1)[0]) if scale is not None and scale.size == 1 else 0.0
+        if node.op not in MOVES:
+            break
+    return 0.0
 
 
 def _is_cut_off(case: Case, tensor: str, value: Any, known: Trace) -> bool:

@@ -88,6 +88,24 @@ def test_a_rewrite_of_a_third_backend_is_named(kept: Kept) -> None:
     assert culprit["tensor"] == "l1"
 
 
+class Secretive(WrongRewriter):
+    """Does not show the graph that it runs."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        return OnnxParty().load(model if plain else super().executed(model, without=without))
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
+        return None
+
+
+def test_that_all_matches_without_rewrites_is_said_where_no_node_can_be_named() -> None:
+    said = "With all rewrites of wrong switched off all match: wrong MODEL plain"
+    with pytest.raises(InconclusiveError, match=said):
+        diagnose(network(), [Secretive(), OnnxParty()])
+
+
 def test_nodes_without_names_go_by_their_first_output(kept: Kept) -> None:
     assert not diagnose(network(named=False), [WrongRewriter(), OnnxParty()])
     assert kept.culprits[0]["nodes"] == ["e1", "l1"]

@@ -13,7 +13,7 @@ from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind, resolve
 from polygraphy.comparator import Comparator, DataLoader
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import InconclusiveError, ModelError
+from polygraphy.domain.errors import BackendError, InconclusiveError, ModelError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
 from polygraphy.ports.reporting import Findings
@@ -103,6 +103,24 @@ def test_the_node_is_named_and_the_remedy_is_built(cause: str, parties: Any) -> 
     assert tuple(kept) in builder.builds
     assert len(builder.builds) <= 12
     assert any("in fp32, all outputs match" in each for each in culprit["evidence"])
+
+
+class Refusing(Builder):
+    """Refuses every model in half precision."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        raise BackendError("no kernel in fp16", backend=self.name)
+
+
+@pytest.mark.parametrize("kind", ["", "reference", "golden", "program"])
+def test_what_is_refused_in_half_precision_alone_runs_in_float32(kind: str, tmp_path: Path) -> None:
+    model = network(None)
+    right = right_results(model, kind, tmp_path) if kind else {}
+    verdict, [culprit] = diagnosed(model, Refusing(), OnnxrtParty(), **right)
+    assert (verdict, culprit["party"], culprit["cause"]) == ("fault", "trt", "refusal")
+    assert "no kernel in fp16" in culprit["evidence"][0]
+    assert culprit["remedy"]["proven"]
+    assert culprit["remedy"]["command"].endswith("--rtol auto --atol auto")
 
 
 def right_results(model: Any, kind: str, folder: Path) -> dict[str, Any]:

@@ -197,3 +197,51 @@ def test_a_step_here_and_there_is_nobodys_fault_only_where_a_function_is_looked_
     with bind(Findings, kept):
         diagnose(model, [Shifting(), OnnxParty()], [feed])
     assert kept.verdict == verdict
+
+
+class Hiding(Shifting):
+    """Calls all tensors otherwise that are quantised on the way."""
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
+        made = super().executed(model, without=without, level=level)
+        ends = {each.name for each in (*made.graph.input, *made.graph.output)}
+        for node in made.graph.node:
+            for names in (node.input, node.output):
+                names[:] = [f"{x}_8" if x in HIDDEN - ends else x for x in names]
+        return made
+
+
+HIDDEN = {"q", "d", "r", "k", "e", "m", "p", "inside", "shifted"}
+
+
+@pytest.mark.parametrize("op", ["Mul", "Softmax"])
+def test_the_node_is_named_whose_steps_are_wrong_of_all_that_is_computed_in_steps(op: str) -> None:
+    step = np.float32(STEP)
+    weights = {"step": step, "zero": np.uint8(0)}
+    quantised = [
+        (("x", "q", "d"), "begin", "given"),
+        (("r", "k", "e"), "between", "handed"),
+        (("m", "p", "y"), "end", "out"),
+    ]
+    nodes = []
+    for (value_in, held, value_out), one, two in quantised:
+        reads = [value_in, "step", "zero"]
+        nodes.append(helper.make_node("QuantizeLinear", reads, [held], one))
+        reads = [held, "step", "zero"]
+        nodes.append(helper.make_node("DequantizeLinear", reads, [value_out], two))
+    nodes.insert(2, helper.make_node("Sqrt", ["d"], ["r"], "root"))
+    nodes.insert(5, helper.make_node(op, ["e", "e"] if op == "Mul" else ["e"], ["m"], "middle"))
+    shape = [256, 4]
+    model = make("steps", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
+    feed = {"x": np.random.default_rng(0).random(shape).astype(np.float32)}
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(model, [Hiding(), OnnxParty()], [feed])
+    if op == "Softmax":
+        assert kept.verdict == "agree"
+    else:
+        [culprit] = kept.culprits
+        assert "middle" in culprit["nodes"]
+        assert not {"begin", "given", "root"} & {*culprit["nodes"]}
