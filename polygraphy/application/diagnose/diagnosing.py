@@ -534,7 +534,10 @@ class _Diagnosis:
             open_places = [place for place, said in votes if not said.juror]
             unclear += undecided(case, open_places, party, known)
         if culprits or mistaken:
-            culprits = proven(case, culprits, case.loaded(self._third)(feed), feed)
+            compute = case.loaded(known.party, plain=known.party is not self._third)
+            culprits = proven(case, culprits, compute(feed), feed)
+            if unclear and not any(one.remedy.proven for one in culprits):
+                return _unclear(unclear, [*mistaken, *culprits])
             return DiagnosisResult(FAULT, [*mistaken, *culprits])
         if unclear:
             return _unclear(unclear)
@@ -627,8 +630,10 @@ class _Diagnosis:
         return made
 
 
-def _unclear(candidates: Sequence[Culprit]) -> DiagnosisResult:
-    """Return that nobody can tell who is right about some nodes."""
+def _unclear(candidates: Sequence[Culprit], wrong: Sequence[Culprit] = ()) -> DiagnosisResult:
+    """Return that nobody can tell who is right about some nodes; that others are wrong does not
+    explain the outputs.
+    """
     first = candidates[0]
     names = ", ".join(dict.fromkeys(repr(one.nodes[-1]) for one in candidates[:4]))
     ops = " and ".join(dict.fromkeys(one.op for one in candidates[:4]))
@@ -637,7 +642,7 @@ def _unclear(candidates: Sequence[Culprit]) -> DiagnosisResult:
         " Compare with another backend, with other versions (--environments), or with results that"
         " are right (--golden)."
     )
-    return DiagnosisResult(INCONCLUSIVE, candidates, reason=reason)
+    return DiagnosisResult(INCONCLUSIVE, [*candidates, *wrong], reason=reason)
 
 
 def _agree(votes: Sequence[Vote]) -> bool:
