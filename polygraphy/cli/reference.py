@@ -39,33 +39,25 @@ EXIT_CODES = (
 )
 
 
-class _Reference:
-    """The descriptions of all commands, with a name for each group that several of them have."""
-
-    def __init__(self, descriptions: Sequence[Description]) -> None:
-        self.descriptions = descriptions
-        users: dict[Group, list[str]] = {}
-        for name, _, _, groups in descriptions:
-            for group in groups:
-                users.setdefault(group, []).append(name)
-        self.shared: dict[Group, str] = {}
-        self.users = users
-        taken: dict[str, int] = {}
-        for group, names in users.items():
-            if len(names) > 1:
-                title = group[0].replace("`", "")
-                taken[title] = taken.get(title, 0) + 1
-                self.shared[group] = title if taken[title] == 1 else f"{title} {taken[title]}"
-
-    def split(self, groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
-        """Return the groups that only this command has, and the names of the others."""
-        own = [group for group in groups if group not in self.shared]
-        return own, [self.shared[group] for group in groups if group in self.shared]
+def _shared(descriptions: Sequence[Description]) -> dict[Group, tuple[str, list[str]]]:
+    """Return a name for each group of options that several commands have, and these commands."""
+    users: dict[Group, list[str]] = {}
+    for name, _, _, groups in descriptions:
+        for group in groups:
+            users.setdefault(group, []).append(name)
+    shared: dict[Group, tuple[str, list[str]]] = {}
+    taken: dict[str, int] = {}
+    for group, names in users.items():
+        if len(names) > 1:
+            title = group[0].replace("`", "")
+            taken[title] = taken.get(title, 0) + 1
+            shared[group] = (title if taken[title] == 1 else f"{title} {taken[title]}", names)
+    return shared
 
 
 def markdown(descriptions: Sequence[Description]) -> str:
     """Return the reference as a page of the documentation."""
-    reference = _Reference(descriptions)
+    shared = _shared(descriptions)
     lines = [
         "# Commands and options",
         "",
@@ -77,18 +69,19 @@ def markdown(descriptions: Sequence[Description]) -> str:
     ]
     for name, (_, text) in COMMANDS.items():
         lines.append(f"- [`polygraphy {name}`](#{anchor(f'polygraphy {name}')}): {text}")
-    for name, usage, text, groups in reference.descriptions:
+    for name, usage, text, groups in descriptions:
         lines += ["", f"## polygraphy {name}", "", _escaped(text), "", "```", usage]
         lines += ["", *EXAMPLES[name]] if name in EXAMPLES else []
         lines.append("```")
-        own, others = reference.split(groups)
+        own = [group for group in groups if group not in shared]
+        others = [shared[group][0] for group in groups if group in shared]
         for group in own:
             lines += ["", _escaped(f"{group[0]}{_after(group)}"), "", *_bullets(group[2])]
         links = ", ".join(f"[{title}](#{anchor(title)})" for title in others)
         lines += ["", f"Shared options: {links}."] if links else []
     lines += ["", "## Shared options"]
-    for group, title in reference.shared.items():
-        used = ", ".join(f"`{name}`" for name in reference.users[group])
+    for group, (title, names) in shared.items():
+        used = ", ".join(f"`{name}`" for name in names)
         lines += ["", f"### {title}", "", _escaped(f"Of {used}{_after(group) or '.'}"), ""]
         lines += _bullets(group[2])
     lines += ["", "## Exit codes", ""]
@@ -98,7 +91,7 @@ def markdown(descriptions: Sequence[Description]) -> str:
 
 def man(descriptions: Sequence[Description], version: str) -> str:
     """Return the reference as a man page, in the macros of man(7)."""
-    reference = _Reference(descriptions)
+    shared = _shared(descriptions)
     lines = [
         r".\" Written from the declarations of the options.",
         f'.TH POLYGRAPHY 1 "" "Polygraphy {version}" "User Commands"',
@@ -113,18 +106,19 @@ def man(descriptions: Sequence[Description], version: str) -> str:
     ]
     for group, text in GROUPS.items():
         lines += [".TP", rf"\fBpolygraphy {_roff(group)}\fR", _roff(text)]
-    for name, usage, text, groups in reference.descriptions:
+    for name, usage, text, groups in descriptions:
         lines += [f'.SS "{_roff(usage)}"', _roff(text)]
         for example in EXAMPLES.get(name, ()):
             lines += [".PP", ".RS 4", rf"\fB{_roff(example)}\fR", ".RE"]
-        own, others = reference.split(groups)
+        own = [group for group in groups if group not in shared]
+        others = [shared[group][0] for group in groups if group in shared]
         for each in own:
             lines += [".PP", _roff(each[0] + _after(each)), *_items(each[2])]
         lines += [".PP", _roff(f"Shared options: {', '.join(others)}.")] if others else []
     lines.append(".SH SHARED OPTIONS")
-    for each, title in reference.shared.items():
+    for each, (title, names) in shared.items():
         lines += [f'.SS "{_roff(title)}"']
-        lines += [_roff(f"Of {', '.join(reference.users[each])}{_after(each) or '.'}")]
+        lines += [_roff(f"Of {', '.join(names)}{_after(each) or '.'}")]
         lines += _items(each[2])
     lines += [".SH EXIT STATUS"]
     for code, meaning in EXIT_CODES:

@@ -8,21 +8,24 @@ import sys
 from contextvars import ContextVar
 
 from polygraphy import config
+from polygraphy.logger import errors
 from polygraphy.logger import severity as levels
-from polygraphy.logger.filter import Scope, caller_frame
-from polygraphy.logger.messages import LogMode, Messages, text_of
-from polygraphy.logger.severity import json_line, module_path, text_lines
+from polygraphy.logger.severity import SeverityTable, json_line, module_path, text_lines
 from polygraphy.logger.sinks import LogFile, PendingLines, forward, shows_colours, write_console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
-    from types import FrameType
+    from types import FrameType, ModuleType
+    from typing import NoReturn, ParamSpec, TypeAlias, TypeVar
 
-    from polygraphy.logger.messages import Message
     from polygraphy.logger.severity import Levels
     from polygraphy.logger.sinks import Line
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+    Message: TypeAlias = "object | Callable[[], object]"
 
 __all__ = [
     "G_LOGGER",
@@ -35,7 +38,38 @@ __all__ = [
 ]
 
 
-class Logger(Messages):
+class LogMode:
+    """How often a message is logged."""
+
+    # Not an `enum.Enum`, because importing `enum` costs a tenth of an interpreter's start.
+    EACH = 0
+    """Each time."""
+
+    ONCE = 1
+    """The first time in this process; a time at which its severity hid it does not count."""
+
+
+class Scope:
+    """A context that calls `enter` at its start and `leave` at its end.
+
+    (`contextlib` would do, if importing it did not cost a fifth of an interpreter's start.)
+    """
+
+    __slots__ = ("_enter", "_leave")
+
+    def __init__(self, enter: Callable[[], object], leave: Callable[[], object]) -> None:
+        self._enter = enter
+        self._leave = leave
+
+    def __enter__(self) -> Scope:
+        self._enter()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._leave()
+
+
+class Logger:
     """Writes messages to the console, and to a file if one is set.
 
     A message is any object, whose `str` is logged, or a callable that returns one and is called
@@ -47,6 +81,7 @@ class Logger(Messages):
         colors: See the attribute of that name; so with the others.
 
     Attributes:
+        logger_callbacks: Called with the `SeverityTable` that applies, each time that it is set.
         letter: Whether lines start with the letter of their severity, `[I]`.
         timestamp: Whether lines give the local time, `(HH:MM:SS)`.
         line_info: Whether lines give the source file and line, `[backend/trt/loader.py:12]`.
@@ -62,6 +97,17 @@ class Logger(Messages):
             of the console: as lines, with their letters, at the level of their severity's number;
             2, 4 and 6 for the most verbose ones.
     """
+
+    ULTRA_VERBOSE = levels.ULTRA_VERBOSE
+    SUPER_VERBOSE = levels.SUPER_VERBOSE
+    EXTRA_VERBOSE = levels.EXTRA_VERBOSE
+    VERBOSE = levels.VERBOSE
+    INFO = levels.INFO
+    START = levels.START
+    FINISH = levels.FINISH
+    WARNING = levels.WARNING
+    ERROR = levels.ERROR
+    CRITICAL = levels.CRITICAL
 
     _STATE = (
         "letter",
@@ -98,7 +144,11 @@ class Logger(Messages):
         timestamp: bool = False,
         line_info: bool = False,
     ) -> None:
-        super().__init__(severity)
+        self.logger_callbacks: list[Callable[[SeverityTable], object]] = []
+        # The first table is the configured one; each `verbosity` in force lays one over it.
+        self._tables = [_Holder(SeverityTable(severity))]
+        self._floor = self.module_severity.floor
+        self._is_by_module = self.module_severity.has_paths
         self.letter = letter
         self.timestamp = timestamp
         self.line_info = line_info
@@ -122,6 +172,82 @@ class Logger(Messages):
         self._lock = _thread.RLock()
         self._pending = PendingLines(self._write_lines)
 
+    # Which messages are logged.
+
+    @property
+    def module_severity(self) -> SeverityTable:
+        """The severities that apply now.
+
+        May be set to one severity, to a mapping from paths to severities, or to what was read here
+        before. The deepest entry that covers a module's path decides; see `SeverityTable`.
+        """
+        return self._tables[-1].table
+
+    @module_severity.setter
+    def module_severity(self, severity: Levels) -> None:
+        self._tables[-1].table = SeverityTable(severity)
+        self._table_changed()
+
+    def _table_changed(self) -> None:
+        table = self.module_severity
+        self._floor = table.floor
+        self._is_by_module = table.has_paths
+        for callback in self.logger_callbacks:
+            callback(table)
+
+    def register_callback(self, callback: Callable[[SeverityTable], object]) -> None:
+        """Call `callback` with the `SeverityTable` that applies, now and when another is set."""
+        callback(self.module_severity)
+        self.logger_callbacks.append(callback)
+
+    def is_enabled_for(self, severity: int, stack_depth: int = 2) -> bool:
+        """Return whether the caller's message of this severity would be logged.
+
+        Args:
+            severity: The severity of the message.
+            stack_depth: 2 if the module that counts is the caller's, one more per call in between.
+        """
+        if severity < self._floor:
+            return False
+        table = self.module_severity
+        if not table.has_paths:
+            return True
+        return severity >= table.get(module_path(caller_frame(stack_depth).f_code.co_filename))
+
+    def verbosity(self, severity: Levels = levels.CRITICAL) -> Scope:
+        """Return a context manager within which other severities apply.
+
+        Without an argument, nothing but critical messages is logged. Severities that are set within
+        the context end with it.
+        """
+        holder = _Holder(SeverityTable(severity))
+
+        def enter() -> None:
+            self._tables.append(holder)
+            self._table_changed()
+
+        def leave() -> None:
+            # Not simply the last one: contexts of several threads may overlap in any order.
+            self._tables.remove(holder)
+            self._table_changed()
+
+        return Scope(enter, leave)
+
+    @property
+    def severity(self) -> int:
+        """The severity of all modules that have none of their own; setting it leaves theirs, and is
+        deprecated.
+        """
+        return self.module_severity.get()
+
+    @severity.setter
+    def severity(self, severity: int) -> None:
+        self.module_severity = self.module_severity.with_default(severity)
+        self.warning(
+            "Logger.severity is deprecated and will be removed in Polygraphy 2.0. Use"
+            " module_severity instead."
+        )
+
     # How messages look, and where they go.
 
     def indent(self, level: int = 1) -> Scope:
@@ -144,6 +270,7 @@ class Logger(Messages):
         )
 
     def flush(self) -> None:
+        """Write the lines that wait to be written."""
         self._locked(self._pending.flush)
 
     def _locked(self, work: Callable[[], object]) -> None:
@@ -205,6 +332,16 @@ class Logger(Messages):
         stack_depth: int = 2,
         error_ok: bool = False,
     ) -> None:
+        """Log a message.
+
+        Args:
+            message: The message, or a callable that returns it.
+            severity: One of the severities, or any integer in between.
+            mode: `LogMode.EACH` or `LogMode.ONCE`.
+            stack_depth: 2 if the message is the caller's, one more per call in between. It decides
+                the line information, and which module's severity applies.
+            error_ok: Log an exception that the callable raises, in place of its message.
+        """
         # Where thousands of lines are logged, each call of a function here would show.
         if severity < self._floor or (
             self._is_by_module and not self.is_enabled_for(severity, stack_depth + 1)
@@ -268,6 +405,168 @@ class Logger(Messages):
             # The work matters more than its log: go on without the file, and say so.
             self._file = None
             self.warning(f"Could not write to the log file {file.path!r}: {error.strerror}")
+
+    # What is said.
+
+    # The comparison keeps what a hidden one costs far below a microsecond.
+
+    def ultra_verbose(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity ULTRA_VERBOSE."""
+        if self._floor <= levels.ULTRA_VERBOSE:
+            self.log(message, levels.ULTRA_VERBOSE, mode, 3)
+
+    def super_verbose(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity SUPER_VERBOSE."""
+        if self._floor <= levels.SUPER_VERBOSE:
+            self.log(message, levels.SUPER_VERBOSE, mode, 3)
+
+    def extra_verbose(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity EXTRA_VERBOSE."""
+        if self._floor <= levels.EXTRA_VERBOSE:
+            self.log(message, levels.EXTRA_VERBOSE, mode, 3)
+
+    def verbose(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity VERBOSE."""
+        if self._floor <= levels.VERBOSE:
+            self.log(message, levels.VERBOSE, mode, 3)
+
+    def info(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity INFO."""
+        if self._floor <= levels.INFO:
+            self.log(message, levels.INFO, mode, 3)
+
+    def start(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log that something starts, with severity START."""
+        if self._floor <= levels.START:
+            self.log(message, levels.START, mode, 3)
+
+    def finish(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log that something finished well, with severity FINISH."""
+        if self._floor <= levels.FINISH:
+            self.log(message, levels.FINISH, mode, 3)
+
+    def warning(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity WARNING; under internal checks, as a Python warning too."""
+        if config.INTERNAL_CORRECTNESS_CHECKS:
+            import warnings
+
+            message = text_of(message)
+            self.flush()
+            warnings.warn(message, stacklevel=2)
+        if self._floor <= levels.WARNING:
+            self.log(message, levels.WARNING, mode, 3)
+
+    def error(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity ERROR."""
+        if self._floor <= levels.ERROR:
+            self.log(message, levels.ERROR, mode, 3)
+
+    def critical(
+        self, message: Message, ExceptionType: type[BaseException] | None = None
+    ) -> NoReturn:
+        """Log a message of severity CRITICAL, and raise it.
+
+        Raises:
+            PolygraphyException: Or in its place an `ExceptionType`, made from the message.
+        """
+        self._log_and_raise(message, ExceptionType or errors.named_class(errors.PUBLIC_ERROR))
+
+    exit = critical
+
+    def internal_error(self, message: Message) -> None:
+        """Report that the package contradicts itself; does nothing without internal checks.
+
+        Raises:
+            PolygraphyInternalException: `config.INTERNAL_CORRECTNESS_CHECKS` is on.
+        """
+        if config.INTERNAL_CORRECTNESS_CHECKS:
+            self._log_and_raise(message, errors.named_class(errors.INTERNAL_ERROR))
+
+    def _log_and_raise(self, message: Message, error_class: type[BaseException]) -> NoReturn:
+        text = text_of(message)
+        self.log(text, levels.CRITICAL, stack_depth=4)
+        error = error_class(text)
+        errors.mark_as_logged(error)
+        raise error
+
+    def backtrace(
+        self, depth: int = 0, limit: int | None = None, severity: int = levels.ERROR
+    ) -> None:
+        """Log the stack of calls that led here, the caller last.
+
+        Args:
+            depth: How many of the innermost calls to leave out.
+            limit: The most calls to show, the innermost ones; None for all.
+            severity: The severity of the message.
+        """
+        if self.is_enabled_for(severity, 3):
+            import traceback
+
+            stack = traceback.format_stack(caller_frame(2 + depth), limit)
+            self.log("".join(stack), severity, stack_depth=3)
+
+    def module_info(
+        self, module: ModuleType, name: str | None = None, severity: int = levels.VERBOSE
+    ) -> None:
+        """Log once which version of a module is used, and from where.
+
+        Args:
+            module: An imported module.
+            name: What to call it; by default its own name.
+            severity: The severity of the message.
+        """
+
+        def message() -> str:
+            version = getattr(module, "__version__", "UNKNOWN")
+            path = list(getattr(module, "__path__", [])) or [getattr(module, "__file__", "UNKNOWN")]
+            called = name or module.__name__
+            return f"Loaded Module: {called} | Version: {version} | Path: {path}"
+
+        self.log(message, severity, LogMode.ONCE, 3)
+
+    def log_exception(self, func: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function so that an exception that leaves it is logged, unless it was before.
+
+        The exception goes on.
+        """
+        from functools import wraps
+
+        @wraps(func)
+        def logged(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return func(*args, **kwargs)
+            except Exception as error:
+                if not errors.was_logged(error):
+                    self.log(f"{type(error).__name__}: {error}", levels.ERROR, stack_depth=3)
+                    errors.mark_as_logged(error)
+                raise
+
+        return logged
+
+
+class _Holder:
+    """Holds a table that may be replaced, and tells one use of `verbosity` from another."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: SeverityTable) -> None:
+        self.table = table
+
+
+def caller_frame(stack_depth: int) -> FrameType:
+    """Return the frame of the caller's caller for 2, of one call further out for each one more."""
+    try:
+        return sys._getframe(stack_depth)
+    except ValueError:
+        frame = sys._getframe()
+        while frame.f_back is not None:
+            frame = frame.f_back
+        return frame
+
+
+def text_of(message: Message) -> str:
+    """Return the text of a message."""
+    return str(message() if callable(message) else message)
 
 
 def _copied(value: object) -> object:

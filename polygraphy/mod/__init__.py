@@ -4,9 +4,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from polygraphy.mod.dependency import LazyModule, autoinstall, has_mod, lazy_import
     from polygraphy.mod.deprecation import deprecate, export_deprecated_alias, warn_deprecated
     from polygraphy.mod.exporting import export
-    from polygraphy.mod.lazy import LazyModule, autoinstall, has_mod, lazy_import
     from polygraphy.mod.scripts import import_from_script
     from polygraphy.mod.versions import LATEST_VERSION, Version, version
 
@@ -29,15 +29,15 @@ __all__ = [
 _HOMES = {
     "G_LOGGER": "deprecation",
     "LATEST_VERSION": "versions",
-    "LazyModule": "lazy",
+    "LazyModule": "dependency",
     "Version": "versions",
-    "autoinstall": "lazy",
+    "autoinstall": "dependency",
     "deprecate": "deprecation",
     "export": "exporting",
     "export_deprecated_alias": "deprecation",
-    "has_mod": "lazy",
+    "has_mod": "dependency",
     "import_from_script": "scripts",
-    "lazy_import": "lazy",
+    "lazy_import": "dependency",
     "version": "versions",
     "warn_deprecated": "deprecation",
 }

@@ -419,7 +419,7 @@ class TestCost:
         def forbidden(*_args: object) -> None:
             raise AssertionError("looked at the stack")
 
-        monkeypatch.setattr("polygraphy.logger.filter.caller_frame", forbidden)
+        monkeypatch.setattr("polygraphy.logger.logger.caller_frame", forbidden)
         monkeypatch.setattr(logger_module, "caller_frame", forbidden)
         log.verbose("x")
         assert not log.is_enabled_for(log.VERBOSE)

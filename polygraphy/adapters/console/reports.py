@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +61,12 @@ class LogReports:
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
         """Write about input data, or results of runners."""
-        values = _Values(num_items, line_width)
+        values = partial(
+            np.array2string,
+            threshold=sys.maxsize if num_items < 0 else 1000,
+            edgeitems=max(num_items, 1),
+            max_line_width=sys.maxsize if line_width < 0 else line_width,
+        )
         tensors = sum(len(step.tensors) for run in report.runs for step in run.reports)
         if tensors <= _MOST or report.is_detailed or not is_abridged():
             G_LOGGER.info("\n".join(_data_lines(report, values)))
@@ -165,25 +171,11 @@ def _drawn_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
         yield text
 
 
-class _Values:
-    """Writes the elements of arrays."""
-
-    def __init__(self, num_items: int, line_width: int) -> None:
-        self._shows_all = num_items < 0
-        self._edge_items = max(num_items, 1)
-        self._line_width = sys.maxsize if line_width < 0 else line_width
-
-    def __call__(self, array: np.ndarray[Any, Any]) -> str:
-        limit = sys.maxsize if self._shows_all else 1000
-        return np.array2string(
-            array,
-            threshold=limit,
-            edgeitems=self._edge_items,
-            max_line_width=self._line_width,
-        )
+Texts = Callable[[Any], str]
+"""Writes the elements of an array."""
 
 
-def _data_lines(report: DataReport, values: _Values) -> Iterator[str]:
+def _data_lines(report: DataReport, values: Texts) -> Iterator[str]:
     if report.is_of_inputs:
         [run] = report.runs
         yield f"==== Data ({run.iterations} iterations) ===="
@@ -202,7 +194,7 @@ def _data_lines(report: DataReport, values: _Values) -> Iterator[str]:
         yield from _run_lines(run, report, values)
 
 
-def _run_lines(run: RunReport, report: DataReport, values: _Values) -> Iterator[str]:
+def _run_lines(run: RunReport, report: DataReport, values: Texts) -> Iterator[str]:
     for position, iteration in enumerate(run.reports):
         if report.all_iterations:
             if position > 0:
@@ -216,7 +208,7 @@ def _run_lines(run: RunReport, report: DataReport, values: _Values) -> Iterator[
                 yield from (margin + line for line in text.splitlines() or [""])
 
 
-def _tensor_texts(tensor: TensorReport, report: DataReport, values: _Values) -> Iterator[str]:
+def _tensor_texts(tensor: TensorReport, report: DataReport, values: Texts) -> Iterator[str]:
     meta, name = f"[dtype={tensor.dtype}, shape={tensor.shape}]", one_line(tensor.name)
     if tensor.unmeasured is not None:
         yield f"{name} {meta} | {tensor.unmeasured}, of which there are no statistics"

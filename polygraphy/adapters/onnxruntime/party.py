@@ -13,9 +13,13 @@ from polygraphy import mod
 from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.providers import Provider, library_of, matched_providers
-from polygraphy.adapters.onnxruntime.rewrites import REWRITES, matched_rewrites
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
-from polygraphy.adapters.onnxruntime.session import load_session, session_options
+from polygraphy.adapters.onnxruntime.session import (
+    REWRITES,
+    load_session,
+    matched_rewrites,
+    session_options,
+)
 
 onnx = mod.lazy_import("onnx")
 

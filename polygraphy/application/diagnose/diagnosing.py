@@ -30,9 +30,10 @@ from polygraphy.application.diagnose.locating import (
     wrong_nodes,
     wrong_regions,
 )
-from polygraphy.application.diagnose.lowered.half import Trial, casting, half_trial
+from polygraphy.application.diagnose.lowered.half import Trial, half_trial
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,
+    cast,
     half_model,
     is_wrong_in_float32,
     lowering_party,
@@ -80,7 +81,7 @@ from polygraphy.ports.diagnosing import (
     SourceProgram,
     SuspectedParty,
 )
-from polygraphy.ports.editing import cast_precision, open_model
+from polygraphy.ports.editing import open_model
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -190,7 +191,7 @@ def _refused(
         return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in fp32. {error}")
     if case.feed is not None:
         case.data_options = data_options(case.model, data_loader, 0, case.feed)
-    return refused_narrow(case, wide, str(error))
+    return DiagnosisResult(FAULT, [refused_narrow(case, wide, str(error))])
 
 
 def _lowered_last(
@@ -281,12 +282,12 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
     """Return what was found of half precision where every operator rounds, if the parties of a case
     compute as much in it; else what is wrong in them.
     """
-    cast = case.of(open_model(cast_precision(case.model.proto, casting(dtype))))
-    cast.feed = trial.feeds[0]
+    narrow = case.of(open_model(cast(case.model.proto, dtype)))
+    narrow.feed = trial.feeds[0]
     for party in case.parties:
         with case.attempt(f"{dtype}, {party.name}") as said:
             try:
-                made = map(cast.loaded(party), trial.feeds)
+                made = map(narrow.loaded(party), trial.feeds)
                 off = trial.tolerance.worst(trial.exact, made)
             except UnavailableError:
                 raise
@@ -296,8 +297,8 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
             said.append(f"{off}.")
         if off.is_tolerable:
             continue
-        cast.parties = [party]
-        apart = _Diagnosis(cast, trial.feeds, case.model.proto).result()
+        narrow.parties = [party]
+        apart = _Diagnosis(narrow, trial.feeds, case.model.proto).result()
         if apart.verdict in (FAULT, ILL_CONDITIONED):
             return apart
         reason = f"In {party.name} {off}, and not where every operator rounds to {dtype}."

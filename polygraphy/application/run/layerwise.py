@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -411,7 +412,7 @@ class _Run:
     ) -> RunResults:
         """Run one segment in every runner; runners stay loaded in `active` where that is given."""
         part = Part(shown, self._layered.outputs) if len(self._segments) > 1 else None
-        model = _Once(lambda: self._model(segment))
+        model = cache(partial(self._model, segment))
         results = RunResults()
         for state in self._states:
             with ExitStack() as loading:
@@ -429,7 +430,7 @@ class _Run:
 
     def _run_unmarked(self, feed: Feed, active: ExitStack | None) -> None:
         """Run the model as it is in every runner, and keep its outputs until they are shown."""
-        model = _Once(self._layered.unmarked)
+        model = cache(self._layered.unmarked)
         for state in self._states:
             with ExitStack() as loading:
                 if _UNMARKED not in state.loaded:
@@ -503,19 +504,6 @@ class _Run:
         if self._index == 0:
             self._console.outputs_described(state.name, TensorMetadata.from_feed_dict(outputs))
         return outputs
-
-
-class _Once:
-    """Makes something when it is first asked for."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._made: list[Any] = []
-
-    def __call__(self) -> Any:
-        if not self._made:
-            self._made.append(self._make())
-        return self._made[0]
 
 
 def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:

@@ -10,7 +10,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import PurePath
 from typing import Any
 
@@ -343,7 +343,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         return _told(SweepOutcome(rows, merged=planned.merged, folder=folder), is_dry=True)
     limits = Limits(jobs, timeout, memory)
     running = _Sweep(planned, machine_facts(), planned.plan.same_machine)
-    run = _Runner(resolve(SweepEngine, engine), limits)
+    run = partial(_run, resolve(SweepEngine, engine), limits)
     running.read(chosen)
     running.run(run, chosen, again=resume)
     if repeat_failed:
@@ -428,31 +428,24 @@ def _chosen(
     return cells
 
 
-class _Runner:
-    """Runs jobs by an engine, and shows how far they are."""
-
-    def __init__(self, engine: SweepEngine, limits: Limits) -> None:
-        self._engine = engine
-        self._limits = limits
-
-    def __call__(self, what: str, jobs: Sequence[Job]) -> dict[str, Record]:
-        """Return the records of jobs by their keys."""
-        made: dict[str, Record] = {}
-        failed, start = 0, time.monotonic()
-        if not jobs:
-            return made
-        with resolve(Progress).watch(what) as tell:
-
-            def ended(job: Job, record: Record) -> None:
-                nonlocal failed
-                made[job.key] = record
-                failed += state_of(record)[0] != PASSED
-                left = (time.monotonic() - start) / len(made) * (len(jobs) - len(made))
-                found = "" if what == _DIAGNOSES else f" {failed} not passed,"
-                tell(f"{len(made)} of {len(jobs)},{found} about {left:.0f} s left")
-
-            self._engine.run(jobs, self._limits, ended)
+def _run(engine: SweepEngine, limits: Limits, what: str, jobs: Sequence[Job]) -> dict[str, Record]:
+    """Run jobs by an engine, show how far they are, and return their records by their keys."""
+    made: dict[str, Record] = {}
+    failed, start = 0, time.monotonic()
+    if not jobs:
         return made
+    with resolve(Progress).watch(what) as tell:
+
+        def ended(job: Job, record: Record) -> None:
+            nonlocal failed
+            made[job.key] = record
+            failed += state_of(record)[0] != PASSED
+            left = (time.monotonic() - start) / len(made) * (len(jobs) - len(made))
+            found = "" if what == _DIAGNOSES else f" {failed} not passed,"
+            tell(f"{len(made)} of {len(jobs)},{found} about {left:.0f} s left")
+
+        engine.run(jobs, limits, ended)
+    return made
 
 
 class _Sweep:

@@ -11,7 +11,7 @@ import pytest
 from onnx import parser
 
 from polygraphy.adapters.onnxruntime import session as module
-from polygraphy.adapters.onnxruntime.rewrites import REWRITES, matched_rewrites
+from polygraphy.adapters.onnxruntime.session import REWRITES, matched_rewrites
 from polygraphy.backend.onnxrt import session_from_onnx
 
 ALWAYS = {"FreeDimensionOverrideTransformer", "MemcpyTransformer", "RocmBlasAltImpl"}
