@@ -92,11 +92,13 @@ def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed
 
 
 def right_when_plain(case: Case, expected: Values, feed: Feed) -> str:
-    """Return in words which parties make all outputs match where they rewrite nothing, and the
-    command that shows it; empty where there are none.
+    """Return in words which parties make all outputs match where they rewrite nothing, and only
+    there, and the command that shows it; empty where there are none.
     """
     said = []
     for party in filter(lambda each: each.rewrites, case.parties):
+        if _left(case, party, feed, expected) is not None:
+            continue
         off = _left(case, party, feed, expected, plain=True)
         if off is not None:
             command = case.command(party, plain=True, off=off)

@@ -534,8 +534,7 @@ class _Diagnosis:
             open_places = [place for place, said in votes if not said.juror]
             unclear += undecided(case, open_places, party, known)
         if culprits or mistaken:
-            compute = case.loaded(known.party, plain=known.party is not self._third)
-            culprits = proven(case, culprits, compute(feed), feed)
+            culprits = proven(case, culprits, self._right(known), feed)
             if unclear and not any(one.remedy.proven for one in culprits):
                 return _unclear(unclear, [*mistaken, *culprits])
             return DiagnosisResult(FAULT, [*mistaken, *culprits])
@@ -547,10 +546,15 @@ class _Diagnosis:
             )
             return DiagnosisResult(AGREE, reason=reason)
         result = of_rounding(case, found, known)
-        if result.verdict == INCONCLUSIVE:
-            plain = right_when_plain(case, case.loaded(self._third)(feed), feed)
+        if result.verdict == INCONCLUSIVE and known.party is self._third:
+            plain = right_when_plain(case, self._right(known), feed)
             return evolve(result, reason=f"{result.reason}{plain}")
         return result
+
+    def _right(self, known: Trace) -> Values:
+        """Return the outputs of who computed all tensors: a backend where the reference cannot."""
+        is_plain = known.party is not self._third
+        return self._case.loaded(known.party, plain=is_plain)(known.feed)
 
     def _is_explained(self, *, by_steps: bool = False) -> bool:
         """Return whether rounding explains how far all outputs are apart; see `explained`."""

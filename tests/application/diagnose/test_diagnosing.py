@@ -106,6 +106,18 @@ def test_that_all_matches_without_rewrites_is_said_where_no_node_can_be_named() 
         diagnose(network(), [Secretive(), OnnxParty()])
 
 
+class Agreeing(OnnxParty):
+    """Rewrites nothing that matters."""
+
+    name, rewrites = "agreeing", True
+
+
+def test_that_a_party_matches_anyway_is_not_said_of_its_rewrites() -> None:
+    with pytest.raises(InconclusiveError, match="rewrites of wrong switched off") as caught:
+        diagnose(network(), [Secretive(), Agreeing(), OnnxParty()])
+    assert "rewrites of agreeing" not in str(caught.value)
+
+
 def test_nodes_without_names_go_by_their_first_output(kept: Kept) -> None:
     assert not diagnose(network(named=False), [WrongRewriter(), OnnxParty()])
     assert kept.culprits[0]["nodes"] == ["e1", "l1"]

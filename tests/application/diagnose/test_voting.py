@@ -168,6 +168,14 @@ class Own(OnnxParty):
         }
 
 
+class WholeOnly(Own):
+    """Is wrong about the whole model alone."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        is_whole = len(model.graph.node) > 1 and not plain
+        return Own(self.name, self._off * is_whole).load(model)
+
+
 def test_a_model_that_the_reference_evaluator_cannot_run_is_judged_by_backends() -> None:
     """As one with operators of ONNX Runtime alone, of which the formulas know other nodes."""
     model = one_node("CastLike")
@@ -180,6 +188,8 @@ def test_a_model_that_the_reference_evaluator_cannot_run_is_judged_by_backends()
         assert not diagnose(model, [Own("first"), Own("second", 0.1)])
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"]) == (["wrong"], "second")
+    with pytest.raises(InconclusiveError, match="every node alone agrees"):
+        diagnose(model, [Own("first"), WholeOnly("second", 0.1)])
 
 
 def test_nobody_is_blamed_where_nobody_can_tell() -> None:
