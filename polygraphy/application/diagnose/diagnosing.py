@@ -190,7 +190,7 @@ def _refused(
         return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in fp32. {error}")
     if case.feed is not None:
         case.data_options = data_options(case.model, data_loader, 0, case.feed)
-    return refused_narrow(case, wide, str(error))
+    return DiagnosisResult(FAULT, [refused_narrow(case, wide, str(error))])
 
 
 def _lowered_last(

@@ -309,12 +309,11 @@ def _of_open_shapes(case: Case) -> str:
     )
 
 
-def refused_narrow(case: Case, wide: SuspectedParty, message: str) -> DiagnosisResult:
-    """Return that a party refuses in half precision what it runs in float32, where all agree."""
+def refused_narrow(case: Case, wide: SuspectedParty, message: str) -> Culprit:
+    """Describe that a party refuses in half precision what it runs in float32, where all agree."""
     evidence = [
         f"{wide.name} refuses the model: {message}",
         "In float32 it runs the whole model, and all outputs match.",
     ]
     remedy = Remedy(f"{case.command(wide)} --rtol auto --atol auto", True)
-    culprit = Culprit([], None, wide.name, "refusal", None, evidence, remedy, "Model")
-    return DiagnosisResult(FAULT, [culprit])
+    return Culprit([], None, wide.name, "refusal", None, evidence, remedy, "Model")
