@@ -13,6 +13,7 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.lowered.half_verdict import (
+    cast_anew,
     in_float32,
     is_observed,
     of_narrowing,
@@ -221,10 +222,38 @@ class _Comparison:
             self._by_structure(case.model.proto, pairing, found, feed, goal), feed, goal
         )
         if not culprits:
-            case.evidence.unexplained = f"{self._party.name} refuses the model: {error}"
+            said = f"{self._party.name} refuses the model: {error}"
+            if (cast := self._of_cast(said)) is not None:
+                return DiagnosisResult(FAULT, [cast])
+            case.evidence.unexplained = said
             return None
         said = f"{self._party.name} refuses the model for that: {error}"
         return DiagnosisResult(FAULT, [evolve(c, evidence=[*c.evidence, said]) for c in culprits])
+
+    def _of_cast(self, refused: str) -> Culprit | None:
+        """Describe a model in half precision that is refused, where its reference works when it is
+        cast; None where it is something else.
+        """
+        case, narrow = self._case, str(self._pairing.model.narrow)
+        if narrow not in HALF:
+            return None
+        evidence, party = [refused], self._party.name
+        try:
+            self._third.load(case.model.proto)(self._feeds[0])
+            evidence.append(f"{self._third.name} runs it.")
+        except BackendError as error:
+            evidence.append(f"{self._third.name} cannot run it, either: {error}")
+            party = MODEL
+        feeds = [*map(self._fed, self._feeds)]
+        remedy = cast_anew(case, self._reference, feeds, self._path, HALF[narrow])
+        if remedy is None:
+            return None
+        evidence.append(
+            f"{self._party.name} runs {self._path} cast anew, and its outputs are right."
+        )
+        told = [node for node in case.model.nodes if f"({node.name})" in refused and node.name]
+        nodes, op = [node.name for node in told], told[0].op if told else "Model"
+        return Culprit(nodes, None, party, "refusal", None, evidence, remedy, op)
 
     def _measure(self, feed: Feed) -> None:
         """Measure how far each tensor is off, and what each node alone makes of what is right."""

@@ -30,9 +30,10 @@ from polygraphy.application.diagnose.locating import (
     wrong_nodes,
     wrong_regions,
 )
-from polygraphy.application.diagnose.lowered.half import Trial, casting, half_trial
+from polygraphy.application.diagnose.lowered.half import Trial, half_trial
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,
+    cast,
     half_model,
     is_wrong_in_float32,
     lowering_party,
@@ -80,7 +81,7 @@ from polygraphy.ports.diagnosing import (
     SourceProgram,
     SuspectedParty,
 )
-from polygraphy.ports.editing import cast_precision, open_model
+from polygraphy.ports.editing import open_model
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -281,12 +282,12 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
     """Return what was found of half precision where every operator rounds, if the parties of a case
     compute as much in it; else what is wrong in them.
     """
-    cast = case.of(open_model(cast_precision(case.model.proto, casting(dtype))))
-    cast.feed = trial.feeds[0]
+    narrow = case.of(open_model(cast(case.model.proto, dtype)))
+    narrow.feed = trial.feeds[0]
     for party in case.parties:
         with case.attempt(f"{dtype}, {party.name}") as said:
             try:
-                made = map(cast.loaded(party), trial.feeds)
+                made = map(narrow.loaded(party), trial.feeds)
                 off = trial.tolerance.worst(trial.exact, made)
             except UnavailableError:
                 raise
@@ -296,8 +297,8 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
             said.append(f"{off}.")
         if off.is_tolerable:
             continue
-        cast.parties = [party]
-        apart = _Diagnosis(cast, trial.feeds, case.model.proto).result()
+        narrow.parties = [party]
+        apart = _Diagnosis(narrow, trial.feeds, case.model.proto).result()
         if apart.verdict in (FAULT, ILL_CONDITIONED):
             return apart
         reason = f"In {party.name} {off}, and not where every operator rounds to {dtype}."
@@ -533,7 +534,10 @@ class _Diagnosis:
             open_places = [place for place, said in votes if not said.juror]
             unclear += undecided(case, open_places, party, known)
         if culprits or mistaken:
-            culprits = proven(case, culprits, case.loaded(self._third)(feed), feed)
+            compute = case.loaded(known.party, plain=known.party is not self._third)
+            culprits = proven(case, culprits, compute(feed), feed)
+            if unclear and not any(one.remedy.proven for one in culprits):
+                return _unclear(unclear, [*mistaken, *culprits])
             return DiagnosisResult(FAULT, [*mistaken, *culprits])
         if unclear:
             return _unclear(unclear)
@@ -626,8 +630,10 @@ class _Diagnosis:
         return made
 
 
-def _unclear(candidates: Sequence[Culprit]) -> DiagnosisResult:
-    """Return that nobody can tell who is right about some nodes."""
+def _unclear(candidates: Sequence[Culprit], wrong: Sequence[Culprit] = ()) -> DiagnosisResult:
+    """Return that nobody can tell who is right about some nodes; that others are wrong does not
+    explain the outputs.
+    """
     first = candidates[0]
     names = ", ".join(dict.fromkeys(repr(one.nodes[-1]) for one in candidates[:4]))
     ops = " and ".join(dict.fromkeys(one.op for one in candidates[:4]))
@@ -636,7 +642,7 @@ def _unclear(candidates: Sequence[Culprit]) -> DiagnosisResult:
         " Compare with another backend, with other versions (--environments), or with results that"
         " are right (--golden)."
     )
-    return DiagnosisResult(INCONCLUSIVE, candidates, reason=reason)
+    return DiagnosisResult(INCONCLUSIVE, [*candidates, *wrong], reason=reason)
 
 
 def _agree(votes: Sequence[Vote]) -> bool:

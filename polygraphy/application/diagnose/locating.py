@@ -4,7 +4,7 @@ reference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from polygraphy.domain.diagnosis.regions import (
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights
+from polygraphy.ports.diagnosing import Compute, SuspectedParty, graph_with_weights
 from polygraphy.ports.editing import OpenModel, open_model
 
 _ONE_STEP = 0.03
@@ -55,7 +55,8 @@ the element and to the size of all that it makes.
 _OF_ONE = 4.0
 """Epsilons of 1 by which an approximation of a function is off whose values lie below that."""
 _SAMPLES = 4
-_FEW = 3
+_FEW, _MANY = 3, 16
+"""A region of as many nodes is small; of more than the second is not made smaller."""
 
 
 @frozen
@@ -201,12 +202,14 @@ def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place
         BackendError: it cannot run that graph in parts.
     """
     found = [
-        narrow
+        steady(case, party, known, narrow)
         for place in _wrong_regions(case, party, known, None)
         for narrow in _between_steps(case, party, known, place)
     ]
     if all(len(place.region) <= _FEW for place in found):
         return found
+    if not party.levels:
+        return [_shrunk(case, party, known, place) for place in found]
     for level in party.levels:
         try:
             narrow = _wrong_regions(case, party, known, level)
@@ -220,6 +223,53 @@ def _narrower(place: Place, others: Sequence[Place]) -> Place:
     """Return the smallest of some places that lies within one, or that."""
     within = [other for other in others if set(other.region) < set(place.region)]
     return min(within, key=lambda other: len(other.region), default=place)
+
+
+def steady(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
+    """Return a place of one node as one that is wrong alone, too, where it is so now and then: a
+    kernel that reads memory which is not its own.
+    """
+    for _ in range(_SAMPLES if len(place.region) == 1 else 0):
+        made = _made_by(case, party, known, place.region, plain=True)
+        if made is not None and made[1]:
+            return Place(place.region, place.tensor, made[0], fused=False)
+    return place
+
+
+def _made_by(
+    case: Case, party: SuspectedParty, known: Trace, run: Sequence[int], *, plain: bool
+) -> tuple[Deviation, bool, Any] | None:
+    """Return how far off the last of some nodes is that a party runs and no others, whether that is
+    wrong, and what it makes; None where it cannot be told.
+    """
+    last = case.model.nodes[run[-1]]
+    try:
+        part = case.model.part(run, known.held)
+        given = {value.name: known.held[value.name] for value in part.graph.input}
+        value = party.load(part, plain=plain)(given)[last.makes[0]]
+    except (PolygraphyException, KeyError):
+        return None
+    return (*judged(value, known.values[last.makes[0]], 0.0, last.op), value)
+
+
+def _shrunk(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
+    """Return the fewest nodes of a place, one behind the other, that a party computes otherwise
+    where it runs no others; the place where it takes all of them.
+    """
+    region = place.region
+    for size in range(2, len(region) if _FEW < len(region) <= _MANY else 0):
+        for run in (region[i : i + size] for i in range(len(region) - size + 1)):
+            nodes = [case.model.nodes[index] for index in run]
+            found = _made_by(case, party, known, run, plain=False)
+            if found is None or not found[1]:
+                continue
+            made, _, value = found
+            tensor = nodes[-1].makes[0]
+            if _is_flip(made, nodes) or _is_step(case, made, nodes):
+                continue
+            if not explained_by_rounding(case, run, tensor, value, known):
+                return Place(run, tensor, made, fused=True)
+    return place
 
 
 def _between_steps(case: Case, party: SuspectedParty, known: Trace, place: Place) -> list[Place]:
@@ -371,8 +421,12 @@ def explained_by_rounding(
     otherwise: nearly each element lies where moving all of that by an ulp takes it.
     """
     expected = known.values[tensor]
+    loaded: dict[int, Compute] = {}
     try:
-        samples = [_moved_between(case, region, tensor, known, seed) for seed in range(_SAMPLES)]
+        samples = [
+            computed_roughly(case, region, known, seed, {tensor}, loaded)[tensor]
+            for seed in range(_SAMPLES)
+        ]
     except PolygraphyException:  # What cannot be run alone is not explained.
         return False
     before = deviation(value, expected)
@@ -380,19 +434,16 @@ def explained_by_rounding(
     return not after or (after.count < before.count / 4 and np.isfinite(after.largest))
 
 
-def _moved_between(
-    case: Case, region: Sequence[int], tensor: str, known: Trace, seed: int
-) -> np.ndarray[Any, Any]:
-    """Compute a region node by node, with everything on the way moved."""
-    made: np.ndarray[Any, Any] = computed_roughly(case, region, known, seed, {tensor})[tensor]
-    return made
-
-
 def computed_roughly(
-    case: Case, region: Sequence[int], known: Trace, seed: int, wanted: Collection[str]
+    case: Case,
+    region: Sequence[int],
+    known: Trace,
+    seed: int,
+    wanted: Collection[str],
+    loaded: MutableMapping[int, Compute],
 ) -> Mapping[str, Any]:
     """Return some tensors where nodes are computed one by one, with everything that they read moved
-    by about an ulp.
+    by about an ulp; the nodes that are loaded are kept for the next time.
     """
     held, nodes = known.held, case.model.nodes
     last = {name: index for index in region for name in nodes[index].reads}
@@ -400,7 +451,9 @@ def computed_roughly(
         part = case.model.part([index], held)
         asked = [value.name for value in part.graph.input]
         given = {name: moved(held[name], 97 * seed + index + i) for i, name in enumerate(asked)}
-        own = known.party.load(part, plain=True)(given)
+        if index not in loaded:
+            loaded[index] = known.party.load(part, plain=True)
+        own = loaded[index](given)
         held.update({name: v for name, v in own.items() if name in wanted or name in last})
         for name in asked:  # What is put into `held` stands in front of the trace.
             if last[name] == index and name not in wanted:

@@ -261,3 +261,31 @@ def test_a_backend_that_does_not_round_is_told_apart_from_rounding() -> None:
         diagnose(half(model), [Coarse(is_wide=True)], reference=model)
     assert lines[0].startswith("coarse: ")
     assert "With every operator rounded to float16: 1 of 1 output differs" in lines[0]
+
+
+@pytest.mark.parametrize("parties", [[OnnxrtParty()], [OnnxrtParty(), OnnxParty()]])
+def test_a_cast_that_a_converter_left_is_named_with_the_command_that_casts_anew(
+    parties: list[Any],
+) -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["a"], "sum"),
+        helper.make_node("Cast", ["count"], ["c"], "left", to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["a", "c"], ["y"], "times"),
+    ]
+    inputs = [value("x", [8]), helper.make_tensor_value_info("count", TensorProto.INT64, [1])]
+    weights = {"w": np.linspace(-1, 1, 8, dtype=np.float32)}
+    reference = make("float32", nodes, inputs, [value("y", [8])], weights=weights)
+    broken = onnx.ModelProto()
+    broken.CopyFrom(reference)
+    narrow = numpy_helper.from_array(weights["w"].astype(np.float16), "w")
+    broken.graph.initializer[0].CopyFrom(narrow)
+    for end in (broken.graph.input[0], broken.graph.output[0]):
+        end.type.tensor_type.elem_type = TensorProto.FLOAT16
+    broken.graph.value_info.append(helper.make_tensor_value_info("c", TensorProto.FLOAT16, [1]))
+    kept = found(broken, parties, reference)
+    [culprit] = kept.culprits
+    assert kept.verdict == "fault"
+    assert (culprit["nodes"], culprit["op"]) == (["left"], "Cast")
+    assert (culprit["party"], culprit["cause"]) == ("model", "refusal")
+    assert culprit["remedy"]["command"].startswith("polygraphy convert ")
+    assert culprit["remedy"]["proven"]

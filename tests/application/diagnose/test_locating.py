@@ -12,7 +12,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.locating import judged, nodes_alone, wrong_regions
+from polygraphy.application.diagnose.locating import (
+    Place,
+    judged,
+    nodes_alone,
+    steady,
+    wrong_regions,
+)
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports
@@ -102,3 +108,93 @@ def test_what_rounding_does_to_nodes_alone_is_computed_only_where_one_is_wrong(
     case = Case(opened, "m.onnx", [party], resolve(DiagnosisReports))
     made = nodes_alone(case, opened, party, trace(case, OnnxParty(), feed))
     assert (bool(made.wrong), party.count) == (off > 0, runs)
+
+
+class RunsAsOne(OnnxParty):
+    """Runs the whole model as one operator; two casts in a row are left out there."""
+
+    rewrites = True
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        del made.graph.node[:]
+        function = helper.make_function(
+            "of.this",
+            "Fused",
+            ["x"],
+            ["y"],
+            [each for each in model.graph.node if each.op_type != "Cast"],
+            [*model.opset_import],
+        )
+        for each in function.node:
+            each.input[:] = ["a" if name == "c" else name for name in each.input]
+        made.functions.append(function)
+        made.opset_import.add(domain="of.this", version=1)
+        made.graph.node.append(helper.make_node("Fused", ["x"], ["y"], "fused", domain="of.this"))
+        return made
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        casts = [node for node in model.graph.node if node.op_type == "Cast"]
+        if plain or len(casts) < 2:
+            return super().load(model)
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        for node in made.graph.node:
+            if node.op_type == "Cast":
+                node.attribute[0].i = TensorProto.FLOAT
+        for value in made.graph.value_info:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+        return super().load(made)
+
+
+def test_of_what_is_run_as_one_the_nodes_that_are_wrong_together_are_named() -> None:
+    ops = ["Sqrt", "Abs", "Cast", "Cast", "Neg", "Exp"]
+    names = ["x", "s", "a", "h", "c", "n", "y"]
+    nodes = [helper.make_node(op, [a], [b], b) for op, a, b in zip(ops, names, names[1:])]
+    for node, to in ((nodes[2], TensorProto.INT32), (nodes[3], TensorProto.FLOAT)):
+        node.attribute.append(helper.make_attribute("to", to))
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [6]) for name in "xy"]
+    graph = helper.make_graph(nodes, "chain", values[:1], values[1:])
+    opset = [helper.make_opsetid("", 13)]
+    model = helper.make_model(graph, ir_version=8, opset_imports=opset)
+    party, opened = RunsAsOne(), open_model(model)
+    case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
+    feed = {"x": np.linspace(1.3, 30, 6, dtype=np.float32)}
+    [place] = wrong_regions(case, party, trace(case, OnnxParty(), feed))
+    assert [*place.region] == [2, 3]
+    assert place.tensor == "c"
+
+
+@pytest.mark.parametrize("times", [0, 1])
+def test_a_node_that_is_wrong_alone_now_and_then_is_no_rewrite(times: int) -> None:
+    class Unsteady(OnnxParty):
+        rewrites, count = True, 0
+
+        def executed(
+            self, model: Any, *, without: Collection[str] = (), level: str | None = None
+        ) -> Any:
+            return model
+
+        def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+            Unsteady.count += plain
+            wrong = not plain or Unsteady.count == 2 * times
+            compute = super().load(model)
+            return lambda feed: {k: v + np.float32(wrong) for k, v in compute(feed).items()}
+
+    graph = helper.make_graph(
+        [helper.make_node("Sin", ["x"], ["y"], "sin")],
+        "one",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6])],
+    )
+    opset = [helper.make_opsetid("", 13)]
+    opened = open_model(helper.make_model(graph, ir_version=8, opset_imports=opset))
+    party = Unsteady()
+    case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
+    feed = {"x": np.linspace(0.1, 1, 6, dtype=np.float32)}
+    known = trace(case, OnnxParty(), feed)
+    found = Place([0], "y", judged(known.values["y"] + 1, known.values["y"], 0.0)[0], fused=True)
+    assert steady(case, party, known, found).fused is (times == 0)

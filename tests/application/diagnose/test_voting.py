@@ -132,6 +132,56 @@ def test_another_backend_is_a_third_opinion() -> None:
     assert (culprit["nodes"], culprit["party"]) == (["guilty"], "wrong")
 
 
+def test_what_nobody_can_tell_of_is_named_beside_a_node_that_is_wrong_for_certain() -> None:
+    """The second is wrong about Tanh; it does not follow that the outputs differ for that."""
+    model = one_node("CastLike")
+    model.graph.node[0].output[0] = "cast"
+    model.graph.node.append(helper.make_node("Tanh", ["cast"], ["y"], "wrong"))
+    kept = Kept()
+    parties = [MistakenParty("onnx", "CastLike"), MistakenParty("second", "Tanh")]
+    unclear = pytest.raises(InconclusiveError, match="second or onnx is wrong about CastLike 'gui")
+    with bind(Findings, kept), unclear:
+        diagnose(model, parties)
+    assert [(one["nodes"], one["party"]) for one in kept.culprits] == [
+        (["guilty"], "second or onnx"), (["wrong"], "second"),
+    ]  # fmt: skip
+
+
+class Own(OnnxParty):
+    """Runs what the reference evaluator does not have; adds a little where it is mistaken."""
+
+    def __init__(self, name: str, off: float = 0.0) -> None:
+        self.name, self._off = name, off
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        known = type(model)()
+        known.CopyFrom(model)
+        for node in known.graph.node:
+            node.domain = ""
+        compute = super().load(known)
+        wrong = {
+            name for node in known.graph.node if node.op_type == "Tanh" for name in node.output
+        }
+        return lambda feed: {
+            name: value + np.float32(self._off * (name in wrong))
+            for name, value in compute(feed).items()
+        }
+
+
+def test_a_model_that_the_reference_evaluator_cannot_run_is_judged_by_backends() -> None:
+    """As one with operators of ONNX Runtime alone, of which the formulas know other nodes."""
+    model = one_node("CastLike")
+    model.graph.node[0].domain = "com.own"
+    model.graph.node[0].output[0] = "cast"
+    model.graph.node.append(helper.make_node("Tanh", ["cast"], ["y"], "wrong"))
+    model.opset_import.add(domain="com.own", version=1)
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(model, [Own("first"), Own("second", 0.1)])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"]) == (["wrong"], "second")
+
+
 def test_nobody_is_blamed_where_nobody_can_tell() -> None:
     silent = [bind(SuspectedParty, SilentParty(), name) for name in ("formulas", "package")]
     with silent[0], silent[1], pytest.raises(InconclusiveError, match="second or onnx"):

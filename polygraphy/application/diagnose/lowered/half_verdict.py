@@ -62,6 +62,7 @@ from polygraphy.domain.rounding import ADDS_UP, LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import in_float
+from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import (
     LoweringParty,
     NarrowModel,
@@ -69,7 +70,7 @@ from polygraphy.ports.diagnosing import (
     SuspectedParty,
     graph_with_weights,
 )
-from polygraphy.ports.editing import OpenModel
+from polygraphy.ports.editing import OpenModel, cast_precision
 
 _NAMED = 4
 """How many nodes are named that stay in float32 beside a culprit."""
@@ -171,6 +172,45 @@ def of_narrowing(
         found.verdict, culprits, reason=reason if found.verdict == ILL_CONDITIONED else ""
     )
     return made, found.before
+
+
+def cast(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
+    """Return a model in half precision, but for some nodes; what it loses is said elsewhere."""
+    with G_LOGGER.verbosity(G_LOGGER.ERROR):
+        return cast_precision(model, casting(dtype), keep_nodes=kept)
+
+
+def cast_anew(
+    case: Case, reference: OpenModel, feeds: Sequence[Feed], path: str, dtype: str
+) -> Remedy | None:
+    """Return the command that casts a float32 model so that it works, which is tried in the first
+    party; None where it does not.
+
+    Args:
+        case: a model in half precision that is refused.
+        reference: the same in float32.
+        feeds: data of the reference.
+        path: where the reference is.
+        dtype: ``fp16`` or ``bf16``.
+    """
+    entry = casting(dtype)
+    with case.attempt("the reference, cast") as notes:
+        try:
+            opened = resolve(NarrowModels).open(reference.proto, entry)
+            if not opened.passes:  # It computes in half precision itself.
+                return None
+            tolerance = Tolerance(entry, opened.facts())
+            found = Trial(opened, tolerance, feeds_of(opened, feeds)).result()
+            off = found.after if found.kept else found.before
+            compute = case.parties[0].load(cast(reference.proto, dtype, found.kept))
+            ran = [compute(feed) for feed in feeds]
+        except PolygraphyException as error:
+            notes.append(str(error))
+            return None
+        notes.append(
+            f"{case.parties[0].name} runs it on {counted(len(ran), 'set')} of data: {off}."
+        )
+    return Remedy(convert_command(path, dtype, found.kept), True) if off.is_tolerable else None
 
 
 def isolated_loss(found: HalfPrecision, dtype: str) -> Curve:
