@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _operator as operator  # The other one costs as much as this module.
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
     # Epoch, release without zeros at its end, pre-release, post-release, development release.
     _Key: TypeAlias = "tuple[int, tuple[int, ...], tuple[int, int], int, float]"
@@ -35,6 +37,16 @@ _NO_DEVELOPMENT_RELEASE = float("inf")
 _NOT_A_VERSION = -1
 
 
+def _comparing(compare: Callable[[_Key, _Key], bool]) -> Callable[[Version, object], bool]:
+    """Return the method of `Version` that compares it with whatever stands for one."""
+
+    def method(self: Version, other: object) -> bool:
+        key = _key_of(other)
+        return NotImplemented if key is None else compare(self._key, key)
+
+    return method
+
+
 class Version(tuple[int, ...]):
     """The numbers of a release, ordered as PEP 440 says.
 
@@ -51,29 +63,12 @@ class Version(tuple[int, ...]):
         self._key = _key or _key_of_release(0, tuple(self))
         return self
 
-    def __eq__(self, other: object) -> bool:
-        key = _key_of(other)
-        return NotImplemented if key is None else self._key == key
-
-    def __ne__(self, other: object) -> bool:
-        key = _key_of(other)
-        return NotImplemented if key is None else self._key != key
-
-    def __lt__(self, other: object) -> bool:
-        key = _key_of(other)
-        return NotImplemented if key is None else self._key < key
-
-    def __le__(self, other: object) -> bool:
-        key = _key_of(other)
-        return NotImplemented if key is None else self._key <= key
-
-    def __gt__(self, other: object) -> bool:
-        key = _key_of(other)
-        return NotImplemented if key is None else self._key > key
-
-    def __ge__(self, other: object) -> bool:
-        key = _key_of(other)
-        return NotImplemented if key is None else self._key >= key
+    __eq__ = _comparing(operator.eq)
+    __ne__ = _comparing(operator.ne)
+    __lt__ = _comparing(operator.lt)
+    __le__ = _comparing(operator.le)
+    __gt__ = _comparing(operator.gt)
+    __ge__ = _comparing(operator.ge)
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -135,12 +130,12 @@ def _key_of(other: object) -> _Key | None:
 
 
 _TESTS = {
-    "==": Version.__eq__,
-    "!=": Version.__ne__,
-    "<": Version.__lt__,
-    "<=": Version.__le__,
-    ">": Version.__gt__,
-    ">=": Version.__ge__,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -192,12 +187,12 @@ class Requirement:
         return package if self.wants_latest else package + self.specifier
 
 
-def _condition(part: str, text: str) -> tuple[Callable[[Version, object], bool], Version]:
-    operator = part[: len(part) - len(part.lstrip("<>=!~"))]
-    wanted = version(part[len(operator) :])
-    if operator not in _TESTS or not wanted or part.endswith("*"):
+def _condition(part: str, text: str) -> tuple[Callable[[Any, Any], bool], Version]:
+    sign = part[: len(part) - len(part.lstrip("<>=!~"))]
+    wanted = version(part[len(sign) :])
+    if sign not in _TESTS or not wanted or part.endswith("*"):
         raise ValueError(
             f"Expected a version specifier such as '>=1.20', found {part!r} in {text!r}; "
             f"the operators are {', '.join(_TESTS)}"
         )
-    return _TESTS[operator], wanted
+    return _TESTS[sign], wanted

@@ -38,7 +38,12 @@ def test_the_files_are_valid_and_small() -> None:
     assert sum(sizes) < 150_000
 
 
-def test_every_backend_agrees_with_every_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_backend_agrees_with_every_other(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sys, "argv", ["pytest"]
+    )  # A program refuses arguments, those of pytest too.
     # In this process, into which frameworks may be loaded already.
     with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
         runpy.run_path(str(FOLDER / "compare.py"), run_name="__main__")

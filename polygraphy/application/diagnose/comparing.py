@@ -13,10 +13,10 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.lowered.half_verdict import (
-    cast_anew,
     in_float32,
     is_observed,
     of_narrowing,
+    recast,
 )
 from polygraphy.application.diagnose.lowered.quantised import Quantised
 from polygraphy.application.diagnose.oracle import Compared, Oracle
@@ -245,14 +245,14 @@ class _Comparison:
             evidence.append(f"{self._third.name} cannot run it, either: {error}")
             party = MODEL
         feeds = [*map(self._fed, self._feeds)]
-        remedy = cast_anew(case, self._reference, feeds, self._path, HALF[narrow])
+        remedy = recast(case, self._reference, feeds, self._path, HALF[narrow])
         if remedy is None:
             return None
         evidence.append(
-            f"{self._party.name} runs {self._path} cast anew, and its outputs are right."
+            f"{self._party.name} runs {self._path} in {HALF[narrow]}, and its outputs are right."
         )
-        told = [node for node in case.model.nodes if f"({node.name})" in refused and node.name]
-        nodes, op = [node.name for node in told], told[0].op if told else "Model"
+        blamed = [node for node in case.model.nodes if f"({node.name})" in refused and node.name]
+        nodes, op = [node.name for node in blamed], blamed[0].op if blamed else "Model"
         return Culprit(nodes, None, party, "refusal", None, evidence, remedy, op)
 
     def _measure(self, feed: Feed) -> None:

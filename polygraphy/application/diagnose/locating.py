@@ -240,7 +240,7 @@ def _made_by(
     case: Case, party: SuspectedParty, known: Trace, run: Sequence[int], *, plain: bool
 ) -> tuple[Deviation, bool, Any] | None:
     """Return how far off the last of some nodes is that a party runs and no others, whether that is
-    wrong, and what it makes; None where it cannot be run so.
+    wrong, and what it makes; None where that is unknown.
     """
     last = case.model.nodes[run[-1]]
     try:

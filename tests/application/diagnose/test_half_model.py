@@ -264,7 +264,7 @@ def test_a_backend_that_does_not_round_is_told_apart_from_rounding() -> None:
 
 
 @pytest.mark.parametrize("parties", [[OnnxrtParty()], [OnnxrtParty(), OnnxParty()]])
-def test_a_cast_that_a_converter_left_is_named_with_the_command_that_casts_anew(
+def test_a_cast_that_a_converter_left_is_named_with_the_command_that_casts_its_reference(
     parties: list[Any],
 ) -> None:
     nodes = [

@@ -180,7 +180,7 @@ def cast(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
         return cast_precision(model, casting(dtype), keep_nodes=kept)
 
 
-def cast_anew(
+def recast(
     case: Case, reference: OpenModel, feeds: Sequence[Feed], path: str, dtype: str
 ) -> Remedy | None:
     """Return the command that casts a float32 model so that it works, which is tried in the first
