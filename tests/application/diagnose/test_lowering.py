@@ -105,6 +105,20 @@ def test_the_node_is_named_and_the_remedy_is_built(cause: str, parties: Any) -> 
     assert any("in fp32, all outputs match" in each for each in culprit["evidence"])
 
 
+class Typed(Builder):
+    """What helps is a command that is typed."""
+
+    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+        return f"polygraphy run {path}"
+
+
+def test_the_remedy_is_run_on_the_data_on_which_it_was_tried() -> None:
+    loader = DataLoader(val_range=(-2, 2), seed=5)
+    _, [culprit] = diagnosed(network("overflow"), Typed(), data_loader=loader)
+    assert " --seed 5 " in culprit["remedy"]["command"]
+    assert culprit["remedy"]["command"].endswith("--val-range '[-2,2]'")
+
+
 class Refusing(Builder):
     """Refuses every model in half precision."""
 

@@ -26,7 +26,7 @@ from polygraphy.application.diagnose.case import (
     Feed,
     Values,
 )
-from polygraphy.application.diagnose.data import feeds_of, feeds_of_half, feeds_of_parties
+from polygraphy.application.diagnose.data import data_options, feeds_of, feeds_of_half, feeds_of_parties
 from polygraphy.application.diagnose.lowered.half import (
     FEWER_MAY_DO,
     HalfPrecision,
@@ -508,8 +508,9 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
         del plain
     if not is_lowering:
         return None
+    case.data_options = data_options(case.model, data_loader, 0, feeds[0])
     if measured is None or built is None:
-        command = party.remedy(case.path, plain=True, without=())
+        command = _on_the_data(case, party.remedy(case.path, plain=True, without=()))
         reason = f"In float32 all outputs match ({command}); which nodes need it is not known."
         return DiagnosisResult(INCONCLUSIVE, reason=f"{reason} {unmeasured}")
     with case.attempt("nodes that stay in fp32") as said:
@@ -532,6 +533,12 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
     return _of_kept(case, party, found)
 
 
+def _on_the_data(case: Case, command: str) -> str:
+    """Return a command with the options that make the data on which it was tried."""
+    words = case.data_options if command.startswith("polygraphy run ") else []
+    return " ".join([command, *map(shlex.quote, words)])
+
+
 def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> DiagnosisResult:
     """Return what was found, with the remedy that was tried."""
     if found.verdict == ILL_CONDITIONED:
@@ -544,7 +551,7 @@ def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> Diagnosi
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
     remedy = Remedy()
     if found.kept:
-        command = party.remedy(case.path, plain=False, without=found.kept)
+        command = _on_the_data(case, party.remedy(case.path, plain=False, without=found.kept))
         remedy = Remedy(command, found.after.is_tolerable)
     proof = (
         f"With {', '.join(map(repr, found.kept))} in fp32, all outputs match: {found.after},"
