@@ -26,7 +26,12 @@ from polygraphy.application.diagnose.case import (
     Feed,
     Values,
 )
-from polygraphy.application.diagnose.data import data_options, feeds_of, feeds_of_half, feeds_of_parties
+from polygraphy.application.diagnose.data import (
+    data_options,
+    feeds_of,
+    feeds_of_half,
+    feeds_of_parties,
+)
 from polygraphy.application.diagnose.lowered.half import (
     FEWER_MAY_DO,
     HalfPrecision,
