@@ -27,7 +27,8 @@ FLOATS = ("bfloat16", "float16", "float32", "float64")
 
 _QUANTISED = (
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger",
-    "MatMulInteger",
+    "MatMulInteger", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "GatherBlockQuantized", "QMoE",
+    "QGemm", "QAttention", "QEmbedLayerNorm",
 )  # fmt: skip
 """How operators begin that compute in a quantised type."""
 

@@ -154,6 +154,31 @@ def test_a_model_quantised_by_operators_is_not_blamed_for_one_of_them() -> None:
     assert found(model) == ("inconclusive", [])
 
 
+def test_a_model_whose_weights_are_quantised_by_blocks_is_not_blamed_for_one_of_them() -> None:
+    rng = np.random.default_rng(1)
+    shape, held, packed = [8, 32], {}, {}
+    reference, blocked = [], []
+    for n in range(3):
+        weight = rng.normal(size=(32, 32)).astype(np.float32)
+        step = np.abs(weight).max(0) / 7
+        codes = (np.clip(np.rint(weight / step), -8, 7) + 8).astype(np.uint8).T
+        held[f"w{n}"] = weight
+        packed |= {f"b{n}": (codes[:, None, ::2] | codes[:, None, 1::2] << 4), f"s{n}": step}
+        made = f"m{n}" if n < 2 else "y"
+        read = f"m{n - 1}" if n else "x"
+        reference.append(helper.make_node("MatMul", [read, f"w{n}"], [made], f"product{n}"))
+        reads = [read, f"b{n}", f"s{n}"]
+        size = {"K": 32, "N": 32, "bits": 4, "block_size": 32, "domain": "com.microsoft"}
+        blocked.append(helper.make_node("MatMulNBits", reads, [made], f"product{n}", **size))
+    ends = [value("x", shape)], [value("y", shape)]
+    model = make("blocks", blocked, *ends, weights=packed, domains=["com.microsoft"])
+    right = make("blocks", reference, *ends, weights=held)
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [OnnxrtParty()], reference=right)
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+
+
 class Shifting(WrongRewriter):
     """Computes in one piece what is quantised behind a node, a tenth of a step too much."""
 
