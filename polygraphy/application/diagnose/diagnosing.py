@@ -359,7 +359,8 @@ class _Diagnosis:
         if self._refusals:
             case = self._case
             case.data_options = data_options(case.model, self._data_loader, 0, self._feeds[0])
-            return of_refusals(self._case, self._third, self._refusals, self._feeds[0])
+            refused = of_refusals(case, self._third, self._refusals, self._feeds[0])
+            return self._of_able(refused)
         if (found := unsteady(self._case, self._outputs, self._third.name)) is not None:
             return found
         if len(self._outputs) > 1:
@@ -380,6 +381,24 @@ class _Diagnosis:
             lost = self._of_half_model(half)
             return found if lost is None else lost
         return found
+
+    def _of_able(self, refused: DiagnosisResult) -> DiagnosisResult:
+        """Return what is wrong where the backends differ that run a model which others refuse, and
+        what was found of those.
+        """
+        if len(self._outputs) < 2 or not self._apart():
+            return refused
+        case = self._case.of(self._case.whole)
+        case.is_given = self._case.is_given
+        case.parties = [self._case.parties[index] for index in self._outputs]
+        able = _Diagnosis(case, self._data_loader)
+        able._feeds = self._feeds
+        found = able.of_parties()
+        if found.verdict in (FAULT, ILL_CONDITIONED):
+            return evolve(found, culprits=[*refused.culprits, *found.culprits])
+        if found.verdict == refused.verdict:  # Of neither it can be said.
+            return evolve(found, reason=f"{refused.reason} {found.reason}")
+        return refused
 
     def _of_half_model(self, half: HalfModel) -> DiagnosisResult | None:
         """Return what half precision does to a model that computes in it; None where that

@@ -118,6 +118,25 @@ def test_that_a_party_matches_anyway_is_not_said_of_its_rewrites() -> None:
     assert "rewrites of agreeing" not in str(caught.value)
 
 
+class Refusing(OnnxParty):
+    """Refuses what has a Tanh."""
+
+    name = "refusing"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if any(node.op_type == "Tanh" for node in model.graph.node):
+            raise BackendError("There is no Tanh", backend=self.name)
+        return super().load(model)
+
+
+def test_where_one_backend_refuses_the_others_are_compared(kept: Kept) -> None:
+    assert not diagnose(network(), [Refusing(), WrongRewriter(), OnnxParty()])
+    refused, wrong = kept.culprits
+    assert (refused["party"], refused["cause"]) == ("refusing", "refusal")
+    assert (wrong["nodes"], wrong["party"]) == (["exp1", "log1"], "wrong")
+    assert wrong["remedy"]["proven"]
+
+
 def test_nodes_without_names_go_by_their_first_output(kept: Kept) -> None:
     assert not diagnose(network(named=False), [WrongRewriter(), OnnxParty()])
     assert kept.culprits[0]["nodes"] == ["e1", "l1"]
