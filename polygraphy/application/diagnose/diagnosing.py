@@ -338,9 +338,13 @@ class _Diagnosis:
         case = self._case
         found = self._compared()
         if found is None:
-            if case.evidence.unexplained and self._third not in case.parties:
+            is_besides = bool(case.evidence.unexplained) and self._third not in case.parties
+            if is_besides:
                 case.parties.append(self._third)
             found = self.of_parties()
+            if is_besides and found.verdict == AGREE:
+                same = f"{self._third.name} computes what {case.parties[0].name} does here."
+                found = evolve(found, reason=f"{same} {found.reason}".strip())
         names = [party.name for party in case.parties]
         found = case.evidence.allowed(found, names[0] if len(names) == 1 else "")
         if found.verdict != AGREE:

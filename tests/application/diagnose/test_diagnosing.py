@@ -241,6 +241,13 @@ def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None
         assert diagnose(network(()), [WrongRewriter()], environments=["1.1.0", "1.4.0"])
 
 
+def test_that_the_evaluator_computes_what_this_version_does_is_said_of_one_that_differs() -> None:
+    said = "wrong 1.2.0 does not give what 1.1.0 gives. onnx computes what wrong does here."
+    different = pytest.raises(InconclusiveError, match=said)
+    with bind(open_environment, Elsewhere(), "wrong"), different:
+        diagnose(network(), [WrongRewriter(guilty=())], environments=["1.1.0"])
+
+
 @pytest.mark.parametrize("others", [["1.2.0"], []])
 def test_where_no_other_version_is_there_it_is_compared_with_nothing(others: list[str]) -> None:
     paths = [sys.executable, *others]
