@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -176,6 +176,48 @@ def test_a_model_whose_weights_are_quantised_by_blocks_is_not_blamed_for_one_of_
     kept = Kept()
     with bind(Findings, kept), suppress(InconclusiveError):
         diagnose(model, [OnnxrtParty()], reference=right)
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+
+
+def chain(operators: Sequence[str], *, quantised: bool) -> onnx.ModelProto:
+    """Operators one behind the other, behind what is quantised."""
+    step = {"step": np.float32(STEP), "zero": np.int8(0)} if quantised else {}
+    nodes = []
+    for op, read, made in ("QuantizeLinear", "x", "q"), ("DequantizeLinear", "q", "d"):
+        reads = [read, "step", "zero"]
+        nodes += [helper.make_node(op, reads, [made], f"{made}_node")] if quantised else []
+    tensor = "d" if quantised else "x"
+    for index, op in enumerate(operators):
+        made = f"t{index}" if index < len(operators) - 1 else "y"
+        nodes.append(helper.make_node(op, [tensor], [made], f"node{index}"))
+        tensor = made
+    return make("chain", nodes, [value("x", [32])], [value("y", [32])], weights=step)
+
+
+def test_a_quantised_reference_of_another_structure_blames_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operators = ["Sin", "Cos", "Tanh", "Sigmoid", "Softsign", "Atan", "Erf", "Exp", "Softplus"]
+    others = [*operators[1:], operators[0]]
+
+    class Quantised:
+        """What could not be quantised as the model is."""
+
+        places, is_whole = (0,), True
+
+        def __init__(self, *given: Any) -> None: ...
+
+        def result(self, *given: Any) -> None: ...
+
+        def quantised(self) -> onnx.ModelProto:
+            return chain(others, quantised=True)
+
+    monkeypatch.setattr("polygraphy.application.diagnose.comparing.Quantised", Quantised)
+    feed = {"x": np.random.default_rng(0).normal(size=32).astype(np.float32)}
+    model, reference = chain(operators, quantised=True), chain(others, quantised=False)
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [OnnxrtParty()], [feed], reference=reference)
     assert (kept.verdict, kept.culprits) == ("inconclusive", [])
 
 
