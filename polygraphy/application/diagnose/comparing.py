@@ -495,11 +495,13 @@ class _Comparison:
             return found
         right = open_model(quantised.quantised())
         besides = _Comparison(self._case, right, self._feeds, self._third, self._path)
-        made = besides.result()
-        is_alike = len(suspects(besides._pairing)) <= _MANY
-        if made is None or is_alike or any(one.cause != "structure" for one in made.culprits):
-            return made
-        return self._of_loss(made.culprits, compared.most) if made.culprits else made
+        if len(suspects(besides._pairing)) <= _MANY:
+            return besides.result()
+        reason = (
+            f"Quantising puts outputs off by {compared.most:.2g} of their size; the reference that"
+            " is quantised alike has other nodes, so that which of them costs most is not known."
+        )
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
     def _blamed(self, culprits: Sequence[Culprit], most: float) -> DiagnosisResult:
         """Return that nodes are at fault; what operators lose that compute in integers is no fault
@@ -507,10 +509,6 @@ class _Comparison:
         """
         if any(one.cause != "structure" for one in culprits) or not is_quantised(self._pairing):
             return DiagnosisResult(FAULT, culprits)
-        return self._of_loss(culprits, most)
-
-    def _of_loss(self, culprits: Sequence[Culprit], most: float) -> DiagnosisResult:
-        """Return that quantising puts outputs off by so much, and where that begins to show."""
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
         reason = (
             f"Quantising puts outputs off by {most:.2g} of their size, and where that begins to"
