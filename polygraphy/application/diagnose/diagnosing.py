@@ -189,8 +189,7 @@ def _refused(
     """Return what may be said where all agree in float32, and half precision is refused."""
     if error.backend != wide.name:
         return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in fp32. {error}")
-    if case.feed is not None:
-        case.data_options = data_options(case.model, data_loader, 0, case.feed)
+    case.data_options = data_options(case.model, data_loader, 0, case.feed)
     return DiagnosisResult(FAULT, [refused_narrow(case, wide, str(error))])
 
 

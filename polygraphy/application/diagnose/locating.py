@@ -274,10 +274,10 @@ def _shrunk(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Pl
 
 def _between_steps(case: Case, party: SuspectedParty, known: Trace, place: Place) -> list[Place]:
     """Return which nodes of a large region are wrong when it is run in parts, from one quantised
-    tensor to the next, as backends compute it: none where that shows that a step here and there is
-    all there is; the region where it shows nothing.
+    tensor to the next, as backends compute it: none where a step here and there is all there is,
+    which one after the other puts the region as far off as it is; else the region.
     """
-    nodes = case.model.nodes
+    nodes, makers = case.model.nodes, producers(case.model.nodes)
     ends = {
         name
         for index in place.region
@@ -289,21 +289,25 @@ def _between_steps(case: Case, party: SuspectedParty, known: Trace, place: Place
     made = {name for index in place.region for name in nodes[index].makes}
     outside = {name for index in place.region for name in nodes[index].reads} - made
     found: list[Place] = []
-    is_off, held = False, known.held
-    for name in dict.fromkeys((*sorted(ends), place.tensor)):
+    held = known.held
+    own: dict[str, Any] = {}
+    for name in sorted({*ends, place.tensor}, key=makers.__getitem__):
         region = region_before(nodes, name, (ends | outside) - {name})
         try:
             part = case.model.part(region, held, [name])
             given = {each.name: held[each.name] for each in part.graph.input}
-            value = party.load(part)(given)[name]
+            compute = party.load(part)
+            value = compute(given)[name]
+            own[name] = compute({each: own.get(each, array) for each, array in given.items()})[name]
         except (PolygraphyException, KeyError):
             return [place]
         off = deviation(value, known.values[name])
         within = [nodes[index] for index in region]
-        is_off |= bool(off)
         if off and not _is_flip(off, within) and not _is_step(case, off, within):
             found.append(Place(region, name, off, fused=True))
-    return found if is_off else [place]
+    after = deviation(own[place.tensor], known.values[place.tensor])
+    is_all = bool(after) and _A_STEP * after.largest >= place.deviation.largest
+    return found if found or is_all else [place]
 
 
 def _wrong_regions(

@@ -285,6 +285,38 @@ HIDDEN = {"q", "d", "r", "k", "e", "m", "p", "inside", "shifted"}
 
 @pytest.mark.parametrize("op", ["Mul", "Softmax"])
 def test_the_node_is_named_whose_steps_are_wrong_of_all_that_is_computed_in_steps(op: str) -> None:
+    kept = found_in_steps(op, Hiding())
+    if op == "Softmax":
+        assert kept.verdict == "agree"
+    else:
+        [culprit] = kept.culprits
+        assert "middle" in culprit["nodes"]
+        assert not {"begin", "given", "root"} & {*culprit["nodes"]}
+
+
+class Joining(Hiding):
+    """Is twenty steps off where it computes all of a model as one."""
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
+        made = super().executed(model, without=without, level=level)
+        if "root" in {node.name for node in model.graph.node}:
+            for weight in made.graph.initializer:
+                if weight.name == "tenth":
+                    far = numpy_helper.from_array(np.float32(20 * STEP), "tenth")
+                    weight.CopyFrom(far)
+        return made
+
+
+def test_what_is_far_off_is_not_acquitted_for_a_step_in_a_part_of_it() -> None:
+    kept = found_in_steps("Softmax", Joining())
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["party"], culprit["cause"]) == ("fault", "wrong", "rewrite")
+
+
+def found_in_steps(op: str, party: Any) -> Kept:
+    """Diagnose a model of two operators between quantised tensors."""
     step = np.float32(STEP)
     weights = {"step": step, "zero": np.uint8(0)}
     quantised = [
@@ -304,11 +336,6 @@ def test_the_node_is_named_whose_steps_are_wrong_of_all_that_is_computed_in_step
     model = make("steps", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
     feed = {"x": np.random.default_rng(0).random(shape).astype(np.float32)}
     kept = Kept()
-    with bind(Findings, kept):
-        diagnose(model, [Hiding(), OnnxParty()], [feed])
-    if op == "Softmax":
-        assert kept.verdict == "agree"
-    else:
-        [culprit] = kept.culprits
-        assert "middle" in culprit["nodes"]
-        assert not {"begin", "given", "root"} & {*culprit["nodes"]}
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [party, OnnxParty()], [feed])
+    return kept
