@@ -34,8 +34,7 @@ from polygraphy.cli.shared.onnx import (
     tolerance_of,
 )
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Source, Step
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
 CONVERSIONS = [each.conversion() for each in built_in().values() if each.conversion]

@@ -16,8 +16,7 @@ from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of, kind_of_model
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxModel, onnx_of
-from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Call, Source, Step, quoted
 from polygraphy.domain.tensors.naming import enumerated
 
 _TRIED = {

@@ -29,8 +29,7 @@ from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import model_shapes_option, name_of_model
 from polygraphy.cli.shared.onnx import OnnxCastOptions, cast_of
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Source
 
 
 @option_group

@@ -33,6 +33,7 @@ from polygraphy.cli.shared.compare import (
     CompareOptions,
     FunctionOptions,
     JudgeOptions,
+    LayerwiseOptions,
     PlotOptions,
     SimpleOptions,
     TopKOptions,
@@ -50,7 +51,6 @@ from polygraphy.cli.shared.graph import (
     graph_of,
     kind_of_model,
 )
-from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.log import Log
 from polygraphy.cli.shared.model import ModelOptions, name_of_model, split_symbol
 from polygraphy.cli.shared.onnx import (
@@ -63,8 +63,7 @@ from polygraphy.cli.shared.onnx import (
     onnx_of,
 )
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
-from polygraphy.codegen.call import Call, Expression, FunctionOfModel, Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Call, Expression, FunctionOfModel, Source, Step, quoted
 from polygraphy.domain.catalog.formats import formats_of
 from polygraphy.domain.tensors.naming import enumerated
 

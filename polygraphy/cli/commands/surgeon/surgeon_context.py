@@ -19,8 +19,7 @@ from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import name_of_model
 from polygraphy.cli.shared.onnx import tolerance_of, warn_about_saving
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Source
 
 LOADED = (EditedModelOptions,)
 """The groups about the model that is edited."""

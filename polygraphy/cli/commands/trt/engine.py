@@ -41,8 +41,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
     onnx_of,
 )
-from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Call, Source, Step, quoted
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
