@@ -364,8 +364,15 @@ def mended(model: Any, reference: Any, plan: Mending) -> Any:
 
 
 @port
-def altered(model: Any, output: str, variant: Variant) -> Any:
-    """Return a copy of a model in which the node that makes a tensor is another."""
+def altered(model: Any, output: str, variant: Variant, *, asks: bool = False) -> Any:
+    """Return a copy of a model in which the node that makes a tensor is another.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+        output: the tensor.
+        variant: the node.
+        asks: whether its weights become inputs of the model, the last ones.
+    """
 
 
 @port

@@ -1,4 +1,4 @@
-"""A backend for tests of diagnosis, which rewrites graphs wrongly."""
+"""Backends for tests of diagnosis: one that rewrites graphs wrongly, one that counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,22 @@ from typing import Any
 import onnx
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.domain.errors import BackendError
+
+
+class CountingParty(OnnxrtParty):
+    """ONNX Runtime, which counts what it loads in this process."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        super().__init__()
+        self.loads = 0
+
+    def load(self, *given: Any, **options: Any) -> Any:
+        """Load and count a model."""
+        self.loads += 1
+        return super().load(*given, **options)
 
 
 class WrongRewriter:

@@ -385,4 +385,9 @@ def is_quantised(pairing: Pairing) -> bool:
 
 
 def _quantises(side: Side) -> bool:
-    return any(node.op.startswith(_QUANTISED) for node in side.nodes)
+    return any(is_coarse(node.op) for node in side.nodes)
+
+
+def is_coarse(op: str) -> bool:
+    """Return whether an operator, of whatever domain, computes in a quantised type."""
+    return op.rpartition(".")[2].startswith(_QUANTISED)

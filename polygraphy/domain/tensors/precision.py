@@ -5,6 +5,7 @@ nearest values of a smaller one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -68,6 +69,7 @@ def precision_of(dtype: str) -> Precision | None:
     return PRECISIONS.get(_ALIASES.get(name, name))
 
 
+@lru_cache(maxsize=256)
 def epsilon_of(dtype: Any) -> float:
     """Return the epsilon of a data type; zero for integers, flags and text."""
     numpy_type = np.dtype(dtype)

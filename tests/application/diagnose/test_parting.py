@@ -16,6 +16,7 @@ from polygraphy.diagnose import diagnose
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.support.models import make, value
+from tests.support.parties import CountingParty
 
 WIDTH = 8
 
@@ -63,14 +64,14 @@ def optimised(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
     return made
 
 
-def found(model: onnx.ModelProto, folder: Path) -> Kept:
+def found(model: onnx.ModelProto, folder: Path, party: OnnxrtParty | None = None) -> Kept:
     kept = Kept()
     random = np.random.RandomState(1)
     feed = {"x": random.randn(2, WIDTH, WIDTH).astype(np.float32)}
     reference = optimised(attention(), folder)
     assert {node.op_type for node in reference.graph.node} & {"FusedMatMul", "Gelu"}
     with bind(Findings, kept):
-        diagnose(model, [OnnxrtParty()], [feed], reference)
+        diagnose(model, [party or OnnxrtParty()], [feed], reference)
     return kept
 
 
@@ -95,6 +96,12 @@ def test_one_node_inside_what_was_fused_is_named(
     assert culprit["nodes"] == [node]
     assert culprit["cause"] in causes
     assert culprit["remedy"]["proven"]
+
+
+def test_a_number_is_searched_in_a_model_that_is_loaded_once(tmp_path: Path) -> None:
+    party = CountingParty()
+    assert found(attention(root=0.7), tmp_path, party).culprits[0]["nodes"] == ["divide"]
+    assert party.loads < 60
 
 
 def test_an_attribute_is_named_and_not_the_node_behind_it_that_reads_as_many_numbers(

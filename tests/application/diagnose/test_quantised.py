@@ -21,7 +21,7 @@ from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.support.models import make, value
-from tests.support.parties import WrongRewriter
+from tests.support.parties import CountingParty, WrongRewriter
 
 LAYERS, SIZE = 4, 32
 
@@ -138,7 +138,8 @@ def test_another_operator_in_a_quantised_model_is_named_and_not_quantising() -> 
     assert verdict == "fault" and [one["nodes"] for one in culprits] == [["relu2"]]
 
 
-def test_a_model_quantised_by_operators_is_not_blamed_for_one_of_them() -> None:
+def by_operators() -> onnx.ModelProto:
+    """The products, each an operator that reads and makes integers."""
     scale, zero = np.float32(0.3), np.int8(0)
     held: dict[str, Any] = {"s": scale, "z": zero}
     nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q0"])]
@@ -150,8 +151,18 @@ def test_a_model_quantised_by_operators_is_not_blamed_for_one_of_them() -> None:
         nodes.append(helper.make_node("Relu", [f"m{n}"], [f"q{n + 1}"], f"relu{n}"))
     nodes[-1] = helper.make_node("DequantizeLinear", [f"m{LAYERS - 1}", "s", "z"], ["y"], "end")
     ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
-    model = make("operators", nodes, *ends, weights=held)
-    assert found(model) == ("inconclusive", [])
+    return make("operators", nodes, *ends, weights=held)
+
+
+def test_a_model_quantised_by_operators_is_not_blamed_for_one_of_them() -> None:
+    assert found(by_operators()) == ("inconclusive", [])
+
+
+def test_no_change_is_tried_of_what_is_quantised_where_the_reference_is_not() -> None:
+    party = CountingParty()
+    with bind(Findings, Kept()), suppress(InconclusiveError):
+        diagnose(by_operators(), [party], reference=plain())
+    assert party.loads < 50
 
 
 def test_a_model_whose_weights_are_quantised_by_blocks_is_not_blamed_for_one_of_them() -> None:

@@ -87,8 +87,8 @@ def _weight(graph: GraphProto, name: str) -> TensorProto:
     raise KeyError(name)
 
 
-def altered(model: ModelProto, output: str, variant: Variant) -> ModelProto:
-    """Return a copy of a model in which the node that makes a tensor is another."""
+def altered(model: ModelProto, output: str, variant: Variant, *, asks: bool = False) -> ModelProto:
+    """Return a copy of a model in which the node that makes a tensor is another; see the port."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph
     node = next(node for node in graph.node if output in node.output)
@@ -96,7 +96,12 @@ def altered(model: ModelProto, output: str, variant: Variant) -> ModelProto:
     before, op = list(node.input), node.op_type
     node.input[:] = [names.get(name, name) for name in variant.node.inputs]
     for name, values in variant.weights.items():
-        add_weight(copy, onnx.numpy_helper.from_array(values), names[name])
+        weight = onnx.numpy_helper.from_array(values, names[name])
+        if asks:
+            kind, shape = weight.data_type, weight.dims
+            graph.input.append(onnx.helper.make_tensor_value_info(weight.name, kind, shape))
+        else:
+            add_weight(copy, weight, weight.name)
     node.op_type = variant.node.op
     given = {one.name for one in variant.node.attributes}
     kept = [one for one in node.attribute if one.name in given]
