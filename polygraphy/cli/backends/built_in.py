@@ -18,7 +18,7 @@ from polygraphy.codegen.source import Call, Expression, Source, Step
 from polygraphy.domain.catalog.formats import formats_of
 
 if TYPE_CHECKING:
-    from polygraphy.cli.shared.model import ModelOptions
+    from polygraphy.cli.shared.model import ModelOptions, NamedModel
     from polygraphy.cli.shared.onnx import OnnxModel
 
 Groups = tuple[type[Options], ...]
@@ -309,15 +309,15 @@ _REMOVED = formats_of("")
 
 
 def check_model_type(
-    path: str, kind: str, names: Iterable[str], offered: Iterable[str] | None = None
+    model: NamedModel, kind: str, names: Iterable[str], offered: Iterable[str] | None = None
 ) -> None:
     """Refuse a model that a backend cannot run; `offered` are the backends of the command, by
     default all that run the model of the command line.
     """
     if kind in _REMOVED:
         raise CommandLineError(
-            f"{path} is a model of type {kind}, which no TensorRT of today reads. Convert it to"
-            " ONNX with the tools of its framework, and give that."
+            f"{model.model_file} is a model of type {kind}, which no TensorRT of today reads."
+            " Convert it to ONNX with the tools of its framework, and give that."
         )
     unable = [
         each.flag
@@ -331,6 +331,6 @@ def check_model_type(
             if kind in each.model_types
         ]
         raise CommandLineError(
-            f"{path} is a model of type {kind}, which {' and '.join(unable)}"
+            f"{model.model_file} is a model of type {kind}, which {' and '.join(unable)}"
             f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another."
         )

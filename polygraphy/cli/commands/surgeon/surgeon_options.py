@@ -11,7 +11,7 @@ from polygraphy.cli.declare.kinds import Choice, Integer, Kind, PerName, Text, T
 from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.kinds.per_name import dims_in, is_by_x, quoted, shapes_in
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.shared.model import model_shapes_option
+from polygraphy.cli.shared.model import NamedModel, model_shapes_option
 from polygraphy.cli.shared.onnx import (
     EXTERNAL_DATA_FOLDER,
     EXTERNAL_DATA_NAME,
@@ -178,7 +178,7 @@ def _attribute(text: str) -> Any:
 
 
 @option_group
-class EditedModelOptions(Options):
+class EditedModelOptions(NamedModel):
     """Model: the ONNX model that is edited."""
 
     model_file: str | None = option(reads="Model", kind=Text("MODEL"), help="Path of the model.")
