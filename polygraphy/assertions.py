@@ -271,8 +271,7 @@ def _at_hand(model: Any, data: _Data) -> Iterator[str]:
 
 def _flags(backend: str) -> list[str]:
     """Return what names a backend on a command line."""
-    from polygraphy.cli.backends.built_in import built_in
-    from polygraphy.cli.declare.backend import flag_of
+    from polygraphy.cli.backends.built_in import built_in, flag_of
     from polygraphy.mod.plugins import BACKENDS, installed
 
     name, *options = shlex.split(backend) or [""]

@@ -1,6 +1,6 @@
 """What a package needs to add a backend to the command line; see examples/numpy_backend."""
 
-from polygraphy.cli.declare.backend import Backend
+from polygraphy.cli.backends.built_in import Backend
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import (
     Choice,

@@ -24,8 +24,7 @@ from jinja2 import (
 )
 from jinja2.bccache import Bucket
 
-from polygraphy.codegen.call import Expression, finalize_in
-from polygraphy.codegen.source import Source, docstring, literal
+from polygraphy.codegen.source import Expression, Source, docstring, finalize_in, literal
 
 
 class BytecodeBeside(FileSystemBytecodeCache):
@@ -157,7 +156,7 @@ def environment(
     """
     is_compiled = (COMPILED / "__init__.py").exists()
     shipped = ModuleLoader(COMPILED) if is_compiled else FileSystemLoader(TEMPLATES)
-    made_of = [_FOLDER / name for name in ("render.py", "source.py", "call.py")]
+    made_of = [_FOLDER / name for name in ("render.py", "source.py")]
     made = Environment(
         loader=loader or (ChoiceLoader([shipped, DictLoader(partials)]) if partials else shipped),
         bytecode_cache=None if is_compiled else BytecodeBeside(_FOLDER, made_of),

@@ -10,8 +10,16 @@ from contextvars import ContextVar
 from polygraphy import config
 from polygraphy.logger import errors
 from polygraphy.logger import severity as levels
-from polygraphy.logger.severity import SeverityTable, json_line, module_path, text_lines
-from polygraphy.logger.sinks import LogFile, PendingLines, forward, shows_colours, write_console
+from polygraphy.logger.severity import SeverityTable, module_path
+from polygraphy.logger.sinks import (
+    LogFile,
+    PendingLines,
+    forward,
+    json_line,
+    shows_colours,
+    text_lines,
+    write_console,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

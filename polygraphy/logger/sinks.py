@@ -1,4 +1,5 @@
-"""Where log lines go: the console's two streams, a file, or Python's own logging system; several of
+"""How a message looks: one tagged text with its continuation lines, or one line of JSON. And where
+such lines go: the console's two streams, a file, or Python's own logging system; several of
 them together, and none with what controls a terminal.
 """
 
@@ -6,8 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
-from polygraphy.logger.severity import CRITICAL, colour_of, level_of
+from polygraphy.constants import TAB
+from polygraphy.logger.severity import CRITICAL, colour_of, letter_of, level_of, name_of
 
 TYPE_CHECKING = False
 
@@ -19,11 +22,62 @@ __all__ = [
     "LogFile",
     "PendingLines",
     "forward",
+    "json_line",
     "of_one_stream",
     "plain",
     "shows_colours",
+    "text_lines",
     "write_console",
 ]
+
+
+def text_lines(
+    message: str,
+    severity: int,
+    depth: int = 0,
+    letter: bool = True,
+    timestamp: bool = False,
+    place: str = "",
+) -> str:
+    """Return the text of a message: `[I] (HH:MM:SS) [place] message`.
+
+    Args:
+        message: One or more lines; one line break at the end is dropped.
+        severity: Gives the letter.
+        depth: Levels of indentation, which come after the tags; none if negative.
+        letter: Whether to start with the severity's letter.
+        timestamp: Whether to give the local time.
+        place: Source file and line, empty for none.
+
+    Continuation lines carry no tags; four spaces stand for them (none where there are no tags).
+    """
+    head = f"[{letter_of(severity)}] " if letter else ""
+    if timestamp:
+        head += time.strftime("(%H:%M:%S) ")
+    if place:
+        head += f"[{place}] "
+    indent = TAB * depth
+    if "\n" in message:
+        break_ = "\n" + (TAB if head else "") + indent
+        message = message.removesuffix("\n").replace("\n", break_)
+    return head + indent + message
+
+
+def json_line(message: str, severity: int, *, module: str, line: int) -> str:
+    """Return the message as a JSON object on one line; `time` is ISO 8601, in UTC."""
+    import json
+
+    now = time.time()
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+    return json.dumps(
+        {
+            "time": f"{seconds}.{int(now % 1 * 1000):03d}Z",
+            "severity": name_of(severity),
+            "module": module,
+            "line": line,
+            "message": message,
+        }
+    )
 
 
 # Control characters of C0 and C1 but tabs and line breaks, other line breaks, and those that change

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, turns_of, usual_or
-from polygraphy.codegen.call import Call, Metadata
+from polygraphy.codegen.source import Call, Metadata
 
 
 def test_generated_data_take_every_setting() -> None:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from polygraphy.cli import execute
+from polygraphy.cli.main import execute
 
 VARIABLE = "OPENBLAS_THREAD_TIMEOUT"
 PROGRAM = "import os\nraise SystemExit(os.environ.get('OPENBLAS_THREAD_TIMEOUT'))\n"
@@ -21,5 +21,5 @@ def test_idle_threads_of_openblas_sleep_soon_unless_the_user_says_otherwise(
     if given is not None:
         os.environ[VARIABLE] = given
     with pytest.raises(SystemExit) as end:
-        execute.run(PROGRAM, "run")
+        execute(PROGRAM, "run")
     assert end.value.code == seen

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from polygraphy.cli.commands.run.run import RunCommand
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
-from polygraphy.cli.declare.kinds.numbers import ByteSize
+from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.option import argv_of
 from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OnnxSaveOptions

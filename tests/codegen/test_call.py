@@ -10,8 +10,7 @@ from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.commands.inspect.data import DetailOptions
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.declare.values import Values, call_of
-from polygraphy.codegen.call import Call, Expression, Metadata, Name
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Expression, Metadata, Name, Source
 
 
 def written(expression: Expression) -> tuple[str, list[str]]:

@@ -87,13 +87,13 @@ from polygraphy.cli.shared.compare import (
     CompareOptions,
     FunctionOptions,
     JudgeOptions,
+    LayerwiseOptions,
     PlotOptions,
     SimpleOptions,
     TopKOptions,
 )
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.graph import TfLoadOptions
-from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import (

@@ -12,8 +12,8 @@ from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.run.run import RunCommand
 from polygraphy.cli.declare.values import Values
+from polygraphy.cli.shared.compare import LayerwiseOptions
 from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OutputOptions
 from polygraphy.cli.shared.runners import RunOptions

@@ -21,7 +21,7 @@ from polygraphy import config
 from polygraphy.exception import PolygraphyException, PolygraphyInternalException
 from polygraphy.logger import G_LOGGER, SEVERITIES, Logger, LogMode, SeverityTable, was_logged
 from polygraphy.logger import logger as logger_module
-from polygraphy.logger.severity import text_lines
+from polygraphy.logger.sinks import text_lines
 
 Capture = pytest.CaptureFixture[str]
 HERE = Path(__file__).name

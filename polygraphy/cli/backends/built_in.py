@@ -7,23 +7,62 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
-from polygraphy.cli.declare.backend import Backend, flag_of
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.values import Values
-from polygraphy.codegen.call import Call, Expression, Step
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Expression, Source, Step
 from polygraphy.domain.catalog.formats import formats_of
 
 if TYPE_CHECKING:
-    from polygraphy.cli.shared.model import ModelOptions
+    from polygraphy.cli.shared.model import ModelOptions, NamedModel
     from polygraphy.cli.shared.onnx import OnnxModel
 
 Groups = tuple[type[Options], ...]
+
+
+def _ends_with_a_full_stop(instance: Backend, attribute: Any, text: str) -> None:
+    if not text.endswith("."):
+        raise ValueError(f"the help of a backend is a sentence, which {text!r} is not")
+
+
+@frozen(kw_only=True)
+class Backend:
+    """A backend of another package.
+
+    A package names an object of this class in its entry-point group ``polygraphy.backends``; the
+    name of the entry point is that of the backend: ``mine`` is run by ``polygraphy run --mine``.
+
+    Attributes:
+        title: what people call the backend, as in "Compare model.onnx in ONNX Runtime and Mine".
+        help: what the backend does, in a sentence.
+        options: the group of its own options, if it has any.
+        runner: the class or function that makes the runner, as in ``my_package:MyRunner``: a
+            program calls it with the model, and with the options that were given, by the names of
+            their fields. The model is the path of a file, an ONNX model, or a loader of one.
+        partial: where a call is not enough, the file beside the module of the entry point that says
+            how a program makes the runner: a Jinja2 template with the macro ``runner(options,
+            model, is_path)``. It gets the values of `options` (None without), the expression for
+            the model, and whether that is the path of a file; else it is an ONNX model, or a loader
+            of one.
+        model_types: the types of models that it runs, as `--model-type` calls them; empty for any,
+            which then reach it as a path.
+    """
+
+    title: str
+    help: str = field(validator=_ends_with_a_full_stop)
+    options: type[Options] | None = None
+    runner: str = ""
+    partial: str = "runner.py.j2"
+    model_types: tuple[str, ...] = ("onnx",)
+
+
+def flag_of(name: str) -> str:
+    """Return the flag that chooses a backend."""
+    return f"--{name.replace('_', '-')}"
 
 
 @frozen
@@ -270,15 +309,15 @@ _REMOVED = formats_of("")
 
 
 def check_model_type(
-    path: str, kind: str, names: Iterable[str], offered: Iterable[str] | None = None
+    model: NamedModel, kind: str, names: Iterable[str], offered: Iterable[str] | None = None
 ) -> None:
     """Refuse a model that a backend cannot run; `offered` are the backends of the command, by
     default all that run the model of the command line.
     """
     if kind in _REMOVED:
         raise CommandLineError(
-            f"{path} is a model of type {kind}, which no TensorRT of today reads. Convert it to"
-            " ONNX with the tools of its framework, and give that."
+            f"{model.model_file} is a model of type {kind}, which no TensorRT of today reads."
+            " Convert it to ONNX with the tools of its framework, and give that."
         )
     unable = [
         each.flag
@@ -292,6 +331,6 @@ def check_model_type(
             if kind in each.model_types
         ]
         raise CommandLineError(
-            f"{path} is a model of type {kind}, which {' and '.join(unable)}"
+            f"{model.model_file} is a model of type {kind}, which {' and '.join(unable)}"
             f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another."
         )

@@ -15,7 +15,7 @@ from polygraphy.cli.declare.kinds import (
 )
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of
-from polygraphy.codegen.call import Call
+from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.formats import formats_of
 
 _LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "ENABLE_ALL")

@@ -10,7 +10,7 @@ from polygraphy.cli.declare.kinds import Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_model
-from polygraphy.codegen.call import Call, in_turn
+from polygraphy.codegen.source import Call, in_turn
 from polygraphy.domain.catalog.formats import formats_of
 
 

@@ -7,7 +7,7 @@ from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.cli.shared.onnx import OutputOptions
-from polygraphy.codegen.call import Call, Name
+from polygraphy.codegen.source import Call, Name
 
 _USUAL_FUNCTION = "load_model"
 

@@ -22,7 +22,7 @@ from polygraphy.cli.shared.graph import (
     graph_of,
     kind_of_model,
 )
-from polygraphy.cli.shared.model import ModelOptions, name_of_model, split_symbol
+from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
@@ -34,8 +34,7 @@ from polygraphy.cli.shared.onnx import (
     tolerance_of,
 )
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Source, Step
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
 CONVERSIONS = [each.conversion() for each in built_in().values() if each.conversion]
@@ -101,7 +100,7 @@ class ConvertCommand(Command):
             raise CommandLineError("no model is given. Name its path.")
         kind = kind_of_model(values)
         target = _target(values[ConvertOptions])
-        _check_conversion(model, kind, target)
+        _check_conversion(values[ModelOptions], kind, target)
         output = values[ConvertOptions].output or _default_output(model, target)
         check_files(values, written=[("--output", output)])
         _warn_about_unused(values, target)
@@ -124,7 +123,7 @@ class ConvertCommand(Command):
             statements = _to_onnx(onnx, data if verifies else None, _advice(values, model))
         return Program(
             "convert.py.j2",
-            f"Convert {name_of_model(model)} to {TARGETS[target].becomes}.",
+            f"Convert {values[ModelOptions].in_words} to {TARGETS[target].becomes}.",
             model=split_symbol(model)[0],
             **statements,
         )
@@ -234,17 +233,17 @@ def _check_extension(target: str, output: str | None) -> None:
         )
 
 
-def _check_conversion(model: str, kind: str, target: str) -> None:
+def _check_conversion(model: ModelOptions, kind: str, target: str) -> None:
     """Refuse what cannot be converted."""
     if kind == "engine":
         raise CommandLineError(
-            f"{model} is a TensorRT engine, which cannot be converted to anything. Give the model"
-            " that it was built from."
+            f"{model.model_file} is a TensorRT engine, which cannot be converted to anything."
+            " Give the model that it was built from."
         )
     check_model_type(model, kind, ())
     if target == "onnx" and kind not in formats_of("onnx", "tensorflow"):
         raise CommandLineError(
-            f"{model} is a model of type {kind}, of which no ONNX model can be made."
+            f"{model.model_file} is a model of type {kind}, of which no ONNX model can be made."
             " --model-type tells if the type is another."
         )
 

@@ -18,8 +18,7 @@ from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
-from polygraphy.codegen.call import Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Source, Step, quoted
 
 _ASKED = ("--fp-to-fp16", "--to-bf16")
 

@@ -6,8 +6,8 @@ from polygraphy.cli.backends.built_in import BuiltIn, Groups, built_in
 from polygraphy.cli.declare.kinds import Ordered, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
-from polygraphy.cli.shared.layerwise import memory_budget_option
-from polygraphy.codegen.call import Call
+from polygraphy.cli.shared.compare import memory_budget_option
+from polygraphy.codegen.source import Call
 from polygraphy.mod import has_mod
 
 PARTIES = {name: each for name, each in built_in().items() if each.party is not None}

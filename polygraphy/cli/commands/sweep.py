@@ -11,7 +11,7 @@ from polygraphy.cli.backends.built_in import built_in
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text, Texts
-from polygraphy.cli.declare.kinds.numbers import ByteSize
+from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.codegen.source import Source, quoted

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from polygraphy.cli.declare.errors import warn_idle, was_named
 from polygraphy.cli.declare.option import Option, Options, options_of
-from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.signatures import SIGNATURES
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Source, Step
 
 G = TypeVar("G", bound=Options)
 Given = tuple[Options, Option, Any]

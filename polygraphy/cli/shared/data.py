@@ -18,8 +18,7 @@ from polygraphy.cli.declare.kinds import (
 )
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import call_of, flags_feeding
-from polygraphy.codegen.call import Call, Metadata, Step
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Metadata, Source, Step
 
 Shape = tuple[int, ...]
 

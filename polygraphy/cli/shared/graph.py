@@ -8,7 +8,7 @@ from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions, Outputs
-from polygraphy.codegen.call import Call
+from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.formats import formats_of
 
 TF_TYPES = formats_of("tensorflow")

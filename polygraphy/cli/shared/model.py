@@ -17,17 +17,29 @@ __all__ = [
     "MODEL_TYPES",
     "CheckedModelOptions",
     "ModelOptions",
+    "NamedModel",
     "model_shapes_option",
     "model_type",
-    "name_of_model",
     "split_symbol",
 ]
 
 MODEL_TYPES = tuple(FORMATS)
 
 
+class NamedModel(Options):
+    """Options that name a model."""
+
+    model_file: str | None
+
+    @property
+    def in_words(self) -> str:
+        """What a sentence calls the model: its file, quoted; empty for none."""
+        path = split_symbol(self.model_file or "")[0]
+        return quoted(path.replace("\\", "/").rpartition("/")[2]) if path else ""
+
+
 @option_group
-class ModelOptions(Options):
+class ModelOptions(NamedModel):
     """Model: the model, and the shapes of its inputs."""
 
     model_file: str | None = option(
@@ -72,11 +84,6 @@ def model_shapes_option(help: str, otherwise: str = "") -> Any:
         help=help,
         otherwise=otherwise,
     )
-
-
-def name_of_model(path: str | None) -> str:
-    """Return what a sentence calls a model: its file, quoted; empty for none."""
-    return quoted(split_symbol(path or "")[0].replace("\\", "/").rpartition("/")[2]) if path else ""
 
 
 def model_type(options: ModelOptions) -> str | None:

@@ -20,8 +20,7 @@ from polygraphy.cli.backends.built_in import (
     RunnerModel,
 )
 from polygraphy.cli.declare.values import Values, call_of
-from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source, literal
+from polygraphy.codegen.source import Call, Source, Step, literal
 from polygraphy.domain.catalog.formats import formats_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from polygraphy.cli.backends.trt.kinds import ComputeCapabilities, Member, Members, PerNameOnly
 from polygraphy.cli.declare.kinds import Integer, Script, Text
-from polygraphy.cli.declare.kinds.numbers import ByteSize
+from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
 
 POOL_LIMIT: Any = option(

@@ -25,8 +25,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions
-from polygraphy.codegen.call import Call, Name
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Name, Source
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 
 _NATIVE_INSTANCENORM = "native_instancenorm"

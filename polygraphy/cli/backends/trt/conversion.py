@@ -12,8 +12,7 @@ from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.declare.errors import inform, warn_idle
 from polygraphy.cli.declare.values import Values, flags_given
 from polygraphy.cli.shared.data import data_step
-from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Source, Step
 
 if TYPE_CHECKING:
     from polygraphy.cli.backends.trt.model import TrtModel

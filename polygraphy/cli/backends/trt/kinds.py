@@ -8,7 +8,7 @@ from typing import Any
 from polygraphy.cli.backends.trt.names import DATA_TYPES, NAMES
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Kind, Text, Texts, bracketed
-from polygraphy.cli.declare.kinds.numbers import ByteSize
+from polygraphy.cli.declare.kinds.base import ByteSize
 
 _DEFAULT_MODES = ("none", "prefer", "obey")
 
@@ -168,7 +168,7 @@ class RuntimeLibrary(Text):
 
     def argument(self, value: str) -> Any:
         """Return the call that loads it."""
-        from polygraphy.codegen.call import Call
+        from polygraphy.codegen.source import Call
 
         return Call("LoadRuntime", (value,))
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from polygraphy.codegen.call import Call, Name, Step
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Name, Source, Step
 
 _BRIEF = 3
 """So many arguments of a configuration are easy to read within a longer expression."""

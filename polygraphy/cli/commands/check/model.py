@@ -16,8 +16,7 @@ from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of, kind_of_model
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxModel, onnx_of
-from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Call, Source, Step, quoted
 from polygraphy.domain.tensors.naming import enumerated
 
 _TRIED = {
@@ -118,7 +117,7 @@ class CheckCompatibilityCommand(Command):
             raise CommandLineError("no model is given. Name its path.")
         backends = tuple(dict.fromkeys(values[BackendOptions].backends))
         kind = kind_of_model(values, unknown="frozen" if backends == ("tf",) else "onnx")
-        _check_type(path, kind, backends)
+        _check_type(values[ModelOptions], kind, backends)
         is_tensorflow = kind in TF_TYPES
         backends = backends or _installed(is_tensorflow=is_tensorflow)
         if "onnxrt" not in backends and flags_given(values, _SESSIONS):
@@ -153,14 +152,15 @@ def _listed(backends: Sequence[str]) -> str:
     return enumerated([titles[backend].title for backend in backends])
 
 
-def _check_type(path: str, kind: str, backends: Sequence[str]) -> None:
+def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None:
     """Refuse a model that a backend takes in no form."""
     if kind in _UNCHECKED:
         raise CommandLineError(
-            f"{path} is a model of type {kind}, which belongs to TensorRT alone. Run it there:"
-            f" polygraphy run {path} --trt. --model-type tells if the type is another."
+            f"{model.model_file} is a model of type {kind}, which belongs to TensorRT alone."
+            f" Run it there: polygraphy run {model.model_file} --trt."
+            " --model-type tells if the type is another."
         )
-    check_model_type(path, kind, set(backends), offered=(*_PACKAGES, "tf"))
+    check_model_type(model, kind, set(backends), offered=(*_PACKAGES, "tf"))
 
 
 def _installed(*, is_tensorflow: bool) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from polygraphy.cli.declare.kinds import Integer, Integers, Kind, Number, Text, 
 from polygraphy.cli.declare.option import Options, Rest, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.paths import check_paths, read_in
-from polygraphy.codegen.call import Call, Words
+from polygraphy.codegen.source import Call, Words
 
 
 class _Until(Kind):

@@ -26,11 +26,10 @@ from polygraphy.cli.declare.kinds import Choice, Integer
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
-from polygraphy.cli.shared.model import model_shapes_option, name_of_model
+from polygraphy.cli.shared.model import model_shapes_option
 from polygraphy.cli.shared.onnx import OnnxCastOptions, cast_of
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Source
 
 
 @option_group
@@ -150,7 +149,7 @@ class DebugReduceCommand(Command):
         loader = data_loader_of(data)
         return Program(
             "debug_reduce.py.j2",
-            f"Reduce {name_of_model(path)} to a part that still fails.",
+            f"Reduce {model.in_words} to a part that still fails.",
             model=path,
             iterations=iterations_of(
                 values, check_of(values), ModelIterationOptions, results=(output, results.min_good)

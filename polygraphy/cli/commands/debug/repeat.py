@@ -15,8 +15,7 @@ from polygraphy.cli.commands.debug.context import (
     until_of,
 )
 from polygraphy.cli.declare.values import Values
-from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Source, Step
 
 
 class DebugRepeatCommand(Command):

@@ -19,8 +19,7 @@ from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.graph import TfLoadOptions
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import quoted
+from polygraphy.codegen.source import Call, quoted
 from polygraphy.domain.tensors.naming import enumerated
 
 

@@ -18,8 +18,7 @@ from polygraphy.cli.shared.onnx import (
     onnx_of,
 )
 from polygraphy.cli.shared.paths import check_files, check_paths
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import quoted
+from polygraphy.codegen.source import Call, quoted
 
 
 @option_group

@@ -33,6 +33,7 @@ from polygraphy.cli.shared.compare import (
     CompareOptions,
     FunctionOptions,
     JudgeOptions,
+    LayerwiseOptions,
     PlotOptions,
     SimpleOptions,
     TopKOptions,
@@ -50,9 +51,8 @@ from polygraphy.cli.shared.graph import (
     graph_of,
     kind_of_model,
 )
-from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.log import Log
-from polygraphy.cli.shared.model import ModelOptions, name_of_model, split_symbol
+from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
@@ -63,8 +63,7 @@ from polygraphy.cli.shared.onnx import (
     onnx_of,
 )
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
-from polygraphy.codegen.call import Call, Expression, FunctionOfModel, Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Call, Expression, FunctionOfModel, Source, Step, quoted
 from polygraphy.domain.catalog.formats import formats_of
 from polygraphy.domain.tensors.naming import enumerated
 
@@ -123,9 +122,9 @@ def backends_of(
     kind = kind_of_model(values, unknown="frozen" if is_graph else "onnx")
     is_tensorflow = kind in TF_TYPES
     if any(not each.text for each in chosen.values()):
-        check_model_type(options.model_file or "", kind, names)
+        check_model_type(options, kind, names)
     if plugins:
-        check_types(options.model_file or "", "onnx" if is_tensorflow else kind, plugins)
+        check_types(options, "onnx" if is_tensorflow else kind, plugins)
     accepting = {
         *(plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types),
         *(name for name, each in chosen.items() if "onnx" in each.model_types),
@@ -431,7 +430,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
 
 def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> str:
     """Return the sentence; `titles` are what people call the backends."""
-    model = name_of_model(values[ModelOptions].model_file)
+    model = values[ModelOptions].in_words
     runners = [each.partition(":")[::2] for each in values[RunnerOptions].runners]
     of_text = named_in(values[RunnerOptions].runners).values()
     saved = {each.name for each in of_text if each.text and not each.groups()}

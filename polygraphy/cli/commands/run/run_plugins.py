@@ -8,6 +8,7 @@ from polygraphy.cli.backends.foreign import BrokenPlugin, PluggedBackend
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Ordered
 from polygraphy.cli.declare.option import Option
+from polygraphy.cli.shared.model import NamedModel
 
 
 def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
@@ -26,11 +27,11 @@ def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
     return extended
 
 
-def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend]) -> None:
+def check_types(model: NamedModel, kind: str, plugins: Sequence[PluggedBackend]) -> None:
     """Refuse a model that a backend cannot run.
 
     Args:
-        path: the model.
+        model: the model.
         kind: its type; those of TensorFlow count as ``onnx``, which they are converted to.
         plugins: the backends that are to run it.
     """
@@ -38,8 +39,8 @@ def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend]) -> None
         types = plugin.declared.model_types
         if types and kind not in types:
             raise CommandLineError(
-                f"{path} is a model of type {kind}, which {plugin.flag} cannot run: it runs"
-                f" {' and '.join(types)}. --model-type tells if the type is another."
+                f"{model.model_file} is a model of type {kind}, which {plugin.flag} cannot run:"
+                f" it runs {' and '.join(types)}. --model-type tells if the type is another."
             )
 
 

@@ -16,11 +16,9 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
 from polygraphy.cli.declare.errors import inform, warn_idle
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, usual_or
-from polygraphy.cli.shared.model import name_of_model
 from polygraphy.cli.shared.onnx import tolerance_of, warn_about_saving
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import Source
+from polygraphy.codegen.source import Call, Source
 
 LOADED = (EditedModelOptions,)
 """The groups about the model that is edited."""
@@ -60,7 +58,7 @@ def edit_of(
     takes_data = verifies or any(step.kwargs.get("data_loader") is not None for step in steps)
     return Program(
         "surgeon.py.j2",
-        summary.replace("{}", name_of_model(path)),
+        summary.replace("{}", model.in_words),
         model=path,
         data=usual_or(data) if takes_data else None,
         load=load,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Choice, Integer, Kind, PerName, Text, Texts, bracketed
-from polygraphy.cli.declare.kinds.numbers import ByteSize
-from polygraphy.cli.declare.kinds.shapes import dims_in, is_by_x, quoted, shapes_in
+from polygraphy.cli.declare.kinds.base import ByteSize
+from polygraphy.cli.declare.kinds.per_name import dims_in, is_by_x, quoted, shapes_in
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.shared.model import model_shapes_option
+from polygraphy.cli.shared.model import NamedModel, model_shapes_option
 from polygraphy.cli.shared.onnx import (
     EXTERNAL_DATA_FOLDER,
     EXTERNAL_DATA_NAME,
@@ -58,7 +58,7 @@ class Tensors(Kind):
 
     def argument(self, value: Sequence[TensorSpec]) -> Any:
         """Return the expression of metadata."""
-        from polygraphy.codegen.call import Metadata
+        from polygraphy.codegen.source import Metadata
 
         return Metadata(value)
 
@@ -178,7 +178,7 @@ def _attribute(text: str) -> Any:
 
 
 @option_group
-class EditedModelOptions(Options):
+class EditedModelOptions(NamedModel):
     """Model: the ONNX model that is edited."""
 
     model_file: str | None = option(reads="Model", kind=Text("MODEL"), help="Path of the model.")

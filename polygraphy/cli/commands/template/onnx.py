@@ -11,8 +11,7 @@ from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions, onnx_of
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import quoted
+from polygraphy.codegen.source import Call, quoted
 
 
 @option_group

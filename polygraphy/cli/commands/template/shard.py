@@ -9,8 +9,7 @@ from polygraphy.cli.declare.kinds import Choice, Integer, Integers
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import quoted
+from polygraphy.codegen.source import Call, quoted
 
 _AXIS = Integer()
 _RANK = Integer(minimum=1)

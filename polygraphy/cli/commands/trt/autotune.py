@@ -32,8 +32,7 @@ from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxModel
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Call, Source, quoted
 
 _CONFIG = "config.yaml"
 

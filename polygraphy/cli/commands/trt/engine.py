@@ -32,7 +32,7 @@ from polygraphy.cli.declare.option import Options, argv_of, changed, option, opt
 from polygraphy.cli.declare.values import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.graph import kind_of_model
-from polygraphy.cli.shared.model import ModelOptions, name_of_model, split_symbol
+from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
@@ -41,8 +41,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
     onnx_of,
 )
-from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Call, Source, Step, quoted
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
@@ -332,7 +331,7 @@ class DebugBuildCommand(_EngineCommand):
         check = [*_run_command(values), "--validate"]
         return Program(
             "debug_build.py.j2",
-            f"Build {name_of_model(values[ModelOptions].model_file)} in TensorRT again and again.",
+            f"Build {values[ModelOptions].in_words} in TensorRT again and again.",
             until=until,
             **self._context(values, check, asks=True),
         )
@@ -367,7 +366,7 @@ class DebugPrecisionCommand(_EngineCommand):
         results, network = [golden.save_layer_outputs], Source("LOAD_NETWORK")
         return Program(
             "debug_precision.py.j2",
-            f"Find the layers of {name_of_model(values[ModelOptions].model_file)} that need more"
+            f"Find the layers of {values[ModelOptions].in_words} that need more"
             " precision in TensorRT.",
             precision=search.precision or "float32",
             find=call_of(

@@ -22,8 +22,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
     onnx_of,
 )
-from polygraphy.codegen.call import Step
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Source, Step, quoted
 
 
 class _TemplateCommand(TemplateCommand):

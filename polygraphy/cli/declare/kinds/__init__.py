@@ -1,12 +1,21 @@
 """How the words that follow an option become a value, and a value becomes words."""
 
-from polygraphy.cli.declare.kinds.base import Count, Flag, Kind, Ordered
-from polygraphy.cli.declare.kinds.numbers import (
+from polygraphy.cli.declare.kinds.base import (
+    Assignments,
+    Choice,
+    Choices,
+    Count,
+    Flag,
     Integer,
     Integers,
+    Kind,
     Number,
     NumberOrAuto,
+    Ordered,
     Range,
+    Script,
+    Text,
+    Texts,
     bracketed,
     integer,
     number,
@@ -16,16 +25,8 @@ from polygraphy.cli.declare.kinds.per_name import (
     Preprocessing,
     Provider,
     Providers,
+    Shapes,
     Statistics,
-)
-from polygraphy.cli.declare.kinds.shapes import Shapes
-from polygraphy.cli.declare.kinds.texts import (
-    Assignments,
-    Choice,
-    Choices,
-    Script,
-    Text,
-    Texts,
 )
 
 __all__ = [

@@ -1,13 +1,19 @@
 """What every kind of value is, several of one kind, and flags, which take no words, or name what is
-appended to a list.
+appended to a list; then texts: any, some of a few, paths and scripts; and numbers: whole or not,
+ranges of them, of bytes, and of the largest elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from polygraphy.cli.declare.errors import BadValue
+
+if TYPE_CHECKING:
+    from polygraphy.codegen.source import ByteCount
 
 
 class Kind:
@@ -185,3 +191,321 @@ class Ordered(Kind):
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
         """Return the words: they are the flags."""
         return words
+
+
+class Text(Kind):
+    """Any text."""
+
+    metavar = "TEXT"
+
+    def __init__(
+        self, metavar: str = "", nargs: Any = None, without_word: str | None = None
+    ) -> None:
+        """Name the text; `nargs` is ``?`` for one that may be left out, which is `without_word`."""
+        super().__init__(metavar, nargs)
+        self.without_word = without_word
+
+    def parse(self, words: Sequence[str]) -> str | None:
+        """Return the word."""
+        return words[0] if words else self.without_word
+
+    def unparse(self, value: str) -> list[str]:
+        """Return the text as one word, if one is needed."""
+        return [] if value == self.without_word else [value]
+
+
+class Texts(Kind):
+    """One or more texts; a subclass makes something else of each word."""
+
+    nargs = "+"
+    metavar = "TEXT"
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return the words."""
+        return tuple(words)
+
+    def unparse(self, value: Iterable[Any]) -> list[str]:
+        """Return the texts."""
+        return list(map(str, value))
+
+    def argument(self, value: Sequence[Any]) -> Any:
+        """Return a list."""
+        return list(value)
+
+
+class Assignments(Repeated):
+    """Values by name, ``NAME=VALUE``: several words, and as often as one likes."""
+
+    def __init__(self, metavar: str, example: str) -> None:
+        """Set what the help calls a word, and one that messages show."""
+        super().__init__(Texts(metavar))
+        self._example = example
+
+    def parse(self, words: Sequence[Any]) -> Mapping[str, str]:
+        """Return the values by name; `words` holds one list of words for each time."""
+        made: dict[str, str] = {}
+        for word in (word for each in words for word in each):
+            name, equals, value = word.partition("=")
+            if not name or not equals:
+                raise BadValue(f"{word!r} is not {self.metavar}, as in {self._example}")
+            if name in made:
+                raise BadValue(f"there are two values for {name!r}")
+            made[name] = value
+        return made
+
+    def unparse(self, value: Mapping[str, str]) -> list[Any]:
+        """Return a list with one word per name."""
+        return [[f"{name}={text}" for name, text in value.items()]]
+
+    def argument(self, value: Mapping[str, str]) -> Any:
+        """Return the mapping as it is."""
+        return value
+
+
+class Choice(Kind):
+    """One of a few words."""
+
+    def __init__(
+        self,
+        *choices: str,
+        metavar: str = "",
+        aliases: Mapping[str, str] | None = None,
+        in_any_case: bool = False,
+        what: str = "",
+    ) -> None:
+        """Set which words are allowed, which others are taken for one of them, whether capitals
+        count, and what messages call a word.
+        """
+        super().__init__(metavar or "{" + ",".join(choices) + "}")
+        self.choices = choices
+        self.aliases = dict(aliases or {})
+        if in_any_case:
+            self.aliases |= {
+                key.lower(): word for key, word in (*zip(choices, choices), *self.aliases.items())
+            }
+        self.in_any_case = in_any_case
+        self.what = what
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return the word."""
+        return self.chosen(words[0])
+
+    def chosen(self, word: str) -> str:
+        """Return the choice that a word stands for."""
+        choices = self.choices or ()
+        found = self.aliases.get(word.lower() if self.in_any_case else word, word)
+        if found in choices:
+            return found
+        listed = ", ".join(choices)
+        raise BadValue(
+            f"{word!r} is no {self.what}; there is {listed}"
+            if self.what
+            else f"{word!r} is none of {listed}"
+        )
+
+
+class Choices(Choice, Texts):
+    """Some of a few words, each at most once."""
+
+    nargs = "+"
+
+    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+        """Return whether a word is none of the choices, where one precedes it."""
+        return bool(taken) and word not in (self.choices or ())
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return the words without repetitions."""
+        return tuple(dict.fromkeys(map(self.chosen, words)))
+
+
+class Script(Kind):
+    """A symbol in a Python script: ``path/script.py:symbol``, or ``path/script.py`` for the usual
+    one.
+    """
+
+    def __init__(self, symbol: str) -> None:
+        """Set which symbol is usual."""
+        self.symbol = symbol
+        self.metavar = "SCRIPT[:SYMBOL]"
+
+    def parse(self, words: Sequence[str]) -> tuple[str, str]:
+        """Return the path and the symbol."""
+        path, colon, symbol = words[0].rpartition(":")
+        if not colon or not symbol.isidentifier() or len(path) == 1:  # A drive letter is no path.
+            path, symbol = words[0], self.symbol
+        if not path.endswith(".py"):
+            raise BadValue(f"{words[0]!r} is no Python script, as in script.py:{self.symbol}")
+        return path, symbol
+
+    def files(self, value: tuple[str, str]) -> list[tuple[str, str | None]]:
+        """Return the script with its symbol."""
+        return [value]
+
+    def argument(self, value: tuple[str, str]) -> Any:
+        """Return the call that invokes what the symbol stands for."""
+        from polygraphy.codegen.source import Call
+
+        return Call("InvokeFromScript", value[:1], {"name": value[1]})
+
+    def unparse(self, value: tuple[str, str]) -> list[str]:
+        """Return path and symbol in one word."""
+        return [":".join(value)]
+
+
+class Number(Kind):
+    """A number within limits."""
+
+    metavar = "NUMBER"
+
+    def __init__(self, minimum: float = -math.inf, maximum: float = math.inf) -> None:
+        """Set which are the smallest and the largest allowed."""
+        self.minimum = minimum
+        self.maximum = maximum
+
+    def parse(self, words: Sequence[str]) -> float:
+        """Return the number."""
+        try:
+            value = float(words[0])
+        except ValueError:
+            raise BadValue(f"{words[0]!r} is not a number") from None
+        if not self.minimum <= value <= self.maximum:
+            limit = f"from {self.minimum:g}" + (
+                f" to {self.maximum:g}" if self.maximum < math.inf else ""
+            )
+            raise BadValue(f"{words[0]} is not allowed here: numbers {limit} are")
+        return value
+
+
+class Integer(Number):
+    """A whole number."""
+
+    metavar = "N"
+
+    def parse(self, words: Sequence[str]) -> int:
+        """Return the number."""
+        value = integer(words[0])
+        if value < self.minimum:
+            raise BadValue(f"{value} is less than {self.minimum}")
+        return value
+
+
+class Integers(Texts):
+    """Some whole numbers."""
+
+    metavar = "N"
+
+    def parse(self, words: Sequence[str]) -> tuple[int, ...]:
+        return tuple(map(integer, words))
+
+
+class NumberOrAuto(Number):
+    """A number within limits, or the word ``auto``."""
+
+    metavar = "NUMBER|auto"
+
+    def parse(self, words: Sequence[str]) -> Any:
+        return "auto" if words[0].lower() == "auto" else super().parse(words)
+
+
+class Range(Kind):
+    """A range of numbers: ``[0,1]``."""
+
+    metavar = "[MIN,MAX]"
+
+    def parse(self, words: Sequence[str]) -> tuple[float | int, float | int]:
+        """Return the smaller and the larger number."""
+        parts = bracketed(words[0])
+        if len(parts) != 2:
+            raise BadValue(f"{words[0]!r} is not a range such as [0,1]")
+        low, high = map(number, parts)
+        if not low <= high:
+            raise BadValue(f"{words[0]!r} does not go from the smaller to the larger number")
+        return low, high
+
+    def unparse(self, value: tuple[float, float]) -> list[str]:
+        """Return the range in brackets."""
+        return [f"[{value[0]!r},{value[1]!r}]"]
+
+
+def bracketed(text: str) -> list[str]:
+    """Split ``[a,b]``, or ``a,b``, at its commas."""
+    stripped = text.strip()
+    if stripped.startswith("[") != stripped.endswith("]"):
+        raise BadValue(f"{text!r} has an unmatched bracket")
+    inner = stripped[1:-1] if stripped.startswith("[") else stripped
+    return [part.strip() for part in inner.split(",")] if inner.strip() else []
+
+
+def integer(text: str) -> int:
+    """Return a whole number; ``1e3`` is one."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value.is_integer():
+        raise BadValue(f"{text!r} is not a whole number")
+    return int(value)
+
+
+def number(text: str) -> float | int:
+    """Return a number: whole when it is written so."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise BadValue(f"{text!r} is not a number") from None
+
+
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class ByteSize(Kind):
+    """A number of bytes: ``1024``, ``16e6``, ``1.5K``, ``512M`` or ``2G``, where K is 1024."""
+
+    metavar = "BYTES"
+
+    def parse(self, words: Sequence[str]) -> ByteCount:
+        """Return the number; a fraction of a byte is left out."""
+        from fractions import Fraction
+
+        from polygraphy.codegen.source import ByteCount
+
+        text = words[0].strip()
+        unit = _UNITS.get(text[-1:].upper(), 1)
+        digits = text[:-1] if unit > 1 else text
+        try:
+            value = Fraction(digits)
+        except (ValueError, ZeroDivisionError):
+            value = Fraction(-1)
+        if value < 0 or "/" in digits:
+            raise BadValue(f"{words[0]!r} is no number of bytes, such as 1024, 16e6, 512M or 2G")
+        return ByteCount(value * unit)
+
+
+_FORM = re.compile(r"top-(\d+)(?:,axis=(-?\d+))?", re.ASCII)
+
+
+class TopK(Kind):
+    """How many of the largest elements: ``top-5``, or along another axis than the last
+    ``top-5,axis=1``.
+    """
+
+    metavar = "top-K[,axis=A]"
+
+    def parse(self, words: Sequence[str]) -> int | tuple[int, int]:
+        """Return the number, or the number and the axis."""
+        match = _FORM.fullmatch(words[0])
+        if match is None or int(match[1]) == 0:
+            raise BadValue(f"{words[0]!r} is no post-processing such as top-5 or top-5,axis=1")
+        return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
+
+    def unparse(self, value: int | tuple[int, int]) -> list[str]:
+        """Return number and axis in one word."""
+        return [f"top-{value}" if isinstance(value, int) else f"top-{value[0]},axis={value[1]}"]
