@@ -272,6 +272,7 @@ class Place:
         region: the positions of these that do.
         part: a model of them.
         given: what that reads.
+        own: what all nodes make, by tensor.
         tensor: what they make.
         values: what that is, and what it should be.
         done: the operations, the last first.
@@ -281,13 +282,19 @@ class Place:
     region: Sequence[int]
     part: Any
     given: Values
+    own: Values
     tensor: str
     values: tuple[Any, Any]
     done: Sequence[GraphNode]
 
 
 def other_weights(
-    place: Place, side: Side, program: OpenedProgram, party: SuspectedParty, numbers: bool
+    place: Place,
+    side: Side,
+    program: OpenedProgram,
+    party: SuspectedParty,
+    *,
+    numbers: bool,
 ) -> OtherWeights | None:
     """Return the weights that make all the difference.
 
@@ -301,7 +308,9 @@ def other_weights(
     right = place.values[1]
     if np.shape(right) != np.shape(place.values[0]) or not is_float(right):
         return None
-    return _Search(place, side, program, party).found(numbers)
+    search = _Search(place, side, program, party)
+    found = search.weights()
+    return search.number() if found is None and numbers else found
 
 
 def with_weights(model: Any, readers: Iterable[Node], weights: Mapping[str, Any]) -> Any:
@@ -330,13 +339,13 @@ class _Search:
                     self._held[name] = np.asarray(values)
         self._before = self._error(place.values[0])
 
-    def found(self, numbers: bool) -> OtherWeights | None:
-        """Return what explains the difference."""
+    def weights(self) -> OtherWeights | None:
+        """Return the weights that explain the difference."""
         for tries in (self._single(), self._together()):
             best = self._best(tries)
             if best is not None:
                 return self._told(*best)
-        return self._number() if numbers else None
+        return None
 
     def _best(self, tries: Iterable[Any]) -> Any:
         """Return what explains the difference best, if something does."""
@@ -464,7 +473,7 @@ class _Search:
                 found |= {i for i in place.region if made & set(place.nodes[i].reads)}
         return sorted(found)
 
-    def _number(self) -> OtherWeights | None:
+    def number(self) -> OtherWeights | None:
         """Return the number with which the nodes make what they should, if it is another one than
         the program has.
         """
@@ -476,13 +485,14 @@ class _Search:
             written += [float(np.reshape(x, -1)[0]) for x in own.values() if np.size(x) == 1]
             for number in written:
                 known[number] = known.get(number, False) or node.op in _ARITHMETIC
-        single = [name for name, held in self._held.items() if held.size == 1]
+        single = [name for name in self._held if self._is_operand(name)]
         for name in single if len(single) <= _CONSTANTS else ():
             held = self._held[name]
             now = float(held.reshape(-1)[0])
             if any(np.isclose(now, each, rtol=1e-6, atol=0) for each in known if known[each]):
                 continue  # It is the operator then.
-            tries = [({name: np.full_like(held, x)}, x) for x in self._likely(name, now, known)]
+            others = [*self._likely(now, known), self._solved(name, now)]
+            tries = [({name: np.full_like(held, x)}, x) for x in others]
             best = self._best(tries)
             if best is not None:
                 ops = " and ".join(dict.fromkeys(node.op for _, node in self._readers(name)))
@@ -492,12 +502,22 @@ class _Search:
                 return OtherWeights(best[0], self._positions([name]), None, [said])
         return None
 
-    def _likely(self, name: str, now: float, known: Iterable[float]) -> list[float]:
-        """Return what a number may be: one of the program, one that is made of what it is, and what
-        is nearest by Newton's steps.
+    def _is_operand(self, name: str) -> bool:
+        """Return whether a weight is one number, and a tensor is computed with it: of numbers that
+        are made of numbers, each explains the difference, and so do their operators.
         """
-        root = abs(now) ** 0.5
-        tried = [*known, root, now * now, 1 / now if now else 0.0, -now, 2 * now, now / 2]
+        own = self._place.own
+        made = [own[x] for _, node in self._readers(name) for x in node.outputs if x in own]
+        return self._held[name].size == 1 and all(np.size(each) > 1 for each in made)
+
+    @staticmethod
+    def _likely(now: float, known: Iterable[float]) -> list[float]:
+        """Return what a number may be: one of the program, or one that is made of what it is."""
+        made = [abs(now) ** 0.5, now * now, 1 / now if now else 0.0, -now, 2 * now, now / 2]
+        return [*dict.fromkeys([*known, *made])]
+
+    def _solved(self, name: str, now: float) -> float:
+        """Return the number that fits best, by Newton's steps."""
 
         def made(number: float) -> Any:
             found = self._made({name: np.full_like(self._held[name], number)})
@@ -514,4 +534,4 @@ class _Search:
             if not size or not np.isfinite(size):
                 break
             at += float(np.vdot(slope, right - here)) / size
-        return [*dict.fromkeys(tried), at]
+        return at

@@ -346,7 +346,9 @@ class _Inside:
             given = {value.name: held[value.name] for value in part.graph.input}
         except (*REFUSALS, KeyError):
             return None
-        place = Place(self._case.model.nodes, region, part, given, tensor, values, done)
+        place = Place(
+            self._case.model.nodes, region, part, given, self._found.own, tensor, values, done
+        )
         is_sure = one.cause in _PROVEN and one.remedy.proven
         others = other_weights(place, side, self._program, self._party, numbers=not is_sure)
         is_other = others is not None and is_sure and one.cause != "weight" and others.is_as_held

@@ -251,6 +251,16 @@ def test_a_number_goes_before_another_operator_that_happens_to_make_the_same() -
         assert "is there instead of" not in said
 
 
+def test_a_number_that_others_are_made_of_is_not_said_to_be_wrong() -> None:
+    model, program = scaled(0.6)
+    exp = helper.make_node("Exp", ["number"], ["scale"], "of root")
+    model.graph.node.insert(0, exp)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.float32(0.36), "number"))
+    [culprit] = found(model, program).culprits
+    assert culprit["cause"] == "translation"
+    assert "number" not in " ".join(culprit["evidence"])
+
+
 def test_an_operator_is_named_where_its_number_is_that_of_the_program() -> None:
     steps = {"div": ("aten.div", ["x", "c"], np.divide), "tanh": ("aten.tanh", ["div"], np.tanh)}
     nodes = [
