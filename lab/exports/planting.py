@@ -50,6 +50,46 @@ def _of_weight(position: int, change: Callable[[Any], Any]) -> Edit:
     )
 
 
+def _turned(position: int, first: int, second: int) -> Edit:
+    """Swap two axes of the same size of a weight."""
+
+    def edit(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+        shapes = {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
+        shape = shapes.get(node.input[position], [])
+        if len(shape) < 2 or shape[first] != shape[second] or shape[first] == 1:
+            return False
+        return weight(model, node.input[position], lambda a: np.swapaxes(a, first, second))
+
+    return edit
+
+
+def _of_another(position: int) -> Edit:
+    """Take the weight of another node of the same operator."""
+
+    def edit(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+        held = {tensor.name: tensor for tensor in model.graph.initializer}
+        own = held.get(node.input[position])
+        for other in model.graph.node if own is not None else ():
+            if other.op_type == node.op_type and other.input[position] not in ("", own.name):
+                theirs = held.get(other.input[position])
+                if theirs is not None and theirs.dims == own.dims:
+                    array = numpy_helper.to_array(theirs)
+                    return weight(model, own.name, lambda _, array=array: array)
+        return False
+
+    return edit
+
+
+def _number(change: Callable[[Any], Any]) -> Edit:
+    """Change a number that an exporter wrote."""
+
+    def edit(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+        numbers = {tensor.name for tensor in model.graph.initializer if not tensor.dims}
+        return any(name in numbers and weight(model, name, change) for name in node.input)
+
+    return edit
+
+
 def _dropout(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
     model.graph.initializer.append(numpy_helper.from_array(np.array(True), "_training"))
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.3), "_ratio"))
@@ -85,6 +125,19 @@ def _set(**attributes: Any) -> Edit:
 KINDS: list[tuple[str, str, Edit, tuple[str, ...]]] = [
     ("scaled", "Conv", _of_weight(1, lambda a: a * 1.05), ("weight",)),
     ("bias", "Conv", _of_weight(2, lambda a: a + 0.5), ("weight",)),
+    ("channels", "Conv", _turned(1, 0, 1), ("weight",)),
+    ("kernel", "Conv", _turned(1, -1, -2), ("weight",)),
+    ("other", "Conv", _of_another(1), ("weight",)),
+    ("transposed", "MatMul", _turned(1, 0, 1), ("weight",)),
+    ("transposed", "Gemm", _turned(1, 0, 1), ("weight",)),
+    ("other", "MatMul", _of_another(1), ("weight",)),
+    ("other", "Gemm", _of_another(1), ("weight",)),
+    ("rolled", "Gather", _of_weight(0, lambda a: np.roll(a, 1, 0)), ("weight",)),
+    ("reversed", "LSTM", _of_weight(2, lambda a: a[:, ::-1]), ("weight",)),
+    ("biases", "LSTM", _of_weight(3, lambda a: a[:, ::-1]), ("weight",)),
+    ("reversed", "GRU", _of_weight(1, lambda a: a[:, ::-1]), ("weight",)),
+    ("squared", "Mul", _number(lambda a: a * a), ("weight",)),
+    ("squared", "Div", _number(lambda a: a * a), ("weight",)),
     ("flipped", "ConvTranspose", _of_weight(1, lambda a: a[..., ::-1]), ("weight",)),
     ("rows", "MatMul", _of_weight(1, lambda a: a[::-1]), ("weight",)),
     ("rows", "Gemm", _of_weight(1, lambda a: a[::-1]), ("weight",)),

@@ -1,11 +1,14 @@
-"""Backends for tests of diagnosis: one that rewrites graphs wrongly, one that counts."""
+"""Backends for tests of diagnosis: one rewrites graphs wrongly, one crashes, one counts."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Collection
 from typing import Any
 
 import onnx
+from onnx import TensorProto
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
@@ -69,3 +72,31 @@ class WrongRewriter:
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
         return f"wrong {path} {'plain' if plain else ' '.join(sorted(without))}"
+
+
+class CrashingParty(WrongRewriter):
+    """Crashes at models with weights in half precision unless its pass is switched off, and never
+    where that would end the tests.
+    """
+
+    name = "crashing"
+    passes = ("WidenFusion",)
+
+    def __init__(self) -> None:
+        """Note which process must not end."""
+        super().__init__(self.passes)
+        self._tests = os.getpid()
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
+        """Crash, or return the model."""
+        kinds = {weight.data_type for weight in model.graph.initializer}
+        if TensorProto.FLOAT16 in kinds and not set(self.passes) <= set(without):
+            assert os.getpid() != self._tests, "the crash would have ended the diagnosis"
+            os.kill(os.getpid(), signal.SIGKILL)
+        return model
+
+    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+        """Return a command line."""
+        return f"polygraphy run {path} --crashing --without {' '.join(without)}"

@@ -123,6 +123,7 @@ class OpenvinoParty:
             self._tensors = _tensors_of(held, nodes)
             how["float32_tensors"] = [*how["float32_tensors"], *self._tensors.values()]
         runner = OpenvinoRunner(partial(_compiled, made, how))
+        runner.is_watched = False  # What crashes is asked again in a process of its own.
         runner.activate()
         return partial(runner.infer, check_inputs=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.openvino.compiled import PROCESS, known_of
 from polygraphy.adapters.openvino.datatype import array_of, checked_type, contiguous, tensor_of
 from polygraphy.adapters.openvino.errors import translated_errors
-from polygraphy.adapters.os.signals import cancellable
+from polygraphy.adapters.os.signals import cancellable, last_words
 from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 _LONG = 0.5
 """Seconds of an inference that are too long to wait for after ctrl-C."""
+_CRASHED = (
+    "[!] The process ended while OpenVINO {} the model: OpenVINO crashed, or it was killed. To go"
+    " on with other backends: --use-subprocess."
+)
 _now = time.perf_counter
 
 
@@ -35,6 +40,9 @@ class OpenvinoRunner(BaseRunner):
 
     Inputs are arrays of NumPy, PyTorch, or of any library that knows DLPack; outputs are arrays of
     NumPy, or tensors of PyTorch if an input is one.
+
+    Attributes:
+        is_watched: whether a line is written to standard error where OpenVINO ends the process.
     """
 
     outputs_are_fresh = True
@@ -43,6 +51,7 @@ class OpenvinoRunner(BaseRunner):
     def __init__(self, compiled: Deferred[CompiledModel], name: str | None = None) -> None:
         """Wrap a compiled model, or a loader that makes one when the runner is activated."""
         super().__init__(name=name, prefix="openvino-runner")
+        self.is_watched = True
         self._compiled = compiled
         self.compiled: CompiledModel | None = None
         self._request: Any = None
@@ -53,7 +62,8 @@ class OpenvinoRunner(BaseRunner):
     def activate_impl(self) -> None:
         """Compile the model, and make a request."""
         given: Any = self._compiled  # A compiled model can be called, as loaders can.
-        compiled = given if hasattr(given, "create_infer_request") else evaluate(given)
+        with self._last_words("compiled"):
+            compiled = given if hasattr(given, "create_infer_request") else evaluate(given)
         check_has_outputs(compiled.outputs)
         known = known_of(compiled)
         self._inputs = _described(known.inputs, compiled.inputs)
@@ -62,6 +72,10 @@ class OpenvinoRunner(BaseRunner):
             self._request = compiled.create_infer_request()
         self.compiled = compiled
         self._may_take_long = True
+
+    def _last_words(self, doing: str) -> AbstractContextManager[None]:
+        """Return what leaves a line where OpenVINO ends the process."""
+        return last_words(_CRASHED.format(doing)) if self.is_watched else nullcontext()
 
     def deactivate_impl(self) -> None:
         """Let go of the compiled model."""
@@ -96,7 +110,8 @@ class OpenvinoRunner(BaseRunner):
             UsageError: this process was forked of the one in which the runner was activated.
         """
         PROCESS.check()
-        with translated_errors("run"):
+        watch = self._last_words("ran") if self._may_take_long else nullcontext()
+        with watch, translated_errors("run"):
             # Tensors share the memory of these, and do not keep them: they last until it is run.
             held = [contiguous(host_copy(name, feed_dict[name])) for name in self._inputs]
             for array, (index, dtype) in zip(held, self._inputs.values()):

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.careful import CarefulParty, alone
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
@@ -217,6 +217,8 @@ class _Comparison:
         """
         case, feed = self._case, self._feeds[0]
         case.feed, case.expected = feed, goal
+        # What crashed may do so again, with parts of the model or a mended one.
+        self._party = case.parties[0] = CarefulParty(self._party)
         pairing, found = self._pairing, suspects(self._pairing)
         culprits = self._copied(
             self._by_structure(case.model.proto, pairing, found, feed, goal), feed, goal

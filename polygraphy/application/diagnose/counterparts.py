@@ -1,28 +1,57 @@
-"""Finds out which tensor of its program each tensor of a model is, also behind where they part."""
+"""Finds out which tensor of its program each tensor of a model is, also behind where they part, and
+which weights are others than in the program.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap, Counter
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import product
 from typing import Any
+
+import numpy as np
+from attrs import frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.application.diagnose.tracing import kept, renamed, trace
 from polygraphy.domain.diagnosis.exported import (
     Print,
+    arrangements,
     print_of,
+    relation,
     same_tensors,
+    same_weight,
+    stacked,
     without_counterpart,
 )
-from polygraphy.ports.diagnosing import OpenedProgram
+from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.model.description import Node
+from polygraphy.domain.rounding import deviation
+from polygraphy.domain.tensors.precision import is_float
+from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty, altered
 from polygraphy.ports.editing import open_model
 
 _TRIED = 8
 """Tensors of either side that are tried as counterparts where they part."""
 _AHEAD = (12, 60)
 """Nodes that are computed to see whether they are: an operation may become twenty-five."""
+_REPLACED = 64
+"""Weights of the program that are tried in place of one of the model."""
+_EXACTLY, _OF_BEFORE, _ENOUGH = 1e-4, 0.05, 1e-3
+"""What others may leave of a difference: of the size of the tensor, and of the difference; and with
+how much of that no better one is looked for.
+"""
+_CONSTANTS = 12
+"""Of so many numbers at most each is solved for."""
+_NEWTON = 6
+_NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
+_ARITHMETIC = ("aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.pow")
+_TELLING = 4
+"""Of a tensor with fewer numbers, another constant explains whatever it is."""
 
 
 class Counterparts:
@@ -212,3 +241,277 @@ def _named(case: Case, program: OpenedProgram) -> dict[str, str]:
     own = {name: name for node in case.model.nodes for name in node.makes if name in known}
     recorded = getattr(case.facts, "sources", {})
     return {**own, **{name: other for name, other in recorded.items() if other in known}}
+
+
+@frozen
+class OtherWeights:
+    """Weights that are others than in the program.
+
+    Attributes:
+        values: what they should be, by their names in the model.
+        readers: the positions of the nodes that read them.
+        operation: what reads them in the program; None where they are a number that an exporter
+            wrote.
+        said: what they are, in sentences.
+        is_as_held: whether one of them is, as it stands, a weight that the program reads there.
+    """
+
+    values: Mapping[str, Any]
+    readers: Sequence[int]
+    operation: GraphNode | None
+    said: Sequence[str]
+    is_as_held: bool = False
+
+
+@frozen
+class Place:
+    """Nodes of a model that make something else than operations of its program.
+
+    Attributes:
+        nodes: those of the model.
+        region: the positions of these that do.
+        part: a model of them.
+        given: what that reads.
+        tensor: what they make.
+        values: what that is, and what it should be.
+        done: the operations, the last first.
+    """
+
+    nodes: Sequence[GraphNode]
+    region: Sequence[int]
+    part: Any
+    given: Values
+    tensor: str
+    values: tuple[Any, Any]
+    done: Sequence[GraphNode]
+
+
+def other_weights(
+    place: Place, side: Side, program: OpenedProgram, party: SuspectedParty, numbers: bool
+) -> OtherWeights | None:
+    """Return the weights that make all the difference.
+
+    Args:
+        place: where.
+        side: the model.
+        program: what it was exported from.
+        party: who computes.
+        numbers: whether a number that the exporter wrote may be another one.
+    """
+    right = place.values[1]
+    if np.shape(right) != np.shape(place.values[0]) or not is_float(right):
+        return None
+    return _Search(place, side, program, party).found(numbers)
+
+
+def with_weights(model: Any, readers: Iterable[Node], weights: Mapping[str, Any]) -> Any:
+    """Return a copy of a model in which nodes read other values of weights."""
+    for node in readers:
+        given = {name: array for name, array in weights.items() if name in node.inputs}
+        if given:
+            output = next(filter(None, node.outputs))
+            model = altered(model, output, Variant("weight", "", node, given))
+    return model
+
+
+class _Search:
+    def __init__(
+        self, place: Place, side: Side, program: OpenedProgram, party: SuspectedParty
+    ) -> None:
+        self._place = place
+        self._program = program
+        self._party = party
+        self._described = {name: node for node in side.nodes for name in node.outputs if name}
+        self._held: dict[str, Any] = {}
+        for index in place.region:
+            for name in place.nodes[index].reads:
+                values = side.weights[name].values if name in side.weights else None
+                if values is not None and is_float(np.asarray(values)):
+                    self._held[name] = np.asarray(values)
+        self._before = self._error(place.values[0])
+
+    def found(self, numbers: bool) -> OtherWeights | None:
+        """Return what explains the difference."""
+        for tries in (self._single(), self._together()):
+            best = self._best(tries)
+            if best is not None:
+                return self._told(*best)
+        return self._number() if numbers else None
+
+    def _best(self, tries: Iterable[Any]) -> Any:
+        """Return what explains the difference best, if something does."""
+        least, best = min(_EXACTLY, _OF_BEFORE * self._before), None
+        for number, tried in enumerate(tries):
+            if number == _REPLACED or (best and least < _ENOUGH * self._before):
+                break
+            error = self._error(self._made(tried[0]))
+            if error < least or (best is None and error == least):
+                least, best = error, tried
+        return best
+
+    def _readers(self, name: str) -> Iterator[tuple[int, Node]]:
+        """Yield the nodes that read a weight."""
+        for index in self._place.region:
+            own = next(filter(None, map(self._described.get, self._place.nodes[index].makes)), None)
+            if own is not None and name in own.inputs:
+                yield index, own
+
+    def _made(self, weights: Mapping[str, Any]) -> Any:
+        """Return what is made with other weights; None where nothing is."""
+        readers = dict(pair for name in weights for pair in self._readers(name))
+        try:
+            made = with_weights(self._place.part, readers.values(), weights)
+            return self._party.load(made, plain=True)(self._place.given)[self._place.tensor]
+        except Exception:  # What no backend takes, or what has another shape, is none.
+            return None
+
+    def _error(self, made: Any) -> float:
+        """Return how far off a tensor is, relative to its size."""
+        right = np.asarray(self._place.values[1], np.float64)
+        if made is None or np.shape(made) != right.shape or not right.size:
+            return np.inf
+        size = max(float(np.sqrt(np.mean(np.square(right)))), 1e-30)
+        apart = float(np.max(np.abs(np.asarray(made, np.float64) - right))) / size
+        return apart if np.isfinite(apart) else np.inf
+
+    def _asked(self) -> list[tuple[GraphNode, dict[str, Any]]]:
+        """Return the operations in order, with the weights that they read."""
+        weights = self._program.weights
+        asked = [
+            (node, {name: np.asarray(weights[name]) for name in node.reads if name in weights})
+            for node in reversed(self._place.done)
+        ]
+        return [(node, {n: x for n, x in own.items() if is_float(x)}) for node, own in asked]
+
+    def _fitting(self, name: str, right: Any) -> list[Any]:
+        """Return what a weight of the program may be in place of one of the model."""
+        held = self._held[name]
+        made = (each.astype(held.dtype) for each in arrangements(right, held.shape))
+        return [each for each in made if held.size > 1 and deviation(held, each)]
+
+    def _single(self) -> Iterator[tuple[dict[str, Any], dict[str, str], GraphNode]]:
+        """Yield other values of one weight, what they are in the program, and what reads it."""
+        for node, own in self._asked():
+            for theirs, right in own.items():
+                for name, held in self._held.items():
+                    if held.size == right.size:
+                        for made in self._fitting(name, right):
+                            yield {name: made}, {name: repr(theirs)}, node
+            for name, held in self._held.items():
+                for op in {reader.op for _, reader in self._readers(name)}:
+                    for names, made in stacked(own, op, held.shape):
+                        if deviation(held, made := made.astype(held.dtype)):
+                            yield {name: made}, {name: " and ".join(map(repr, names))}, node
+
+    def _together(self) -> Iterator[tuple[dict[str, Any], dict[str, str], GraphNode]]:
+        """Yield other values of all weights, where model and program have as many of each size."""
+        asked = [(node, name, x) for node, own in self._asked() for name, x in own.items()]
+        for way in (0, -1):
+            weights, names = {}, {}
+            for size in {x.size for *_, x in asked}:
+                mine = [name for name, held in self._held.items() if held.size == size]
+                theirs = [(name, x) for _, name, x in asked if x.size == size]
+                for name, (other, x) in zip(mine, theirs) if len(mine) == len(theirs) else ():
+                    made = [*arrangements(x, self._held[name].shape)]
+                    if made and deviation(
+                        self._held[name], made[way].astype(self._held[name].dtype)
+                    ):
+                        weights[name] = made[way].astype(self._held[name].dtype)
+                        names[name] = repr(other)
+            if len(weights) > 1:
+                yield weights, names, asked[0][0]
+
+    def _told(
+        self, weights: Mapping[str, Any], names: Mapping[str, str], node: GraphNode
+    ) -> OtherWeights:
+        """Return what is known of weights that are others."""
+        said = []
+        for name, right in weights.items():
+            held = self._held[name]
+            other = self._other(name, names[name])
+            kind = f"that is {other!r}" if other else relation(held, right)
+            ops = dict.fromkeys(reader.op for _, reader in self._readers(name))
+            said.append(
+                f"The weight {name!r} of {' and '.join(ops)} is not {names[name]} of the program"
+                f"{f', but {kind}' if kind else ''}: it {deviation(held, right).in_words()}."
+            )
+        is_as_held = any(
+            np.shape(x) == self._held[name].shape and not deviation(self._held[name], x)
+            for name in weights
+            for _, own in self._asked()
+            for x in own.values()
+        )
+        return OtherWeights(weights, self._positions(weights), node, said, is_as_held)
+
+    def _other(self, name: str, asked: str) -> str:
+        """Return which other weight of the program one of the model is."""
+        held = self._held[name]
+        for theirs in self._program.weights:
+            if repr(theirs) not in asked:
+                other = self._program.weights[theirs]
+                if np.size(other) == held.size > 1 and same_weight(held, other):
+                    return theirs
+        return ""
+
+    def _positions(self, names: Iterable[str]) -> list[int]:
+        """Return which nodes read weights, or what is made of these alone."""
+        place, found = self._place, set()
+        for name in names:
+            direct = {index for index, _ in self._readers(name)}
+            made = {each for index in direct for each in place.nodes[index].makes}
+            found |= direct
+            if all(set(place.nodes[i].reads) <= self._held.keys() for i in direct):
+                found |= {i for i in place.region if made & set(place.nodes[i].reads)}
+        return sorted(found)
+
+    def _number(self) -> OtherWeights | None:
+        """Return the number with which the nodes make what they should, if it is another one than
+        the program has.
+        """
+        if len(np.unique(self._place.values[1])) < _TELLING:
+            return None
+        known: dict[float, bool] = {}  # Whether it is itself an operand.
+        for node, own in self._asked():
+            written = [float(each) for each in _NUMBER.findall(node.settings)]
+            written += [float(np.reshape(x, -1)[0]) for x in own.values() if np.size(x) == 1]
+            for number in written:
+                known[number] = known.get(number, False) or node.op in _ARITHMETIC
+        single = [name for name, held in self._held.items() if held.size == 1]
+        for name in single if len(single) <= _CONSTANTS else ():
+            held = self._held[name]
+            now = float(held.reshape(-1)[0])
+            if any(np.isclose(now, each, rtol=1e-6, atol=0) for each in known if known[each]):
+                continue  # It is the operator then.
+            tries = [({name: np.full_like(held, x)}, x) for x in self._likely(name, now, known)]
+            best = self._best(tries)
+            if best is not None:
+                ops = " and ".join(dict.fromkeys(node.op for _, node in self._readers(name)))
+                said = (
+                    f"The number {name!r} that {ops} reads is {now:.6g} instead of {best[1]:.6g}."
+                )
+                return OtherWeights(best[0], self._positions([name]), None, [said])
+        return None
+
+    def _likely(self, name: str, now: float, known: Iterable[float]) -> list[float]:
+        """Return what a number may be: one of the program, one that is made of what it is, and what
+        is nearest by Newton's steps.
+        """
+        root = abs(now) ** 0.5
+        tried = [*known, root, now * now, 1 / now if now else 0.0, -now, 2 * now, now / 2]
+
+        def made(number: float) -> Any:
+            found = self._made({name: np.full_like(self._held[name], number)})
+            return None if found is None else np.asarray(found, np.float64)
+
+        right, at = np.asarray(self._place.values[1], np.float64), now
+        for _ in range(_NEWTON):
+            step = 1e-2 * (abs(at) or 1.0)
+            here, there = made(at), made(at + step)
+            if here is None or there is None or here.shape != right.shape:
+                break
+            slope = (there - here) / step
+            size = float(np.vdot(slope, slope))
+            if not size or not np.isfinite(size):
+                break
+            at += float(np.vdot(slope, right - here)) / size
+        return [*dict.fromkeys(tried), at]

@@ -30,7 +30,7 @@ from polygraphy.application.diagnose.locating import (
     wrong_nodes,
     wrong_regions,
 )
-from polygraphy.application.diagnose.lowered.half import Trial, half_trial
+from polygraphy.application.diagnose.lowered.half import Trial, convert_command, half_trial
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,
     cast,
@@ -65,7 +65,9 @@ from polygraphy.domain.diagnosis.culprit import (
     Attempt,
     Culprit,
     DiagnosisResult,
+    Remedy,
 )
+from polygraphy.domain.diagnosis.variants import made_of
 from polygraphy.domain.errors import (
     BackendError,
     PolygraphyException,
@@ -282,27 +284,40 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
     compute as much in it; else what is wrong in them.
     """
     narrow = case.of(open_model(cast(case.model.proto, dtype)))
-    narrow.feed = trial.feeds[0]
+    narrow.feed, narrow.path = trial.feeds[0], made_of(case.path, f"_{dtype}.onnx")
     for party in case.parties:
+        refused, reference = "", case.model.proto
         with case.attempt(f"{dtype}, {party.name}") as said:
             try:
                 made = map(narrow.loaded(party), trial.feeds)
                 off = trial.tolerance.worst(trial.exact, made)
+                said.append(f"{off}.")
             except UnavailableError:
                 raise
             except REFUSALS as error:
                 said.append(f"{party.name} refuses the model.")
-                return evolve(found, verdict=INCONCLUSIVE, reason=str(error))
-            said.append(f"{off}.")
-        if off.is_tolerable:
+                refused, reference = str(error), None
+        if not refused and off.is_tolerable:
             continue
         narrow.parties = [party]
-        apart = _Diagnosis(narrow, trial.feeds, case.model.proto).result()
+        apart = _Diagnosis(narrow, trial.feeds, reference).result()
         if apart.verdict in (FAULT, ILL_CONDITIONED):
-            return apart
-        reason = f"In {party.name} {off}, and not where every operator rounds to {dtype}."
-        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+            return _once_cast(apart, narrow.path, convert_command(case.path, dtype, ()))
+        differs = f"In {party.name} {off}, and not where every operator rounds to {dtype}."
+        return evolve(found, verdict=INCONCLUSIVE, reason=refused or differs)
     return found
+
+
+def _once_cast(found: DiagnosisResult, path: str, command: str) -> DiagnosisResult:
+    """Return what was found of a model that a command makes first."""
+
+    def remedy(given: Remedy) -> Remedy:
+        helps = given.command or ""
+        return evolve(given, command=f"{command} && {helps}") if path in helps else given
+
+    return evolve(
+        found, culprits=[evolve(one, remedy=remedy(one.remedy)) for one in found.culprits]
+    )
 
 
 class _Diagnosis:

@@ -11,7 +11,13 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
-from polygraphy.application.diagnose.counterparts import Counterparts
+from polygraphy.application.diagnose.counterparts import (
+    Counterparts,
+    OtherWeights,
+    Place,
+    other_weights,
+    with_weights,
+)
 from polygraphy.application.diagnose.locating import judged
 from polygraphy.application.diagnose.oracle import Oracle
 from polygraphy.application.diagnose.results import against_results
@@ -227,6 +233,7 @@ class _Inside:
         self._expected = expected
         self._third = third
         self._party = case.parties[0]
+        self._blamed: list[tuple[tuple[str, ...], Culprit]] = []
         with case.attempt("counterparts") as notes:
             self._found = Counterparts(case, program, feed, expected)
             notes.append(self._found.notes())
@@ -246,7 +253,18 @@ class _Inside:
             self._explained(one, saved, side, proof) if one in wrong else one
             for one in found.culprits
         ]
-        return evolve(found, culprits=self._helped(_merged(culprits)))
+        return evolve(found, culprits=self._helped(_merged(self._united(culprits))))
+
+    def _united(self, culprits: Sequence[Culprit]) -> list[Culprit]:
+        """Return culprits of which those that read the same wrong weight are one."""
+        made = [*culprits]
+        for names in dict.fromkeys(names for names, _ in self._blamed):
+            same = [one for each, one in self._blamed if each == names]
+            nodes = [*dict.fromkeys(name for one in same for name in one.nodes)]
+            made[made.index(same[0])] = evolve(same[0], nodes=nodes)
+            for one in same[1:]:
+                made.remove(one)
+        return made
 
     def _check_relation(self, side: Side) -> None:
         """Raise UsageError where nothing says that the model was made of the program: outputs were
@@ -295,6 +313,12 @@ class _Inside:
             evidence.insert(0, f"{first.op}{_others(done, first)} became {became}.")
             origin = near(self._program.nodes, first) or one.origin
             party, said = self._judged(done, region, tensor, value, saved)
+            others = None
+            if party == EXPORTER and value is not None:
+                others = self._other_weights(one, done, region, (value, saved[tensor]), side)
+            if others is not None:
+                said += [self._with(others.values, side) or proof]
+                return self._of_weights(evolve(one, evidence=evidence, origin=origin), others, said)
             evidence += said
         if party == EXPORTER and not (one.cause in _PROVEN and one.remedy.proven):
             parts = [nodes[index] for index in region]
@@ -305,6 +329,63 @@ class _Inside:
             evidence += [said_of_cause] if said_of_cause else []
         said = [*evidence, proof] if proof else evidence
         return evolve(one, party=party, cause=cause, evidence=said, origin=origin)
+
+    def _other_weights(
+        self,
+        one: Culprit,
+        done: Sequence[GraphNode],
+        region: Sequence[int],
+        values: tuple[Any, Any],
+        side: Side,
+    ) -> OtherWeights | None:
+        """Return the weights that make all the difference, unless something surer is known."""
+        tensor = str(one.tensor)
+        held: Any = ChainMap({}, self._found.saved, self._feed, self._found.own)  # type: ignore[arg-type]
+        try:
+            part = self._case.model.part(region, held, [tensor])
+            given = {value.name: held[value.name] for value in part.graph.input}
+        except (*REFUSALS, KeyError):
+            return None
+        place = Place(self._case.model.nodes, region, part, given, tensor, values, done)
+        is_sure = one.cause in _PROVEN and one.remedy.proven
+        others = other_weights(place, side, self._program, self._party, numbers=not is_sure)
+        is_other = others is not None and is_sure and one.cause != "weight" and others.is_as_held
+        return None if is_other else others  # With the module's weight as it is, it is that.
+
+    def _of_weights(self, one: Culprit, others: OtherWeights, said: Sequence[str]) -> Culprit:
+        """Return a culprit whose weights are not those of the program."""
+        nodes = [self._case.model.nodes[index] for index in others.readers]
+        became, origin = one.evidence[0], one.origin
+        if others.operation is not None:
+            ops = ", ".join(dict.fromkeys(each.op for each in nodes))
+            became = f"{others.operation.op} became {ops}."
+            origin = near(self._program.nodes, others.operation) or origin
+        theirs = self._found.pairs.get(str(one.tensor), "")
+        # A number that stands in a branch of Python's is another one in the other branch.
+        is_branch = others.operation is None and bool(theirs and self._program.decided(theirs))
+        proof = f"With only that changed, it makes {_WORDS}."
+        culprit = evolve(
+            one,
+            nodes=[each.name for each in nodes],
+            party=EXPORTER,
+            cause="translation" if is_branch else "weight",
+            evidence=[became, one.evidence[1], *others.said, proof, *filter(None, said)],
+            remedy=Remedy(),
+            op=nodes[-1].op,
+            origin=origin,
+        )
+        self._blamed.append((tuple(others.values), culprit))
+        return culprit
+
+    def _with(self, weights: Mapping[str, Any], side: Side) -> str:
+        """Return that all outputs match with other weights, in words; empty where they do not."""
+        try:
+            model = with_weights(self._case.model.proto, side.nodes, weights)
+            made = self._party.load(model, plain=True)(self._feed)
+        except REFUSALS:
+            return ""
+        is_right = not self._found.off(made)
+        return "With only it as in the program, all outputs match." if is_right else ""
 
     def _alone(self, region: Sequence[int], tensor: str, saved: Values, who: Any = None) -> Any:
         """Return what nodes make of what the program computes; None where that cannot be run."""

@@ -4,7 +4,7 @@ exporter made of an operation differs from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -26,6 +26,8 @@ _AROUND = 64
 """Tensors without a counterpart that are looked through for those that have one."""
 _RANK = 5
 """Axes of the largest tensors of which other orders are tried."""
+_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
+"""In which order ONNX has the gates of PyTorch."""
 
 
 @frozen(eq=False)
@@ -252,3 +254,68 @@ def same_weight(value: Any, other: Any, reordered: bool = False) -> bool:
     return any(
         each.shape == squeezed[0].shape and not deviation(squeezed[0], each) for each in turned
     )
+
+
+def arrangements(right: Any, shape: Sequence[int]) -> Iterator[Any]:
+    """Yield what a weight of a program may be in a model where it has a shape: as it is, then with
+    its axes in another order.
+    """
+    right = np.asarray(right)
+    plain, sizes = np.squeeze(right), [size for size in shape if size != 1]
+    if plain.ndim > _RANK or sorted(plain.shape) != sorted(sizes):
+        if right.size == np.prod(shape):
+            yield right.reshape(shape)
+        return
+    for order in permutations(range(plain.ndim)):
+        turned = np.transpose(plain, order)
+        if list(turned.shape) == sizes:
+            yield np.ascontiguousarray(turned).reshape(shape)
+
+
+def stacked(
+    weights: Mapping[str, Any], op: str, shape: Sequence[int]
+) -> Iterator[tuple[list[str], Any]]:
+    """Yield what a recurrent operator may read for the weights of an operation of PyTorch, as far
+    as that has a shape, with their names: gates in another order, both biases and all directions in
+    one.
+
+    Args:
+        weights: those of the operation, in its order: two or four of each direction of each layer.
+        op: the operator.
+        shape: what is read.
+    """
+    gates = _GATES.get(op, ())
+    if not gates or not weights or any(len(array) % len(gates) for array in weights.values()):
+        return
+    own = {
+        name: np.concatenate([np.split(np.asarray(array), len(gates))[gate] for gate in gates])
+        for name, array in weights.items()
+    }
+    names, directions = [*own], shape[0]
+    each = 4 if any(array.ndim == 1 for array in own.values()) else 2
+    for at in range(0, len(names), each * directions):
+        cells = [names[at + each * way :][:each] for way in range(directions)]
+        for kept in ([slice(0, 1), slice(1, 2), slice(2, 4)] if all(cells) else ()):
+            chosen = [name for cell in cells for name in cell[kept]]
+            made = [
+                np.concatenate([own[name] for name in cell[kept]]) for cell in cells if cell[kept]
+            ]
+            if made and (len(made), *made[0].shape) == tuple(shape):
+                yield chosen, np.stack(made)
+
+
+def relation(value: Any, right: Any) -> str:
+    """Return what a weight is of what it should be, in words; empty where that is not seen."""
+    if value.shape != right.shape:
+        return ""
+    for order in [*permutations(range(value.ndim))][1:] if 1 < value.ndim <= _RANK else ():
+        turned = np.transpose(right, order)
+        if turned.shape == value.shape and not deviation(value, turned):
+            return "that transposed" if value.ndim == 2 else f"that with its axes as {order}"
+    for axis in range(value.ndim):
+        if not deviation(value, np.flip(right, axis)):
+            return f"that from its other end (axis {axis})"
+    factor = float(np.vdot(value, right)) / max(float(np.vdot(right, right)), 1e-30)
+    if factor and not deviation(value, (right * factor).astype(value.dtype)):
+        return f"that times {factor:.6g}"
+    return ""

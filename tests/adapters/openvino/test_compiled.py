@@ -382,6 +382,45 @@ def test_ctrl_c_is_an_interrupt_after_several_models() -> None:
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["interrupted"]), done.stderr
 
 
+CRASHING = """
+import os, signal, sys
+import numpy as np
+from polygraphy.adapters.openvino.party import OpenvinoParty
+from polygraphy.backend.openvino import OpenvinoRunner, compiled_model_from_onnx
+
+model, where = sys.argv[1:]
+
+def crash(*_):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+x = np.zeros((1, 3, 8, 8), np.float32)
+if where == "in a diagnosis":
+    OpenvinoRunner.infer_impl = crash
+    OpenvinoParty().load(model)({"x": x})
+runner = OpenvinoRunner(crash if where == "compiled" else lambda: compiled_model_from_onnx(model))
+runner.activate()
+if where == "ran":
+    runner._request = type("Request", (), {"set_input_tensor": crash})()
+runner.infer({"x": x})
+runner.deactivate()
+os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+@pytest.mark.parametrize("where", ["compiled", "ran", "in a diagnosis", "behind"])
+def test_a_crash_of_openvino_leaves_one_line(where: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(conv_relu(), path)
+    line = [sys.executable, "-c", CRASHING, str(path), where]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -11
+    said = [each for each in done.stderr.splitlines() if each.startswith("[!]")]
+    ours = f"[!] The process ended while OpenVINO {where} the model: OpenVINO crashed, or it was"
+    assert [each.partition(" killed")[0] for each in said] == [ours] * (
+        where in ("compiled", "ran")
+    )
+
+
 def test_inputs_that_are_not_contiguous_are_all_kept_until_they_are_computed() -> None:
     names = [f"x{index}" for index in range(8)]
     nodes = [helper.make_node("Relu", [name], [f"of {name}"]) for name in names]

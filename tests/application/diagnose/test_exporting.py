@@ -75,11 +75,13 @@ SHIFTED = {"leaky_relu": "add", "add": "leaky_relu", "tanh": "mul", "mul": "tanh
 """Names that other tensors of the program have."""
 
 
-def found(model: onnx.ModelProto, program: FakeProgram = PROGRAM, **options: Any) -> Kept:
+def found(
+    model: onnx.ModelProto, program: FakeProgram = PROGRAM, feed: Any = None, **options: Any
+) -> Kept:
     kept = Kept()
     with bind(Findings, kept):
         try:
-            diagnose(model, [OnnxrtParty()], [FEED], program=program, **options)
+            diagnose(model, [OnnxrtParty()], [feed or FEED], program=program, **options)
         except InconclusiveError:
             assert kept.verdict == "inconclusive"
     return kept
@@ -109,6 +111,157 @@ def test_a_weight_that_the_program_has_not_is_told(names: Any) -> None:
     [culprit] = found(exported(names, weight=WEIGHT[::-1])).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["node_matmul"], "weight")
     assert any("is not 'weight' of the program" in one for one in culprit["evidence"])
+
+
+OTHER = RANDOM.normal(size=(6, 6)).astype(np.float32)
+WRONG = {
+    "but that transposed": WEIGHT.T,
+    "but that from its other end (axis": WEIGHT[:, ::-1],
+    "but that is 'other'": OTHER,
+    "but that times 1.3": WEIGHT * np.float32(1.3),
+    "of the program: it is": RANDOM.normal(size=(6, 6)).astype(np.float32),
+}
+
+
+def weakly(weight: Any, op: str = "MatMul") -> tuple[onnx.ModelProto, FakeProgram]:
+    """Return a program whose result hangs on a weight so little that nothing before it is found
+    again in the model, in which the weight is another.
+    """
+    small = np.float32(2e-3)
+
+    def mixed(x: Any, other: Any) -> Any:
+        shares = np.exp(x * x.dtype.type(small))
+        return shares / shares.sum(-1, keepdims=True) @ other
+
+    steps = {
+        "tanh": ("aten.tanh", ["x"], np.tanh),
+        "linear": ("aten.linear", ["tanh", "weight"], lambda x, w: x @ w.T),
+        "sin": ("aten.sin", ["linear"], np.sin),
+        "mixed": ("aten.mixed", ["sin", "other"], mixed),
+    }
+    turned = {"transB": 1} if op == "Gemm" else {}
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["a"], "of tanh"),
+        helper.make_node(op, ["a", "w"], ["b"], "of linear", **turned),
+        helper.make_node("Sin", ["b"], ["c"], "of sin"),
+        helper.make_node("Mul", ["c", "small"], ["d"], "of small"),
+        helper.make_node("Softmax", ["d"], ["e"], "of shares", axis=-1),
+        helper.make_node("MatMul", ["e", "o"], ["y"], "of mixed"),
+    ]
+    held = {"w": np.ascontiguousarray(weight if turned else np.transpose(weight))}
+    held |= {"o": OTHER, "small": small}
+    model = make("weak", nodes, [value("x", [3, 6])], [value("y", [3, 6])], weights=held)
+    return model, FakeProgram(["x"], steps, ["mixed"], {"weight": WEIGHT, "other": OTHER})
+
+
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("said", WRONG)
+def test_the_weight_is_named_of_many_nodes_between_which_nothing_is_known(
+    said: str, op: str
+) -> None:
+    [culprit] = found(*weakly(WRONG[said], op)).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["of linear"], "weight")
+    assert culprit["origin"] == "net.py:2"
+    evidence = " ".join(culprit["evidence"])
+    assert f"The weight 'w' of {op} is not 'weight' of the program" in evidence
+    assert said in evidence and ", expected " in evidence
+    assert "With only it as in the program, all outputs match" in evidence
+
+
+def test_a_weight_that_two_nodes_read_is_one_culprit() -> None:
+    model, program = weakly(WEIGHT.T)
+    steps = {
+        **program.steps,
+        "cos": ("aten.cos", ["mixed"], np.cos),
+        "linear_1": ("aten.linear", ["cos", "weight"], lambda x, w: x @ w.T),
+    }
+    model.graph.node.append(helper.make_node("Cos", ["y"], ["f"], "of cos"))
+    model.graph.node.append(helper.make_node("MatMul", ["f", "w"], ["z"], "of linear again"))
+    model.graph.output[0].name = "z"
+    [culprit] = found(model, evolve(program, steps=steps, outputs=["linear_1"])).culprits
+    assert culprit["nodes"] == ["of linear", "of linear again"]
+    assert culprit["cause"] == "weight"
+
+
+def _convolved(x: Any, w: Any) -> Any:
+    """Return a convolution of 3 by 3 numbers with kernels of 2 by 2."""
+    made = np.zeros((1, len(w), 2, 2), x.dtype)
+    for i, j in np.ndindex(2, 2):
+        made[..., i, j] = np.einsum("nchw,ochw->no", x[:, :, i : i + 2, j : j + 2], w)
+    return made
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (2, 3)])
+def test_a_kernel_with_swapped_axes_of_one_size_is_another_weight(axes: tuple[int, int]) -> None:
+    kernel = RANDOM.normal(size=(2, 2, 2, 2)).astype(np.float32)
+    steps = {
+        "view": ("aten.view", ["x"], lambda x: x.reshape(1, 2, 3, 3)),
+        "conv": ("aten.conv2d", ["view", "weight"], _convolved),
+    }
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["g"], "of view"),
+        helper.make_node("Conv", ["g", "w"], ["y"], "of conv"),
+    ]
+    held = {"w": np.ascontiguousarray(kernel.swapaxes(*axes)), "shape": np.array([1, 2, 3, 3])}
+    y = value("y", [1, 2, 2, 2])
+    model = make("convolved", nodes, [value("x", [3, 6])], [y], weights=held)
+    program = FakeProgram(["x"], steps, ["conv"], {"weight": kernel})
+    [culprit] = found(model, program).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["of conv"], "weight")
+    assert "is not 'weight' of the program, but that with its axes as" in str(culprit["evidence"])
+
+
+def test_an_attribute_is_named_where_the_weight_is_that_of_the_module() -> None:
+    steps = {"linear": ("aten.linear", ["x", "weight"], lambda x, w: x @ w.T)}
+    program = FakeProgram(["x"], steps, ["linear"], {"weight": WEIGHT})
+    for held, turned, cause in ((WEIGHT, 0, "attribute"), (WEIGHT.T, 1, "weight")):
+        node = helper.make_node("Gemm", ["x", "w"], ["y"], "of linear", transB=turned)
+        weights = {"w": np.ascontiguousarray(held)}
+        model = make("gemm", [node], [value("x", [3, 6])], [value("y", [3, 6])], weights=weights)
+        [culprit] = found(model, program).culprits
+        assert (culprit["nodes"], culprit["cause"]) == (["of linear"], cause)
+
+
+def scaled(scale: float) -> tuple[onnx.ModelProto, FakeProgram]:
+    """Return an operation that becomes two products with the same number."""
+    steps = {
+        "cos": ("aten.cos", ["x"], np.cos),
+        "attention": ("aten.attention", ["cos"], lambda x: x @ x.T * x.dtype.type(0.36)),
+    }
+    nodes = [
+        helper.make_node("Cos", ["x"], ["a"], "of cos"),
+        helper.make_node("Mul", ["a", "scale"], ["b"], "of query"),
+        helper.make_node("Transpose", ["a"], ["c"], "of turning", perm=[1, 0]),
+        helper.make_node("Mul", ["c", "scale"], ["d"], "of key"),
+        helper.make_node("MatMul", ["b", "d"], ["y"], "of attention"),
+    ]
+    held = {"scale": np.float32(scale)}
+    model = make("scaled", nodes, [value("x", [3, 6])], [value("y", [3, 3])], weights=held)
+    return model, FakeProgram(["x"], steps, ["attention"])
+
+
+def test_a_number_goes_before_another_operator_that_happens_to_make_the_same() -> None:
+    feed = {"x": np.abs(FEED["x"]) * np.float32(0.05) + np.float32(1.45)}
+    assert found(*scaled(0.6), feed=feed).verdict == "agree"
+    for wrong in (0.36, 0.47, 0.1):  # With the first, Min makes the same of these data.
+        [culprit] = found(*scaled(wrong), feed=feed).culprits
+        assert (culprit["nodes"], culprit["cause"]) == (["of query", "of key"], "weight")
+        said = " ".join(culprit["evidence"])
+        assert f"The number 'scale' that Mul reads is {wrong} instead of 0.6." in said
+        assert "is there instead of" not in said
+
+
+def test_an_operator_is_named_where_its_number_is_that_of_the_program() -> None:
+    steps = {"div": ("aten.div", ["x", "c"], np.divide), "tanh": ("aten.tanh", ["div"], np.tanh)}
+    nodes = [
+        helper.make_node("Mul", ["x", "c"], ["a"], "of div"),
+        helper.make_node("Tanh", ["a"], ["y"], "of tanh"),
+    ]
+    held = {"c": np.float32(1.7)}
+    model = make("divided", nodes, [value("x", [3, 6])], [value("y", [3, 6])], weights=held)
+    [culprit] = found(model, FakeProgram(["x"], steps, ["tanh"], held)).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["of div"], "translation")
+    assert "Mul is there instead of Div" in " ".join(culprit["evidence"])
 
 
 def test_several_faults_are_found_where_names_say_nothing() -> None:

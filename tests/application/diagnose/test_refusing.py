@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.lowered.half_verdict import cast
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.errors import (
@@ -25,8 +28,9 @@ from polygraphy.domain.errors import (
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.application.diagnose.test_diagnosing import network as layers
+from tests.application.diagnose.test_lowering import Builder
 from tests.support.models import make, value
-from tests.support.parties import WrongRewriter
+from tests.support.parties import CrashingParty, WrongRewriter
 
 
 class OneRowMore(OnnxParty):
@@ -188,3 +192,46 @@ def test_nodes_of_one_name_are_the_fault_of_the_model() -> None:
         assert not diagnose(model, [OnnxrtParty(), OnnxParty()])
     [culprit] = kept.culprits
     assert (culprit["party"], culprit["cause"]) == ("model", "names")
+
+
+def scaled() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["a"], "scale"),
+        helper.make_node("Relu", ["a"], ["y"], "relu"),
+    ]
+    weights = {"w": np.linspace(-1, 1, 8, dtype=np.float32)}
+    return make("scaled", nodes, [value("x", [8])], [value("y", [8])], weights=weights)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+def test_a_crash_in_half_precision_does_not_end_what_compares_with_float32() -> None:
+    party, model = CrashingParty(), scaled()
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(cast(model, "fp16"), [party], reference=model)
+    [culprit] = kept.culprits
+    assert (culprit["cause"], culprit["rewrite"]) == ("refusal", "WidenFusion")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+def test_a_crash_of_the_other_backend_does_not_end_what_lowers_to_half_precision() -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(cast(scaled(), "fp16"), [Builder(), CrashingParty()])
+    [culprit] = kept.culprits
+    assert (culprit["cause"], culprit["rewrite"]) == ("refusal", "WidenFusion")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+def test_what_crashes_once_it_is_cast_is_told_with_the_commands_that_cast_and_run_it(
+    tmp_path: Path,
+) -> None:
+    onnx.save(scaled(), tmp_path / "m.onnx")
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose_half(str(tmp_path / "m.onnx"), "fp16", parties=[CrashingParty()])
+    [culprit] = kept.culprits
+    assert (culprit["cause"], culprit["rewrite"]) == ("refusal", "WidenFusion")
+    cast_first, run = culprit["remedy"]["command"].split(" && ")
+    assert cast_first.endswith("--fp-to-fp16 -o m_fp16.onnx")
+    assert run == "polygraphy run m_fp16.onnx --crashing --without WidenFusion"

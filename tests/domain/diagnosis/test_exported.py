@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.diagnosis.exported import (
     Print,
+    arrangements,
     layout_of,
     near,
     operations,
     print_of,
+    relation,
     same_tensors,
     same_weight,
+    stacked,
     without_counterpart,
 )
 from polygraphy.domain.diagnosis.regions import GraphNode
@@ -119,3 +122,64 @@ def test_a_transposed_weight_is_the_same_and_reversed_rows_are_not() -> None:
     assert not same_weight(weight[::-1], weight)
     assert same_weight(weight[::-1], weight, reordered=True)
     assert not same_weight(weight * 1.01, weight)
+
+
+@given(st.permutations(range(4)), st.lists(st.integers(1, 3), min_size=4, max_size=4))
+@settings(max_examples=scaled(60))
+def test_a_weight_is_tried_with_its_axes_in_every_order_that_fits(
+    order: list[int], shape: list[int]
+) -> None:
+    weight = drawn(6, *shape)
+    turned = weight.transpose(order)
+    made = [*arrangements(weight, turned.shape)]
+    assert {each.shape for each in made} == {turned.shape}
+    assert any((each == turned).all() for each in made)
+
+
+def test_a_weight_of_another_size_is_not_tried() -> None:
+    assert not [*arrangements(drawn(6, 2, 3), (2, 4))]
+    assert [each.shape for each in arrangements(drawn(6, 2, 3), (6,))] == [(6,)]
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize(("op", "order"), [("LSTM", "iofc"), ("GRU", "zrh"), ("RNN", "i")])
+def test_gates_biases_and_directions_are_stacked_as_in_onnx(
+    op: str, order: str, biased: bool, directions: int
+) -> None:
+    torch = {"LSTM": "ifco", "GRU": "rzh", "RNN": "i"}[op]  # PyTorch calls c "g", and h "n".
+    layers, size = 2, 3
+
+    def weight(kind: int, cell: int, letters: str, *shape: int) -> np.ndarray:
+        return np.concatenate(
+            [np.full((size, *shape), 100 * cell + 10 * kind + ord(each)) for each in letters]
+        ).astype(np.float32)
+
+    shapes: list[tuple[int, ...]] = [(4,), (3,), *([(), ()] if biased else [])]
+    weights = {
+        f"{cell}/{kind}": weight(kind, cell, torch, *shape)
+        for cell in range(layers * directions)
+        for kind, shape in enumerate(shapes)
+    }
+    for layer in range(layers):
+        cells = range(layer * directions, (layer + 1) * directions)
+        for kind, shape in enumerate(shapes[:2]):
+            right = np.stack([weight(kind, cell, order, *shape) for cell in cells])
+            made = [*stacked(weights, op, right.shape)]
+            names = [f"{cell}/{kind}" for cell in cells]
+            assert any(own == names and (each == right).all() for own, each in made)
+        right = np.stack(
+            [np.concatenate([weight(kind, cell, order) for kind in (2, 3)]) for cell in cells]
+        )
+        made = [*stacked(weights, op, right.shape)]
+        assert any((each == right).all() for _, each in made) == biased
+
+
+def test_what_a_weight_is_of_another_is_said() -> None:
+    weight = drawn(7, 3, 3)
+    assert relation(weight.T, weight) == "that transposed"
+    assert relation(weight[::-1], weight) == "that from its other end (axis 0)"
+    assert relation(weight * np.float32(-0.5), weight) == "that times -0.5"
+    assert relation(drawn(8, 3, 3), weight) == relation(drawn(7, 3, 2), weight) == ""
+    kernel = drawn(9, 2, 2, 3, 3)
+    assert relation(kernel.swapaxes(2, 3), kernel) == "that with its axes as (0, 1, 3, 2)"

@@ -95,12 +95,13 @@ def altered(model: ModelProto, output: str, variant: Variant, *, asks: bool = Fa
     names = {name: f"{name}//tried" for name in variant.weights}
     before, op = list(node.input), node.op_type
     node.input[:] = [names.get(name, name) for name in variant.node.inputs]
+    known = {weight.name for weight in graph.initializer}
     for name, values in variant.weights.items():
         weight = onnx.numpy_helper.from_array(values, names[name])
         if asks:
             kind, shape = weight.data_type, weight.dims
             graph.input.append(onnx.helper.make_tensor_value_info(weight.name, kind, shape))
-        else:
+        elif weight.name not in known:  # Several nodes may read it.
             add_weight(copy, weight, weight.name)
     node.op_type = variant.node.op
     given = {one.name for one in variant.node.attributes}

@@ -499,7 +499,8 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
     reference = others[0] if others else resolve(SuspectedParty, "onnxrt")
     built = None if measured is None else Lowered(measured.passes, partial(party.load, proto))
     with case.attempt(f"{party.lowers_to}, {party.name}") as said:
-        compute = reference.load(proto)
+        case.feed = feeds[0]
+        compute = case.loaded(reference)
         exact = [compute(feed) for feed in feeds]
         made = map(party.load(proto) if built is None else built.run, feeds)
         worst = tolerance.worst(exact, made)
