@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.cli.backends.openvino import OpenvinoOptions
-from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.listing import COMMANDS, load
-from polygraphy.cli.commands.run.run import RunCommand
+from polygraphy.cli.commands.run.run import RunCommand, RunnerOptions
 from polygraphy.cli.commands.surgeon.surgeon_options import CopyOptions
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Flag, Integer, Text

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.backends.trt.kinds import Budget, ComputeCapabilities, Constraints
 from polygraphy.cli.commands.convert import ConvertCommand
-from polygraphy.cli.commands.run.run import RunCommand
+from polygraphy.cli.commands.run.run import RunCommand, RunnerOptions
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.option import argv_of
 from polygraphy.cli.parser import parse

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from polygraphy.cli.backends.onnxrt import OnnxrtModelOptions, OnnxrtOptions
 from polygraphy.cli.backends.openvino import OpenvinoCacheOptions, OpenvinoOptions
 from polygraphy.cli.backends.pluginref import PluginRefOptions
-from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.backends.tf import TfRunnerOptions, TfSaveOptions
 from polygraphy.cli.backends.torch import TorchOptions
 from polygraphy.cli.backends.trt.inspection import INSPECTION
@@ -55,7 +54,7 @@ from polygraphy.cli.commands.plugin.patterns import (
     PluginReplaceCommand,
     ReplaceOptions,
 )
-from polygraphy.cli.commands.run.run import RunCommand
+from polygraphy.cli.commands.run.run import RunCommand, RunnerOptions
 from polygraphy.cli.commands.surgeon.surgeon import (
     SurgeonExtractCommand,
     SurgeonInsertCommand,

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
-from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.commands.run.run import RunCommand
+from polygraphy.cli.commands.run.run import RunCommand, RunnerOptions
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import LayerwiseOptions
 from polygraphy.cli.shared.data import DataOptions

@@ -23,11 +23,11 @@ from polygraphy.cli.backends.foreign import (
     backends_in,
     warn_of_others,
 )
-from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.run.run_plugins import check_types, checked, with_flags
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.option import Option, Options
+from polygraphy.cli.declare.kinds import Ordered
+from polygraphy.cli.declare.option import Option, Options, option, option_group
 from polygraphy.cli.declare.values import Values, call_of, constants_of, flags_given
 from polygraphy.cli.shared.compare import (
     CompareOptions,
@@ -69,6 +69,25 @@ from polygraphy.domain.tensors.naming import enumerated
 
 _PATH = RunnerModel.path
 _LOADER = Source("data_loader")
+_BY_FLAG = {each.flag: each for each in built_in().values()}
+
+
+@option_group
+class RunnerOptions(Options):
+    """Runners: the backends that run the model, in the order of the command line; a flag may
+    repeat.
+    """
+
+    runners: tuple[str, ...] = option(
+        *_BY_FLAG,
+        reads="Model",
+        kind=Ordered(
+            {flag: each.name for flag, each in _BY_FLAG.items()},
+            {flag: each.help for flag, each in _BY_FLAG.items()},
+            {flag: each.text for flag, each in _BY_FLAG.items() if each.text},
+        ),
+        help="The backends that run the model, in the order of the command line.",
+    )
 
 
 @frozen
