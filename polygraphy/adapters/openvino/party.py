@@ -20,6 +20,7 @@ from polygraphy.adapters.openvino.compiled import (
 from polygraphy.adapters.openvino.runner import OpenvinoRunner
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.errors import UnknownNameError
+from polygraphy.logger import G_LOGGER
 
 onnx = mod.lazy_import("onnx")
 
@@ -124,7 +125,8 @@ class OpenvinoParty:
             how["float32_tensors"] = [*how["float32_tensors"], *self._tensors.values()]
         runner = OpenvinoRunner(partial(_compiled, made, how))
         runner.is_watched = False  # What crashes is asked again in a process of its own.
-        runner.activate()
+        with G_LOGGER.verbosity(G_LOGGER.ERROR):  # A diagnosis says itself what is no float32.
+            runner.activate()
         return partial(runner.infer, check_inputs=False)
 
     def executed(

@@ -170,10 +170,19 @@ class Case:
         key = (self.parties.index(party) if party in self.parties else -1, plain, tuple(without))
         if key not in self._loaded:
             model = self.model.proto if plain or without else self.model.given
-            if party.rewrites and self.feed and not plain and not without:
-                alone(lambda: party.load(model)(self.feed) and None, party.name)
+            if not plain and not without:
+                self.try_alone(party, model)
             self._loaded[key] = party.load(model, plain=plain, without=without)
         return self._loaded[key]
+
+    def try_alone(self, party: SuspectedParty, model: Any) -> None:
+        """Let a party that may crash run a model where that does no harm.
+
+        Raises:
+            BackendError: it refuses it, or crashes.
+        """
+        if party.rewrites and self.feed:
+            alone(lambda: party.load(model)(self.feed) and None, party.name)
 
     def unload(self) -> None:
         """Let go of what parties have loaded, which is as large as the model."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,27 @@ def test_a_crash_of_the_other_backend_does_not_end_what_lowers_to_half_precision
         diagnose(cast(scaled(), "fp16"), [Builder(), CrashingParty()])
     [culprit] = kept.culprits
     assert (culprit["cause"], culprit["rewrite"]) == ("refusal", "WidenFusion")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+def test_a_crash_of_what_is_lowered_is_a_refusal_that_float32_mends() -> None:
+    tests = os.getpid()
+
+    class Crashing(Builder):
+        rewrites = True
+
+        def load(self, *given: Any, plain: bool = False, **options: Any) -> Any:
+            if not plain:
+                assert os.getpid() != tests, "the crash would have ended the diagnosis"
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().load(*given, plain=plain, **options)
+
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(scaled(), [Crashing(), OnnxrtParty()])
+    [culprit] = kept.culprits
+    assert (culprit["party"], culprit["cause"]) == ("trt", "refusal")
+    assert culprit["remedy"]["proven"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")

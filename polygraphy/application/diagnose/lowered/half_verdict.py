@@ -502,6 +502,7 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
         case.feed = feeds[0]
         compute = case.loaded(reference)
         exact = [compute(feed) for feed in feeds]
+        case.try_alone(party, proto)
         made = map(party.load(proto) if built is None else built.run, feeds)
         worst = tolerance.worst(exact, made)
         said.append(f"{'Good enough' if worst.is_tolerable else 'Off'}: {worst}.")
