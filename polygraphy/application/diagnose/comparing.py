@@ -168,7 +168,10 @@ class _Comparison:
             # Several are compared with each other.
             return DiagnosisResult(AGREE, reason=ADDS_UP) if len(case.parties) == 1 else None
         case.evidence.unexplained = (
-            "No difference between the models explains that their outputs differ."
+            f"Quantising puts outputs off by {most:.2g} of their size, and no other difference"
+            " between the models explains that they differ."
+            if is_quantised(self._pairing)
+            else "No difference between the models explains that their outputs differ."
         )
         return None
 

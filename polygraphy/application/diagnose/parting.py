@@ -45,10 +45,8 @@ _ROUNDS = 8
 """How often tensors are taken from the reference, one behind the other."""
 _TRIALS = 24
 """Tensors that are tried where names say nothing."""
-_SECONDS = 20.0
-"""After so long, no other tensor is tried."""
-_PATIENCE = 10.0
-"""After so long, no other change of a node is tried."""
+_SECONDS, _TIMES = 4.0, 10
+"""After so long, or so many times what all tensors of the reference take, no other is tried."""
 _SHARE = 6
 """So many times what all tensors take is needed."""
 _LEFT = 1e-4
@@ -109,6 +107,7 @@ def partings(
         fed: the same by those of the reference.
         goal: the outputs that are right, by the names of the model.
     """
+    start = time.perf_counter()
     try:
         known = trace(case.of(reference), party, fed)
     except PolygraphyException:
@@ -120,8 +119,9 @@ def partings(
                 " (--memory-budget)."
             )
         return None
-    inputs = dict(zip(feed, fed))
-    return _Search(case, reference, party, feed, known, goal, inputs).result()
+    inputs, now = dict(zip(feed, fed)), time.perf_counter()
+    stop = now + max(_SECONDS, _TIMES * (now - start))
+    return _Search(case, reference, party, feed, known, goal, inputs, stop).result()
 
 
 class _Search:
@@ -136,12 +136,13 @@ class _Search:
         known: Trace,
         goal: Values,
         inputs: Mapping[str, str],
+        stop: float,
     ) -> None:
         self._case, self._party, self._feed, self._goal = case, party, feed, goal
         self._reference = reference
         self._theirs = known.values
         self._inputs = dict(inputs)
-        self._stop = time.perf_counter() + _SECONDS
+        self._stop = stop
         jumps = any(node.jumps for node in case.model.nodes)
         first = case.differing(case.loaded(party)(feed), goal).values() if jumps else ()
         sizes = [each.relative for each in first if np.isfinite(each.relative)]
@@ -593,6 +594,7 @@ def parted(
     Returns:
         None of `known` where that could not be found out, or is said by them already.
     """
+    start = time.perf_counter()
     with case.attempt("tensors that are the same") as notes:
         found = partings(case, reference, party, *feeds, goal)
         if found is None:
@@ -603,7 +605,8 @@ def parted(
         )
     made: list[Culprit] = []
     reasons: list[Explanation] = []
-    stop = time.perf_counter() + _PATIENCE
+    now = time.perf_counter()
+    stop = now + max(_SECONDS, now - start)  # Changes may take as long as that did.
     with case.attempt("changed nodes") as notes:
         for group in grouped(found.places):
             change = Change(case, pairing, party, found, feeds[0], group, stop)
