@@ -7,7 +7,8 @@ factor. One that gives all outputs is proven by them; where several do, the verd
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.variants import Variant, variants
+from polygraphy.domain.diagnosis.variants import Variant, unknowns, variants, with_number
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import SuspectedParty, altered, graph_with_weights
@@ -130,7 +132,7 @@ class _Guesses:
         with case.attempt("changed nodes") as notes:
             changed += self.changed_nodes(notes)
         with case.attempt("changed weights") as notes:
-            changed += self._scaled_weights(notes)
+            changed += self._scaled(notes)
         changed = [*{one.nodes[0]: one for one in reversed(changed)}.values()][::-1]
         if len(changed) == 1 and not self._left_out:
             return DiagnosisResult(FAULT, changed)
@@ -287,38 +289,52 @@ class _Guesses:
         noise = noise_of(compute, self._feed, values)
         return not self._case.differing(values, self._saved, noise)
 
-    def _scaled_weights(self, notes: list[str]) -> Iterator[Culprit]:
-        """Search for every weight the factor that gives the saved outputs."""
+    def _scaled(self, notes: list[str]) -> Iterator[Culprit]:
+        """Search for every number the factor that gives the saved outputs."""
         names = [name for name in self._alike() if self._is_float(name)]
         if sum(np.size(self._saved[name]) for name in names) < _ENOUGH:
             notes.append("The outputs are too few numbers.")
             return
         stop = time.perf_counter() + _SECONDS_OF_FACTORS
         count = 0
-        for name, weight in self._side.weights.items():
-            held = None if weight.values is None else np.asarray(weight.values)
-            readers = self._side.readers.get(name, [])
-            if held is None or not is_float(held) or held.size < 2 or len(readers) != 1:
-                continue
+        for index, what, scaled in self._numbers():
             if time.perf_counter() > stop:
                 notes.append(f"{count} weights; the rest was left out.")
                 self._left_out.append("some weights")
                 return
             count += 1
-            factor = self._factor(readers[0][0], name, held, names)
+            factor = self._factor(index, scaled, names)
             if factor is not None:
-                notes.append(f"{name!r} by {factor:.6g}.")
-                node = self._side.nodes[readers[0][0]]
-                what = f"the weight {name!r} of {node.op} is scaled by {1 / factor:.4g}"
-                yield self._culprit(readers[0][0], Variant("weight", what, node))
+                notes.append(f"{what} by {factor:.6g}.")
+                said = f"{what} is scaled by {1 / factor:.4g}"
+                yield self._culprit(index, evolve(scaled(1.0), what=said, weights={}))
         notes.append(f"{count} weights tried.")
 
-    def _factor(self, index: int, name: str, held: Any, outputs: list[str]) -> float | None:
-        """Return by which factor a weight has to be multiplied, if that gives what was saved: found
+    def _numbers(self) -> Iterator[tuple[int, str, Callable[[float], Variant]]]:
+        """Yield what may have been scaled: the node, what it is, and the node by the factor. What
+        scales one may be what scales another as well, as of a product and a quotient behind it.
+        """
+        for name, weight in self._side.weights.items():
+            held = None if weight.values is None else np.asarray(weight.values)
+            readers = self._side.readers.get(name, [])
+            if held is not None and is_float(held) and held.size and len(readers) == 1:
+                [(index, _)] = readers
+                node = self._side.nodes[index]
+                what = f"the weight {name!r} of {node.op}"
+                yield index, what, partial(_with_scaled, node, name, held)
+        for index, node in enumerate(self._side.nodes):
+            for name in unknowns(node):
+                if number := node.attribute(name):
+                    what = f"the attribute {name!r} of {node.op}"
+                    yield index, what, partial(_with_scaled_attribute, node, name, number)
+
+    def _factor(
+        self, index: int, scaled: Callable[[float], Variant], outputs: list[str]
+    ) -> float | None:
+        """Return by which factor a number has to be multiplied, if that gives what was saved: found
         by the secant method on how far the outputs are on their way.
         """
-        node = self._side.nodes[index]
-        output = next(filter(None, node.outputs))
+        output = next(filter(None, self._side.nodes[index].outputs))
         goal, start = (
             np.concatenate([np.asarray(of[one], np.float64).reshape(-1) for one in outputs])
             for of in (self._saved, self._values)
@@ -338,7 +354,7 @@ class _Guesses:
 
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
-            variant = Variant("weight", "", node, {name: (held * after).astype(held.dtype)})
+            variant = scaled(after)
             made = self._made(output, variant, plain=True)
             if made is None:
                 return None
@@ -354,6 +370,14 @@ class _Guesses:
             if not 1 / _LARGEST < abs(after) < _LARGEST:
                 return None
         return None
+
+
+def _with_scaled(node: Node, name: str, held: Any, factor: float) -> Variant:
+    return Variant("weight", "", node, {name: (held * factor).astype(held.dtype)})
+
+
+def _with_scaled_attribute(node: Node, name: str, number: float, factor: float) -> Variant:
+    return with_number(node, name, number * factor)
 
 
 def _beside(array: Any, middle: Any) -> Any:

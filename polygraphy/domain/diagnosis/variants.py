@@ -25,6 +25,9 @@ _NUMBERS = {
     "alpha": ("attribute", _ALPHAS),
     "beta": ("attribute", (1.0, 0.5, 0.2)),
     "bias": ("attribute", (0.0, 1.0)),
+    "gamma": ("attribute", ()),
+    "lambd": ("attribute", ()),
+    "scale": ("attribute", ()),
 }
 """Attributes of one number: the cause, and what is usual."""
 _OWN = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,40 @@ def test_several_weights_that_explain_it_are_inconclusive(tmp_path: Path) -> Non
     assert kept.verdict == "inconclusive"
     assert [one["nodes"] for one in kept.culprits] == [["first"], ["second"]]
     assert not any(one["remedy"]["command"] or one["remedy"]["note"] for one in kept.culprits)
+
+
+def quotient(number: float) -> onnx.ModelProto:
+    """A product, and a quotient behind it: a factor may be in either."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["h"], "product"),
+        helper.make_node("Div", ["h", "number"], ["q"], "quotient"),
+        helper.make_node("Softmax", ["q"], ["y"], "shares"),
+    ]
+    weights = {"a": np.random.default_rng(1).normal(size=(6, 6)).astype(np.float32)}
+    weights["number"] = np.array(number, np.float32)
+    return make("quotient", nodes, [value("x", [3, 6])], [value("y", [3, 6])], weights=weights)
+
+
+def attribute(gamma: float) -> onnx.ModelProto:
+    """An activation with a factor of its own, and a product behind it."""
+    nodes = [
+        helper.make_node("Selu", ["x"], ["h"], "selu", gamma=gamma),
+        helper.make_node("MatMul", ["h", "a"], ["p"], "product"),
+        helper.make_node("Softmax", ["p"], ["y"], "shares"),
+    ]
+    weights = {"a": np.random.default_rng(1).normal(size=(6, 6)).astype(np.float32)}
+    return make("attribute", nodes, [value("x", [3, 6])], [value("y", [3, 6])], weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("build", "nodes"), [(quotient, {"product", "quotient"}), (attribute, {"selu", "product"})]
+)
+def test_a_number_that_scales_as_a_weight_does_is_as_likely(
+    build: Callable[[float], onnx.ModelProto], nodes: set[str], tmp_path: Path
+) -> None:
+    kept = found(build(2.828), build(1.73), tmp_path)
+    assert kept.verdict == "inconclusive"
+    assert {name for one in kept.culprits for name in one["nodes"]} == nodes
 
 
 def test_what_explains_it_is_a_candidate_where_the_rest_was_not_tried(
