@@ -127,7 +127,8 @@ def _case(
 
 
 def _culprit(found: Planted) -> Culprit:
-    return Culprit(found.nodes, found.beside, (found.party,), found.causes)
+    # A node that makes NaN is right as a cause wherever it is the one: a variance may be negative.
+    return Culprit(found.nodes, found.beside, (found.party,), (*found.causes, "nan"))
 
 
 def against(

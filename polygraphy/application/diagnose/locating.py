@@ -4,7 +4,7 @@ reference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -492,6 +492,7 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     nan, inf = int(np.isnan(value).sum()), int(np.isinf(value).sum())
     evidence = [f"{tensor!r} has {nan} NaN and {inf} infinite of {value.size} elements."]
     evidence += [_described(name, held[name]) for name in node.reads if name in held]
+    evidence += _of_weights(case, node)
     note = ""
     if case.is_made_up:
         note = (
@@ -512,11 +513,37 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
 
 def _masks(case: Case, node: GraphNode) -> bool:
     """Return whether a node reads a weight that is infinite, as a mask is."""
-    read = set(node.reads) & set(case.model.constants)
+    return any(map(is_broken, _weights(case, node).values()))
+
+
+def _weights(case: Case, node: GraphNode) -> Mapping[str, Any]:
+    """Return the weights that a node reads, as far as their values are known."""
+    read = [name for name in node.reads if name in case.model.constants]
     if not read:
-        return False
+        return {}
     weights = Side(graph_with_weights(case.model.proto)).weights
-    return any(is_broken(weights[name].values) for name in read & weights.keys())
+    return {name: weights[name].values for name in read if name in weights}
+
+
+_VARIANCE, _DIVISOR = ("BatchNormalization", 4), ("Div", 1)
+"""Operators that make NaN of the weights at these places, if these are negative, or zero."""
+
+
+def _of_weights(case: Case, node: GraphNode) -> Iterator[str]:
+    """Yield which weights of a node make NaN or infinite elements, in sentences."""
+    for name, values in _weights(case, node).items():
+        if values is None or not is_float(array := np.asarray(values)):
+            continue
+        place = (node.op, [*node.reads].index(name))
+        for said, found in (
+            ("no number", ~np.isfinite(array)),
+            ("negative, which no variance is", (array < 0) if place == _VARIANCE else ()),
+            ("zero, which nothing can be divided by", (array == 0) if place == _DIVISOR else ()),
+        ):
+            if np.any(found):
+                at = tuple(map(int, np.argwhere(found)[0]))
+                number = f"{np.count_nonzero(found)} of {array.size} elements"
+                yield f"Its weight {name!r} is {array[at]:.4g} at {[*at]}: {said} ({number})."
 
 
 def _described(name: str, value: Any) -> str:

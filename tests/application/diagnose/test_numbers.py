@@ -41,6 +41,24 @@ def test_the_first_node_that_makes_nan_is_named_in_every_type(dtype: Any) -> Non
     assert "goes from -1 to 1: 1 negative" in culprit.evidence[-1]
 
 
+def test_the_element_of_a_weight_that_makes_nan_is_said() -> None:
+    shape, read = [1, 3, 2], ["x", "scale", "shift", "mean", "variance"]
+    node = helper.make_node("BatchNormalization", read, ["y"], name="norm")
+    weights = {name: np.ones(3, np.float32) for name in read[1:]}
+    weights["variance"][1] = -0.5
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
+    made = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph([node], "norm", ends[:1], ends[1:], made)
+    case = Case(open_model(helper.make_model(graph)), "m.onnx", [], resolve(DiagnosisReports))
+    x = np.ones(shape, np.float32)
+    party: Any = None
+    y = np.where(np.arange(3)[:, None] == 1, np.nan, x).astype(np.float32)
+    culprit = first_non_finite(case, Trace({"y": y}, {"x": x}, party))
+    assert culprit is not None
+    said = "Its weight 'variance' is -0.5 at [1]: negative, which no variance is (1 of 3 elements)."
+    assert culprit.evidence[-1] == said
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_nan_that_should_not_be_there_breaks_outputs_of_every_type(dtype: Any) -> None:
     good, bad = np.array([1.0], dtype), np.array([np.nan], dtype)
@@ -77,6 +95,7 @@ def test_an_infinity_that_is_made_of_numbers_is() -> None:
     culprit = first_non_finite(*masked(0.0, divides=True))
     assert culprit is not None
     assert list(culprit.nodes) == ["first"]
+    assert "zero, which nothing can be divided by (2 of 2 elements)" in culprit.evidence[-1]
 
 
 def test_it_is_said_that_data_were_made_up() -> None:
