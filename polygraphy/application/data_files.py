@@ -11,8 +11,7 @@ from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.asked import ResultStore, ResultWriter, Stored
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.results.runner_names import kind_of_runner
+from polygraphy.domain.results.results import RunResults, kind_of_runner
 from polygraphy.ports.reporting import Console
 
 _KINDS: dict[type, str] = {dict: "input data", RunResults: "inference results"}

@@ -14,7 +14,7 @@ from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of, la
 from polygraphy.binding import resolve
 from polygraphy.domain.calling import ability
 from polygraphy.domain.compare import SimpleCompareFunc
-from polygraphy.domain.data.feed import own_copy
+from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError
 from polygraphy.domain.model.plugins import PluginMatch

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
 
-    from polygraphy.cli.declare.values import Values
+    from polygraphy.cli.declare.option import Values
 
 _IDLE = ("OPENBLAS_THREAD_TIMEOUT", "20")
 """When an idle thread of NumPy's OpenBLAS goes to sleep: after 2**20 clock cycles, less than a

@@ -11,8 +11,7 @@ from polygraphy.cli.commands.command import Command
 from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn
 from polygraphy.cli.declare.kinds import Flag, Kind, Ordered
 from polygraphy.cli.declare.kinds.base import Repeated
-from polygraphy.cli.declare.option import Option, Options, Rest, split_rest
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Option, Options, Rest, Values, split_rest
 from polygraphy.cli.shared.paths import check_files, check_log_and_program
 from polygraphy.domain.tensors.naming import enumerated
 

@@ -371,7 +371,7 @@ def try_match_shape(arr: Any, shape: Shape) -> Any:
     else reshaped; the array as it is where it does not hold as many elements. To be reshaped, at
     most one dimension of the shape may be dynamic.
     """
-    from polygraphy.domain.data.feed import in_shape  # NumPy is not needed for the others.
+    from polygraphy.domain.data.loading import in_shape  # NumPy is not needed for the others.
 
     fitted = in_shape(arr, shape)
     if fitted is None or fitted is arr:

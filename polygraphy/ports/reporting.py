@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.drawing import GraphDrawing
     from polygraphy.domain.model.statistics import ModelStatistics
     from polygraphy.domain.report.document import Document
-    from polygraphy.domain.results.results import DeviceTimes
-    from polygraphy.domain.results.validation import OutputValidity
+    from polygraphy.domain.results.results import DeviceTimes, OutputValidity
     from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -20,7 +20,7 @@ from polygraphy.application.run.inference import run_sequentially, stream
 from polygraphy.application.run.layerwise import stream_layerwise
 from polygraphy.binding import bind
 from polygraphy.domain.asked import ResultStore
-from polygraphy.domain.data.feed import own_copy
+from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.facts import ModelFacts

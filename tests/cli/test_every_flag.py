@@ -20,8 +20,7 @@ import pytest
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Flag, Ordered
-from polygraphy.cli.declare.option import Option, Options
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Option, Options, Values
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import parse
 from polygraphy.codegen.source import quoted_command

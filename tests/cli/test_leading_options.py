@@ -16,8 +16,7 @@ from polygraphy.cli.commands.listing import (
     top_level,
 )
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import with_options
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Values, with_options
 from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.log import LogOptions

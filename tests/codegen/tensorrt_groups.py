@@ -32,7 +32,7 @@ from polygraphy.cli.backends.trt.precision_options import (
 )
 from polygraphy.cli.backends.trt.profiles import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
-from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions
+from polygraphy.cli.shared.model import TfLoadOptions, TfOnnxOptions
 
 __all__ = ["tensorrt_groups"]
 

@@ -9,7 +9,7 @@ import pytest
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.commands.inspect.data import DetailOptions
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Values, call_of
 from polygraphy.codegen.source import Call, Expression, Metadata, Name, Source
 
 

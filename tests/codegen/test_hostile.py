@@ -81,7 +81,7 @@ from polygraphy.cli.commands.template.shard import (
     MultiDeviceShardCommand,
     TemplateShardHintsCommand,
 )
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Values
 from polygraphy.cli.shared.compare import (
     CompareOptions,
     FunctionOptions,
@@ -92,9 +92,8 @@ from polygraphy.cli.shared.compare import (
     TopKOptions,
 )
 from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.graph import TfLoadOptions
 from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
-from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.model import ModelOptions, TfLoadOptions
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,

@@ -36,7 +36,7 @@ from polygraphy.cli.commands.trt.autotune import (
     TuningPluginOptions,
 )
 from polygraphy.cli.commands.trt.template import TemplateTrtConfigCommand, TemplateTrtNetworkCommand
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Values
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions

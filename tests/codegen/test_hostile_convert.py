@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.cli.commands.convert import ConvertCommand, ConvertOptions
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Values
 from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions

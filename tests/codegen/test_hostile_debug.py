@@ -30,7 +30,7 @@ from polygraphy.cli.commands.trt.engine import (
     DebugPrecisionCommand,
     GoldenOptions,
 )
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Values
 from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.codegen.source import quoted_command

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.commands.run.run import RunCommand, RunnerOptions
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Values
 from polygraphy.cli.shared.compare import LayerwiseOptions
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.model import ModelOptions

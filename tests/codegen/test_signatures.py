@@ -118,7 +118,7 @@ from polygraphy.domain.compare.metric import (
     MetricThreshold,
 )
 from polygraphy.domain.tensors.pairing import FindOutput
-from polygraphy.domain.tensors.per_output import PerOutput
+from polygraphy.domain.tensors.naming import PerOutput
 
 __all__ = [
 '''

@@ -28,8 +28,7 @@ from polygraphy.domain.compare import (
 )
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.report.document import Recorder
-from polygraphy.domain.results.results import DeviceTimes, IterationResult
-from polygraphy.domain.results.validation import validate_outputs
+from polygraphy.domain.results.results import DeviceTimes, IterationResult, validate_outputs
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Console

@@ -14,8 +14,7 @@ from polygraphy.adapters.fake.store import MemoryResultStore
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.asked import ResultStore
-from polygraphy.domain.compare.differences import OutputCompareResult
-from polygraphy.domain.compare.result import UncomparedResult
+from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult, RunResults

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.data.feed import check_feed, fit_feed
+from polygraphy.domain.data.loading import check_feed, fit_feed
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.tensors.per_output import value_for
+from polygraphy.domain.tensors.naming import value_for
 from tests.domain.strategies import names
 
 settings = st.dictionaries(st.one_of(names, st.just("")), st.integers())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.results.runner_names import names_of_runs, without_runner
+from polygraphy.domain.results.results import names_of_runs, without_runner
 from polygraphy.domain.tensors.naming import Note
 
 ORT = "onnxrt-runner-N0-11/24/26-13:24:12.250912"

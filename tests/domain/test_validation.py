@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.results.results import IterationResult
-from polygraphy.domain.results.validation import OutputValidity, uniformity, validate_outputs
+from polygraphy.domain.results.results import (
+    IterationResult,
+    OutputValidity,
+    uniformity,
+    validate_outputs,
+)
 from polygraphy.domain.tensors.datatype import DataType
 from tests.support.examples import scaled
 

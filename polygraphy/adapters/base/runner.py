@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from polygraphy import config
-from polygraphy.domain.data.feed import check_feed
+from polygraphy.domain.data.loading import check_feed
 from polygraphy.domain.errors import PolygraphyInternalException, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata

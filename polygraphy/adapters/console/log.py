@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polygraphy.domain.results.results import DeviceTimes
-from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
-from polygraphy.domain.results.validation import OutputValidity
+from polygraphy.domain.results.results import (
+    DeviceTimes,
+    OutputValidity,
+    label_of_runner,
+    label_of_runners,
+)
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER

@@ -29,7 +29,7 @@ from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorR
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.limits import Tolerance
-from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners, short_names
+from polygraphy.domain.results.results import label_of_runner, label_of_runners, short_names
 from polygraphy.domain.sweep.outcome import (
     FAILED,
     INCONCLUSIVE,

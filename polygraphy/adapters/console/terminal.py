@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from polygraphy.adapters.console.screen import columns, wrapped
 from polygraphy.binding import keyed
 from polygraphy.domain.report.document import with_nodes
-from polygraphy.domain.results.runner_names import without_runner
+from polygraphy.domain.results.results import without_runner
 from polygraphy.domain.tensors.naming import counted, one_line, typeable
 from polygraphy.logger.severity import INFO
 

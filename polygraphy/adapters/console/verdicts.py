@@ -22,12 +22,11 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.accuracy.output_rows import brief_pair, rounding_in_words
 from polygraphy.domain.accuracy.summarizing import comparison_in_words, comparisons_of, worst_row
 from polygraphy.domain.arithmetic import Histogram, Summary, histogram
-from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import DetailedResult, MetricResult
-from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, UncomparedResult
 from polygraphy.domain.report.summary import passing_tolerances
-from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
+from polygraphy.domain.results.results import label_of_runner, label_of_runners
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 

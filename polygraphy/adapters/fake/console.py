@@ -10,8 +10,7 @@ from attrs import Factory, define
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.accuracy.samples import SamplesCompared
-from polygraphy.domain.results.results import DeviceTimes
-from polygraphy.domain.results.validation import OutputValidity
+from polygraphy.domain.results.results import DeviceTimes, OutputValidity
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
 

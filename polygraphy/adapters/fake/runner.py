@@ -11,7 +11,7 @@ from attrs import frozen
 
 from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.domain.data.feed import own_copy
+from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 from polygraphy.domain.sweep.cells import Job, Limits

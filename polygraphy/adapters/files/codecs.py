@@ -45,10 +45,9 @@ from polygraphy.domain.accuracy.accuracy import (
 )
 from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
 from polygraphy.domain.catalog.metrics import METRICS
-from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import DetailedResult, MetricResult, MetricThreshold
-from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, UncomparedResult
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.arrays import Array
+from polygraphy.adapters.onnx_common.elementwise import Array
 
 
 def _round(

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.adapters.onnx_common.arrays import Array, Results, cut, narrowed, of_length, wide
+from polygraphy.adapters.onnx_common.elementwise import (
+    Array,
+    Results,
+    cut,
+    narrowed,
+    of_length,
+    wide,
+)
 
 
 def taps(

@@ -10,8 +10,7 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.onnx_common.messages import inputs_of, shape_of
-from polygraphy.domain.data.feed import own_copy
-from polygraphy.domain.data.loading import check_is_tensor
+from polygraphy.domain.data.loading import check_is_tensor, own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException, UnsupportedOperatorError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.arrays import Array, Results, cut, positive, wide
+from polygraphy.adapters.onnx_common.elementwise import Array, Results, cut, positive, wide
 
 
 def _integers(values: Any) -> list[int]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.arrays import Array, positive, wide
 from polygraphy.adapters.onnx_common.convolution import conv
+from polygraphy.adapters.onnx_common.elementwise import Array, positive, wide
 
 
 def _aligned(values: Array, x: Array, axis: int) -> Array:

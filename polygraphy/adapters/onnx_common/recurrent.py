@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.arrays import Array, Results, narrowed, wide
+from polygraphy.adapters.onnx_common.elementwise import Array, Results, narrowed, wide
 
 _Function: TypeAlias = Callable[[Array], Array]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.arrays import Array, positive, wide
+from polygraphy.adapters.onnx_common.elementwise import Array, positive, wide
 
 _NEAREST: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),

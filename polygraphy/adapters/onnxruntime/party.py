@@ -11,8 +11,12 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx_common.loadable import loadable
-from polygraphy.adapters.onnxruntime.errors import translated_errors
-from polygraphy.adapters.onnxruntime.providers import Provider, library_of, matched_providers
+from polygraphy.adapters.onnxruntime.providers import (
+    Provider,
+    library_of,
+    matched_providers,
+    translated_errors,
+)
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import (
     REWRITES,

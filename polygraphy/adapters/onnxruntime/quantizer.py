@@ -19,11 +19,10 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx_common.inference import hidden, infer_shapes, restore
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of, inputs_of, shape_of
-from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.onnxruntime.providers import translated_errors
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, terminable
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
-from polygraphy.domain.data.feed import fit_feed
-from polygraphy.domain.data.loading import describe_model
+from polygraphy.domain.data.loading import describe_model, fit_feed
 from polygraphy.domain.errors import (
     BackendError,
     DataTypeConversionException,

@@ -24,7 +24,7 @@ from polygraphy.adapters.arrays.foreign import (
 )
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.onnxruntime.providers import translated_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
     facts_of,

@@ -13,8 +13,12 @@ from weakref import WeakKeyDictionary, WeakSet
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx_common.loadable import loadable
-from polygraphy.adapters.onnxruntime.errors import translated_errors
-from polygraphy.adapters.onnxruntime.providers import Provider, chosen_providers, matched_providers
+from polygraphy.adapters.onnxruntime.providers import (
+    Provider,
+    chosen_providers,
+    matched_providers,
+    translated_errors,
+)
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError

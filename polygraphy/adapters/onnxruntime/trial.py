@@ -12,8 +12,12 @@ import numpy as np
 
 from polygraphy import config, mod
 from polygraphy.adapters.onnx_common.messages import with_all_results
-from polygraphy.adapters.onnxruntime.errors import point_of, translated_errors
-from polygraphy.adapters.onnxruntime.providers import Provider, matched_providers
+from polygraphy.adapters.onnxruntime.providers import (
+    Provider,
+    matched_providers,
+    point_of,
+    translated_errors,
+)
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
     load_session,

@@ -11,8 +11,7 @@ from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
 from polygraphy.adapters.onnx_common.messages import all_nodes
 from polygraphy.adapters.os.signals import user_frame
-from polygraphy.domain.data.feed import own_copy
-from polygraphy.domain.data.loading import check_has_outputs
+from polygraphy.domain.data.loading import check_has_outputs, own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.mod.scripts import run_script
 

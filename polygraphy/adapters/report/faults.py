@@ -11,7 +11,7 @@ from typing import Any
 
 from polygraphy.binding import bind, resolve
 from polygraphy.domain.accuracy.accuracy import PairResult
-from polygraphy.domain.results.validation import OutputValidity
+from polygraphy.domain.results.results import OutputValidity
 from polygraphy.domain.search.check_rules import GUESSED
 from polygraphy.domain.tensors.pairing import find_by_name
 from polygraphy.ports.reporting import Console

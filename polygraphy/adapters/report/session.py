@@ -25,8 +25,7 @@ from polygraphy.binding import bind, keyed, resolve
 from polygraphy.domain.arithmetic import histogram
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
-from polygraphy.domain.compare.differences import OutputCompareResult
-from polygraphy.domain.compare.result import CompareResult
+from polygraphy.domain.compare.result import CompareResult, OutputCompareResult
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.errors import PolygraphyException, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource

@@ -25,7 +25,7 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
     NetworkFromOnnxPath,
 )
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
-from polygraphy.domain.data.feed import fit_feed
+from polygraphy.domain.data.loading import fit_feed
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.logger import G_LOGGER
 

@@ -18,8 +18,7 @@ from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.model import Model
 from polygraphy.domain.model.statistics import statistics_of
-from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.results.runner_names import short_names
+from polygraphy.domain.results.results import RunResults, short_names
 from polygraphy.domain.tensors.naming import shortened
 
 _MOST_ROWS = 100

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from polygraphy.application.compare.samples import SampleComparison, Samples
-from polygraphy.application.run.steps import Run, Runs, Step, iterations_of
+from polygraphy.application.run.inference import Run, Runs, Step, iterations_of
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import (
     AccuracyResult,
@@ -30,8 +30,7 @@ from polygraphy.domain.compare import (
 from polygraphy.domain.compare.pairwise import is_program
 from polygraphy.domain.compare.result import check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
-from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.results.runner_names import label_of_runner
+from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
 from polygraphy.domain.tensors.naming import Note
 from polygraphy.ports.machine import cores
 from polygraphy.ports.reporting import Console

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.application.run.steps import Run, Step
+from polygraphy.application.run.inference import Run, Step
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.samples import (
     Labels,
@@ -19,7 +19,7 @@ from polygraphy.domain.accuracy.samples import (
 )
 from polygraphy.domain.asked import sample_files
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
-from polygraphy.domain.results.runner_names import names_of_runs
+from polygraphy.domain.results.results import names_of_runs
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import path_exists, read_text
 

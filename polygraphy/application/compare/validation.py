@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import CheckFailedError
-from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.results.runner_names import label_of_runner
-from polygraphy.domain.results.validation import validate_outputs
+from polygraphy.domain.results.results import RunResults, label_of_runner, validate_outputs
 from polygraphy.ports.reporting import Console
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
-from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.lengths import longer
-from polygraphy.domain.data.loading import describe_model
+from polygraphy.domain.data.loading import describe_model, fit_feed
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError

@@ -22,9 +22,8 @@ from polygraphy.domain.checks.lint import (
     TrialValue,
     graph_findings,
 )
-from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.lengths import longer
-from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more, notes_of
+from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, fit_feed, has_more, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
     BackendError,

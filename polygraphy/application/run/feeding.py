@@ -12,12 +12,13 @@ import numpy as np
 from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.asked import Tensors
 from polygraphy.domain.calling import ability
-from polygraphy.domain.data.feed import fit_feed, own_copy
 from polygraphy.domain.data.loading import (
     ONLY_FIRST,
     describe_model,
+    fit_feed,
     has_more,
     notes_of,
+    own_copy,
 )
 from polygraphy.domain.errors import (
     BackendError,

@@ -24,8 +24,7 @@ from polygraphy.application.run.feeding import (
     last_device_times,
     promises,
 )
-from polygraphy.application.run.inference import feed_writer, kept_as
-from polygraphy.application.run.steps import was_interrupted
+from polygraphy.application.run.inference import feed_writer, kept_as, was_interrupted
 from polygraphy.binding import resolve
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.compare.result import UncomparedResult

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from polygraphy.domain.data.feed import check_feed
+from polygraphy.domain.data.loading import check_feed
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
 __all__ = ["check_inputs"]

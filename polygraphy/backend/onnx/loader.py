@@ -2,7 +2,7 @@
 their own is only here.
 """
 
-from polygraphy.adapters.onnx.storage.stored import BaseLoadOnnxCopy  # noqa: F401
+from polygraphy.adapters.onnx.storage.weights import BaseLoadOnnxCopy  # noqa: F401
 from polygraphy.backend.onnx import *  # noqa: F403
 
 LARGE_MODEL_THRESHOLD = 512 << 20

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import Options
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Options, Values
 from polygraphy.codegen.source import Call, Expression, Source, Step
 from polygraphy.domain.catalog.formats import formats_of
 

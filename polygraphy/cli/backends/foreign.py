@@ -16,8 +16,7 @@ from attrs import frozen
 from polygraphy.cli.backends.built_in import Backend, Chosen, RunnerModel, flag_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.kinds import Kind
-from polygraphy.cli.declare.option import Options, options_of
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Options, Values, options_of
 from polygraphy.codegen.source import Expression, ForeignCall, Partial
 from polygraphy.mod.plugins import BACKENDS, OTHERS_BACKENDS, installed, package_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Values
 from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.formats import formats_of
 

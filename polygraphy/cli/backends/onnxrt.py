@@ -13,8 +13,7 @@ from polygraphy.cli.declare.kinds import (
     Providers,
     Texts,
 )
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.formats import formats_of
 

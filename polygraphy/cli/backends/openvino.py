@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.kinds import Assignments, Choice, Integer, Text, Texts
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.formats import formats_of
 

@@ -7,9 +7,15 @@ from functools import partial
 from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel, built_in
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Integer, Number, Text
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_given
-from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_model
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    call_of,
+    flags_given,
+    option,
+    option_group,
+)
+from polygraphy.cli.shared.model import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_model
 from polygraphy.codegen.source import Call, in_turn
 from polygraphy.domain.catalog.formats import formats_of
 

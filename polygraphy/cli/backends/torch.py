@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.kinds import Text
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.onnx import OutputOptions
 from polygraphy.codegen.source import Call, Name
 

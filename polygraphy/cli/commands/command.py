@@ -6,8 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from polygraphy.cli.declare.errors import said_so_far
-from polygraphy.cli.declare.option import Option, Options, options_of
-from polygraphy.cli.declare.values import Values, call_of, warn_of_needs
+from polygraphy.cli.declare.option import (
+    Option,
+    Options,
+    Values,
+    call_of,
+    options_of,
+    warn_of_needs,
+)
 from polygraphy.cli.shared.log import Log, LogOptions, ReportOptions, ScriptOptions, log_of
 from polygraphy.codegen.source import quoted
 from polygraphy.domain.tensors.naming import enumerated

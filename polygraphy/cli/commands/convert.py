@@ -12,17 +12,25 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
 from polygraphy.cli.declare.kinds import Choice
-from polygraphy.cli.declare.option import Options, argv_of, changed, option, option_group
-from polygraphy.cli.declare.values import Values, flags_given
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    argv_of,
+    changed,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
-from polygraphy.cli.shared.graph import (
+from polygraphy.cli.shared.model import (
     TF_TYPES,
+    ModelOptions,
     TfLoadOptions,
     TfOnnxOptions,
     graph_of,
     kind_of_model,
+    split_symbol,
 )
-from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,

@@ -7,7 +7,7 @@ from typing import Any
 
 from polygraphy.cli.commands.command import OneCall
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Values
 from polygraphy.cli.shared.saved import ConvertOptions, JoinOptions
 
 

@@ -22,7 +22,7 @@ from polygraphy.cli.commands.diagnose_options import (
     usual_party,
 )
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.codegen.source import Source, Step, quoted

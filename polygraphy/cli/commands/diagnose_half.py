@@ -14,8 +14,14 @@ from polygraphy.cli.commands.diagnose_options import (
 )
 from polygraphy.cli.declare.errors import warn_idle
 from polygraphy.cli.declare.kinds import Number
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    call_of,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.codegen.source import Source, Step, quoted

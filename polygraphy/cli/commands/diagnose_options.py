@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import BuiltIn, Groups, built_in
 from polygraphy.cli.declare.kinds import Ordered, Text
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Options, Values, option, option_group
 from polygraphy.cli.shared.compare import memory_budget_option
 from polygraphy.codegen.source import Call
 from polygraphy.mod import has_mod

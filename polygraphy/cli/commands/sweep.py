@@ -12,8 +12,7 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text, Texts
 from polygraphy.cli.declare.kinds.base import ByteSize
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.codegen.source import Source, quoted
 from polygraphy.domain.errors import UsageError
 

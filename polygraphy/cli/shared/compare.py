@@ -22,8 +22,15 @@ from polygraphy.cli.declare.kinds import (
     Text,
 )
 from polygraphy.cli.declare.kinds.base import ByteSize, TopK
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_feeding, flags_given
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    call_of,
+    flags_feeding,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.metrics import GROUPS, THRESHOLDS, Metric
 

@@ -16,8 +16,7 @@ from polygraphy.cli.declare.kinds import (
     Script,
     Text,
 )
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import call_of, flags_feeding
+from polygraphy.cli.declare.option import Options, call_of, flags_feeding, option, option_group
 from polygraphy.codegen.source import Call, Metadata, Source, Step
 
 Shape = tuple[int, ...]

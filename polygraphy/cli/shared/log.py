@@ -12,8 +12,7 @@ import polygraphy
 from polygraphy.cli.declare.errors import BadValue, warn
 from polygraphy.cli.declare.kinds import Choice, Choices, Count, PerName, Text
 from polygraphy.cli.declare.kinds.base import Repeated
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Options, Values, option, option_group
 from polygraphy.cli.shared.paths import read_in
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 

@@ -10,8 +10,14 @@ from attrs import frozen
 from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
 from polygraphy.cli.declare.kinds import Text, Texts
 from polygraphy.cli.declare.kinds.base import ByteSize
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_feeding
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    call_of,
+    flags_feeding,
+    option,
+    option_group,
+)
 from polygraphy.codegen.source import Call, Name, in_turn
 
 LOADERS = ("check_lint", "draw_model", "inspect_model", "inspect_sparsity", "onnx_from_path")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import Option
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Option, Values
 from polygraphy.domain.errors import UnknownNameError, UsageError, close_matches
 
 _UPDATED = {

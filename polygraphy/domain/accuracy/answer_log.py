@@ -6,8 +6,7 @@ import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from polygraphy.domain.compare.differences import OutputCompareResult
-from polygraphy.domain.compare.result import CompareResult
+from polygraphy.domain.compare.result import CompareResult, OutputCompareResult
 from polygraphy.domain.errors import FileError
 
 Answers = Mapping[str, Any]

@@ -13,12 +13,15 @@ from attrs import Factory, frozen
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, PairTally, RunnerPair
 from polygraphy.domain.arithmetic import Element
-from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
-from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
-from polygraphy.domain.results.runner_names import distinct
-from polygraphy.domain.results.validation import count_non_finite, uniformity
+from polygraphy.domain.compare.result import (
+    ComparedTensor,
+    CompareResult,
+    OutputCompareResult,
+    UncomparedResult,
+)
+from polygraphy.domain.results.results import count_non_finite, distinct, uniformity
 from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.naming import some_of
 

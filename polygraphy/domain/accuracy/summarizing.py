@@ -19,9 +19,8 @@ from polygraphy.domain.accuracy.output_rows import (
     row_in_words,
 )
 from polygraphy.domain.arithmetic import Difference
-from polygraphy.domain.compare.differences import OutputCompareResult, distribution_of
-from polygraphy.domain.compare.result import CompareResult
-from polygraphy.domain.results.runner_names import names_of_runs
+from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, distribution_of
+from polygraphy.domain.results.results import names_of_runs
 from polygraphy.domain.tensors.naming import counted, differing
 
 _MOST = 10

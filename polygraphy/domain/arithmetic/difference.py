@@ -11,13 +11,13 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
-from polygraphy.domain.arithmetic.passes.blocks import Scratch
-from polygraphy.domain.arithmetic.passes.kernels import Kernel
+from polygraphy.domain.arithmetic.passes.blocks import Array, Floats, Index, Scratch, unravel
 from polygraphy.domain.arithmetic.passes.selection import middle
 from polygraphy.domain.arithmetic.passes.streams import (
     Channel,
     DifferenceReader,
     DifferenceStream,
+    Kernel,
     Pair,
 )
 from polygraphy.domain.arithmetic.passes.survey import (
@@ -30,7 +30,6 @@ from polygraphy.domain.arithmetic.passes.survey import (
     survey,
     watch_mismatches,
 )
-from polygraphy.domain.arithmetic.passes.widen import Array, Floats, Index, unravel
 from polygraphy.domain.arithmetic.summary import (
     LONGEST,
     QUANTILES,

@@ -10,9 +10,16 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic.passes import blocks
-from polygraphy.domain.arithmetic.passes.blocks import Scratch
+from polygraphy.domain.arithmetic.passes.blocks import (
+    Array,
+    Flat,
+    Floats,
+    Kind,
+    Reals,
+    Scratch,
+    convert,
+)
 from polygraphy.domain.arithmetic.passes.streams import ArrayStream, Reader, Stream
-from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Floats, Kind, Reals, convert
 
 SORTED_FROM = 24
 """With so many bins it is faster to sort a block than to count it once for each edge."""

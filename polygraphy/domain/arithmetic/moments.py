@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polygraphy.domain.arithmetic.passes.widen import Array, Floats, Reals, convert
+from polygraphy.domain.arithmetic.passes.blocks import Array, Floats, Reals, convert
 
 ROW = 1 << 12
 """Elements of an inner product that are left to BLAS at a time.

@@ -12,18 +12,17 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic.moments import inner
 from polygraphy.domain.arithmetic.passes import blocks
-from polygraphy.domain.arithmetic.passes.blocks import Scratch
-from polygraphy.domain.arithmetic.passes.kernels import Kernel, kernel_for
-from polygraphy.domain.arithmetic.passes.streams import Pair, RealReader, Stream
-from polygraphy.domain.arithmetic.passes.widen import (
+from polygraphy.domain.arithmetic.passes.blocks import (
     Array,
     Flat,
     Floats,
     Index,
     Kind,
     Mask,
+    Scratch,
     unravel,
 )
+from polygraphy.domain.arithmetic.passes.streams import Kernel, Pair, RealReader, Stream, kernel_for
 from polygraphy.domain.arithmetic.summary import Summary, summarize_stream
 from polygraphy.domain.tensors.precision import Precision
 

@@ -19,7 +19,17 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic.moments import Row, combine
 from polygraphy.domain.arithmetic.passes import blocks
-from polygraphy.domain.arithmetic.passes.blocks import Scratch, borrowed
+from polygraphy.domain.arithmetic.passes.blocks import (
+    Array,
+    Flat,
+    Floats,
+    Index,
+    Kind,
+    Reals,
+    Scratch,
+    borrowed,
+    unravel,
+)
 from polygraphy.domain.arithmetic.passes.selection import (
     Search,
     Tally,
@@ -31,15 +41,6 @@ from polygraphy.domain.arithmetic.passes.selection import (
     split,
 )
 from polygraphy.domain.arithmetic.passes.streams import ArrayStream, Reader, Stream
-from polygraphy.domain.arithmetic.passes.widen import (
-    Array,
-    Flat,
-    Floats,
-    Index,
-    Kind,
-    Reals,
-    unravel,
-)
 
 LONGEST = 1 << 12
 """Most elements of a row: with more of them, arithmetic takes longer than calls."""

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from polygraphy.domain.arithmetic.passes.widen import unravel
+from polygraphy.domain.arithmetic.passes.blocks import unravel
 from polygraphy.domain.compare.function import PairwiseCompareFunc
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.pairing import FindOutput
-from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.pickling import pickled_as
 
 Positions = npt.NDArray[np.intp]

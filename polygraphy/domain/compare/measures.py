@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.arithmetic import Difference, similarity
-from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
+from polygraphy.domain.arithmetic.passes.blocks import Kind, kind_of
 from polygraphy.domain.arithmetic.similarity import (
     compare_non_finite,
     compare_top_k,
@@ -16,14 +16,13 @@ from polygraphy.domain.arithmetic.similarity import (
     ulp_distances,
 )
 from polygraphy.domain.arithmetic.summary import root_mean_square
-from polygraphy.domain.compare.differences import distribution_of
 from polygraphy.domain.compare.metric import Measured, MetricCompareFunc
 from polygraphy.domain.compare.pairwise import Side
-from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult, distribution_of
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.rounding import coarsest_between
+from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.pairing import FindOutput
-from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.precision import is_exact
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult, excess_ratio
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits import Threshold
+from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.pairing import FindOutput
-from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 
 Base = TypeVar("Base")
 Measured = float | tuple[float, Mapping[str, Any]]

@@ -1,12 +1,16 @@
 """Every comparison function, and what it answers, by name: importing them all takes a while."""
 
 from polygraphy.domain.compare import metrics
-from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.function import BaseCompareFunc, PairwiseCompareFunc
 from polygraphy.domain.compare.indices import IndicesCompareFunc, IndicesResult
 from polygraphy.domain.compare.metric import DetailedResult, MetricResult, MetricThreshold
 from polygraphy.domain.compare.metrics import *  # noqa: F403
-from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
+from polygraphy.domain.compare.result import (
+    ComparedTensor,
+    CompareResult,
+    OutputCompareResult,
+    UncomparedResult,
+)
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.limits import Threshold
 from polygraphy.domain.tensors.pickling import pickled_as

@@ -10,8 +10,7 @@ from attrs import frozen
 
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.results.results import IterationResult, Lineage
-from polygraphy.domain.results.runner_names import label_of_runner
+from polygraphy.domain.results.results import IterationResult, Lineage, label_of_runner
 from polygraphy.domain.rounding import in_a_row
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, compute_dtype

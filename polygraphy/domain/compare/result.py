@@ -1,9 +1,11 @@
-"""What a comparison function answers about one output."""
+"""What a comparison function answers about one output: its differences, and whether they are
+tolerable.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import inf, isnan
 from typing import Any
@@ -11,8 +13,12 @@ from typing import Any
 import numpy as np
 from attrs import fields, frozen
 
+from polygraphy.domain.arithmetic import Difference, Mismatches
+from polygraphy.domain.arithmetic.difference import KeptDifferences
 from polygraphy.domain.arithmetic.moments import exact_sum
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.limits import Tolerance
+from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.tensors.pickling import pickled_as
 
 
@@ -244,3 +250,345 @@ def _mean_of_decibels(values: Sequence[float]) -> float | None:
         return least
     noise = [10.0 ** ((least - value) / 10) for value in values]  # Of which one is 1.
     return least - 10 * math.log10(exact_sum(noise) / len(noise))
+
+
+Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+Explain = Callable[[Arrays], Rounding | None]
+"""Finds out what rounding explains of the difference of two arrays."""
+
+_STATISTICS = ("max", "mean", "median", "quantile")
+_FIELDS = tuple(
+    f"{statistic}_{kind}" for statistic in _STATISTICS for kind in ("absdiff", "reldiff")
+)
+_MAXIMA = _FIELDS[:2]
+_NEVER_LATER = (*_MAXIMA, *_FIELDS[6:])
+"""The metrics that differences which are kept do not give."""
+
+
+@pickled_as("polygraphy.comparator.compare")
+class OutputCompareResult(CompareResult):
+    """The differences of one output, and whether they are tolerable.
+
+    Each metric is computed when it is first read, as long as the arrays are at hand; `own_arrays`
+    copies them for that, `settle` computes all and lets them go. The metrics are ``max_absdiff``,
+    ``max_reldiff``, and so ``mean_*``, ``median_*`` and ``quantile_*``; absolute ones are in
+    the output's own unit, relative ones are of the magnitude of the second run's value. A quantile
+    is only there if it was checked.
+    """
+
+    _kept: KeptDifferences | None = None
+
+    def __init__(
+        self,
+        max_absdiff: float | None = None,
+        max_reldiff: float | None = None,
+        mean_absdiff: float | None = None,
+        mean_reldiff: float | None = None,
+        median_absdiff: float | None = None,
+        median_reldiff: float | None = None,
+        quantile_absdiff: float | None = None,
+        quantile_reldiff: float | None = None,
+        thresholds: Tolerance | None = None,
+        passed: bool | None = None,
+    ) -> None:
+        """Take known metrics, as they were saved; `passed` is the saved verdict where metrics
+        cannot tell (``elemwise``).
+        """
+        super().__init__(thresholds)
+        given = (
+            max_absdiff, max_reldiff, mean_absdiff, mean_reldiff,
+            median_absdiff, median_reldiff, quantile_absdiff, quantile_reldiff,
+        )  # fmt: skip
+        self._metrics: dict[str, float | None] = dict(zip(_FIELDS, given))
+        self._passed = passed
+        self._mismatches: Mismatches | None = None
+        self.quantile: float | None = None
+        self.difference: Difference | None = None
+        self.arrays: Arrays | None = None
+        self._explain: Explain | None = None
+        self._rounding: Rounding | None = None
+        self._is_rounding: bool | None = None
+
+    @classmethod
+    def of(
+        cls,
+        tensors: tuple[ComparedTensor, ComparedTensor],
+        arrays: Arrays,
+        difference: Difference,
+        tolerance: Tolerance,
+        quantile: float,
+        explain: Explain | None = None,
+    ) -> OutputCompareResult:
+        """Judge the `difference` of two arrays of the same shape; `explain` finds out what rounding
+        explains of it.
+        """
+        result = cls(thresholds=tolerance)
+        result._metrics.clear()
+        result.tensor0, result.tensor1 = tensors
+        result.arrays = arrays
+        result._explain = explain
+        result.difference = difference
+        result.quantile = quantile if "quantile" in tolerance.check_error_stat else None
+        return result
+
+    def _take_their_metrics(self, state: dict[str, Any]) -> None:
+        self._metrics = {field: state.get(field) for field in _FIELDS}
+        self._passed = state.get("_stored_passed")
+
+    def _metric(self, field: str) -> float | None:
+        if field not in self._metrics:
+            self._metrics[field] = self._computed(field)
+        return self._metrics[field]
+
+    def _computed(self, field: str) -> float | None:
+        is_quantile = field.startswith("quantile")
+        differences = self.difference or self._kept
+        if differences is None or (is_quantile and self.quantile is None):
+            return None
+        metric: Callable[..., float] = getattr(differences, field.removesuffix("diff"))
+        return metric(self.quantile) if is_quantile else metric()
+
+    max_absdiff = property(
+        lambda self: self._metric("max_absdiff"), doc="Largest absolute difference."
+    )
+    max_reldiff = property(
+        lambda self: self._metric("max_reldiff"), doc="Largest relative difference."
+    )
+    mean_absdiff = property(
+        lambda self: self._metric("mean_absdiff"), doc="Mean absolute difference."
+    )
+    mean_reldiff = property(
+        lambda self: self._metric("mean_reldiff"), doc="Mean relative difference."
+    )
+    median_absdiff = property(
+        lambda self: self._metric("median_absdiff"), doc="Median absolute difference."
+    )
+    median_reldiff = property(
+        lambda self: self._metric("median_reldiff"), doc="Median relative difference."
+    )
+    quantile_absdiff = property(
+        lambda self: self._metric("quantile_absdiff"),
+        doc="The checked quantile of the absolute difference.",
+    )
+    quantile_reldiff = property(
+        lambda self: self._metric("quantile_reldiff"),
+        doc="The checked quantile of the relative difference.",
+    )
+
+    def metric_fields(self) -> tuple[str, ...]:
+        """Name the metrics."""
+        return _FIELDS
+
+    def metric_values(self) -> dict[str, float | None]:
+        """Return all metrics by name, computing those that were not needed so far."""
+        return {field: self._metric(field) for field in _FIELDS}
+
+    @property
+    def mismatches(self) -> Mismatches | None:
+        """Where and how many elements differ by more than is tolerated; None when the result was
+        loaded.
+        """
+        if self._mismatches is None and self.difference is not None and self.thresholds is not None:
+            self._mismatches = self.difference.mismatches(
+                self.thresholds.atol, self.thresholds.rtol
+            )
+        return self._mismatches
+
+    def measure(self) -> None:
+        """Find the mismatches and all statistics of the differences in one pass, for callers
+        that show both.
+        """
+        if self.difference is not None and self._mismatches is None:
+            tolerance = self.tolerance
+            self._mismatches = self.difference.measure(tolerance.atol, tolerance.rtol)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every checked statistic is within tolerance; NaN never is."""
+        if self._passed is None:
+            self._passed = all(map(self.allows, self.tolerance.check_error_stat))
+        return self._passed
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """What the output was held to: the thresholds, or the default ones where none were kept."""
+        return self.thresholds or Tolerance()
+
+    def allows(self, statistic: str) -> bool:
+        """Judge one of the checked statistics."""
+        if statistic == "elemwise" and self.difference is None and self._mismatches is None:
+            self.tolerance.passed({})  # Says that metrics alone cannot tell.
+        if statistic != "elemwise":
+            fields = (f"{statistic}_absdiff", f"{statistic}_reldiff")
+            return self.tolerance.allows(
+                statistic, {field: self._metric(field) for field in fields}
+            )
+        mismatches = self.mismatches
+        return mismatches is not None and mismatches.count == 0
+
+    def required(self, statistic: str) -> tuple[float | None, float | None]:
+        """Return the absolute and the relative tolerance, either of which would let this statistic
+        pass.
+        """
+        name = "max" if statistic == "elemwise" else statistic
+        return self._metric(f"{name}_absdiff"), self._metric(f"{name}_reldiff")
+
+    @property
+    def excess(self) -> float:
+        """How many times the tolerance is needed; at most 1 when the output passed, infinite when
+        no tolerance would do.
+        """
+        if self.passed:
+            return min(1.0, max(map(self._bound, self.tolerance.check_error_stat)))
+        return max(map(self._excess_of, self.tolerance.check_error_stat))
+
+    def _excess_of(self, statistic: str) -> float:
+        if statistic != "elemwise":
+            return self._bound(statistic)
+        worst = self.mismatches.worst if self.mismatches is not None else None
+        if worst is None:
+            return self._bound(statistic)
+        return self._ratio(worst.absolute, worst.relative)
+
+    def _bound(self, statistic: str) -> float:
+        """Return the excess of a statistic; of single elements at most this: the maxima may be of
+        different ones.
+        """
+        return self._ratio(*self.required(statistic))
+
+    def _ratio(self, absolute: float | None, relative: float | None) -> float:
+        limits = self.tolerance
+        return min(excess_ratio(absolute, limits.atol), excess_ratio(relative, limits.rtol))
+
+    @property
+    def rounding(self) -> Rounding | None:
+        """What rounding alone explains of the difference; None where there is no telling, as for a
+        result that was loaded.
+        """
+        if self._explain is not None:
+            assert self.arrays is not None
+            self._rounding, self._explain = self._explain(self.arrays), None
+        return self._rounding
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether rounding alone explains that the output failed."""
+        rounding = self.rounding
+        if rounding is None:
+            return False
+        if self._is_rounding is None:
+            checked = self.tolerance.check_error_stat
+            self._is_rounding = all(self._is_within(rounding, each) for each in checked)
+        return self._is_rounding
+
+    def _is_within(self, rounding: Rounding, statistic: str) -> bool:
+        if statistic == "elemwise" and self.difference is not None:
+            return self.difference.mismatches(rounding.atol, rounding.rtol).count == 0
+        absolute, relative = self.required(statistic)
+        return (absolute is not None and absolute <= rounding.atol) or (
+            relative is not None and relative <= rounding.rtol
+        )
+
+    def set_thresholds(self, thresholds: Tolerance) -> None:
+        """Hold the same differences to other thresholds."""
+        super().set_thresholds(thresholds)
+        self._passed = self._mismatches = self._is_rounding = None
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the arrays take, as long as they are at hand."""
+        return sum(array.nbytes for array in self.arrays or ())
+
+    def own_arrays(self) -> None:
+        """Go on with copies of the arrays: what is computed later does not depend on what becomes
+        of them.
+        """
+        if self.difference is not None:
+            self.difference.own_arrays()
+            self.arrays = self.difference.arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy in another process has: what `settle` leaves, and every metric."""
+        settled = self
+        if self.difference is not None:
+            settled = object.__new__(type(self))
+            vars(settled).update(vars(self), _metrics=dict(self._metrics))
+            settled.settle()
+        if settled._kept is None:
+            return vars(settled)
+        return {**vars(settled), "_metrics": settled.metric_values(), "_kept": None}
+
+    def settle(self) -> None:
+        """Compute the verdict and every metric, and let go of the arrays; of few elements the
+        differences stay, from which the metrics that were not read are computed later.
+        """
+        if not self.passed:  # Why is only asked of failures.
+            _ = self.is_rounding
+        if self.difference is not None:
+            for field in _MAXIMA if self.quantile is None else _NEVER_LATER:
+                if field not in self._metrics:
+                    self._metric(field)
+            self._kept = self.difference.kept()
+        if self._kept is None:
+            self.metric_values()
+        self.difference = self.arrays = self._explain = None
+
+    @staticmethod
+    def prepare_metrics(results: Iterable[OutputCompareResult]) -> None:
+        """Prepare what many settled results are going to be asked for, in one go."""
+        KeptDifferences.find_medians(each._kept for each in results if each._kept is not None)
+
+    def with_metrics(self, values: Mapping[str, float | None]) -> OutputCompareResult:
+        """Return a result with other metrics, held to the same thresholds."""
+        result = OutputCompareResult(thresholds=self.thresholds)
+        result._metrics.update(values)
+        result.quantile = self.quantile
+        return result
+
+    def as_fields(self) -> Mapping[str, Any]:
+        """Return what is saved of the result; the verdict only where metrics alone cannot give
+        it.
+        """
+        keeps_verdict = "elemwise" in self.tolerance.check_error_stat
+        return {
+            **self.metric_values(),
+            "thresholds": self.thresholds,
+            "passed": self.passed if keeps_verdict else None,
+        }
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(f"{field}={value!r}" for field, value in self.metric_values().items())
+        return (
+            f"OutputCompareResult({metrics}, thresholds={self.thresholds!r},"
+            f" passed={self.passed!r})"
+        )
+
+
+def distribution_of(difference: Difference) -> dict[str, Any]:
+    """Return ``min``, ``max``, ``mean``, ``std``, ``median``, ``p90``, ``p95`` and ``p99`` of the
+    absolute error, how many errors are ``nan``, and their ``histogram``: ``bin_edges``, of which
+    there is one more than there are ``counts``.
+
+    Statistics are those of the errors that are not NaN; of empty outputs all are 0.
+    """
+    summary = difference.absolute()
+    drawn = difference.absolute_histogram()
+    statistics = {
+        "min": summary.min,
+        "max": summary.max,
+        "mean": summary.mean,
+        "std": summary.std,
+        "median": summary.median,
+        **{f"p{q * 100:g}": value for q, value in summary.quantiles.items()},
+    }
+    return {
+        **{name: float(value) if summary.size else 0.0 for name, value in statistics.items()},
+        "nan": summary.nan,
+        "histogram": {
+            "bin_edges": [float(edge) for edge in drawn.edges],
+            "counts": [int(count) for count in drawn.counts],
+        },
+    }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy.domain.compare.function import PairwiseCompareFunc
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
 
 if TYPE_CHECKING:  # What compares imports NumPy, which a program may only need later.
     from polygraphy.domain.compare.pairwise import Side

@@ -21,12 +21,17 @@ from attrs import Factory, define, evolve
 
 from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic import Difference
-from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
+from polygraphy.domain.arithmetic.passes.blocks import Kind, kind_of
 from polygraphy.domain.asked import Plots
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.compare.differences import Arrays, Explain, OutputCompareResult
 from polygraphy.domain.compare.pairwise import Side
-from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.compare.result import (
+    Arrays,
+    CompareResult,
+    Explain,
+    OutputCompareResult,
+    UncomparedResult,
+)
 from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.rounding import (
     GROWTH,

@@ -1,10 +1,14 @@
-"""Input data that were saved before, and what data loaders know of a model."""
+"""Input data that were saved before, what data loaders know of a model, and data on their way into
+it: checked against what it asks for, and fitted to it where that loses nothing.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from itertools import chain, islice
+from copy import deepcopy
+from itertools import chain, islice, permutations
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +22,300 @@ from polygraphy.domain.asked import (
     iterate_blobs,
     iterate_pictures,
 )
-from polygraphy.domain.data.feed import in_shape
-from polygraphy.domain.errors import InputError, ModelError, UsageError
-from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.errors import (
+    DataTypeConversionException,
+    InputError,
+    ModelError,
+    UsageError,
+    close_matches,
+)
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.pairing import pair_outputs
-from polygraphy.domain.tensors.shapes import Shape, format_shape, is_dynamic_dim
+from polygraphy.domain.tensors.shapes import Shape, fits, format_shape, is_dynamic_dim
+
+
+def cast_if_representable(array: Array, wanted: DataTypeEntry) -> Array | None:
+    """Cast an array; None when a value would be lost.
+
+    A floating-point type may round, but has to hold the magnitude of every finite value and to keep
+    NaN and infinity as they are. An integer type has to hold every value exactly. An imaginary part
+    is never dropped.
+    """
+    target = wanted.numpy()
+    if array.dtype.kind == "c" and wanted.kind != "complex":
+        if np.any(array.imag):
+            return None
+        array = array.real
+    with np.errstate(all="ignore"):
+        cast = array.astype(target)
+        if wanted.is_floating:
+            return cast if _is_in_range(array, cast, target) else None
+        if wanted.kind == "complex":
+            return cast
+        return cast if _is_exact(array, cast) else None
+
+
+def _is_in_range(array: Array, cast: Array, target: np.dtype[Any]) -> bool:
+    given, made = array.astype(np.float64), cast.astype(np.float64)
+    finite = np.isfinite(given)
+    if not np.array_equal(made[~finite], given[~finite], equal_nan=True):
+        return False
+    # A type without infinity saturates, so the result does not tell: the value does.
+    largest = _largest(target)
+    return bool(np.isfinite(made[finite]).all() and (np.abs(given[finite]) <= largest).all())
+
+
+def _largest(target: np.dtype[Any]) -> float:
+    """Return the largest magnitude that is cast to a finite value: halfway above the largest
+    number, at most.
+    """
+    if target.kind == "f":
+        return np.inf  # NumPy's own types overflow to infinity, which is seen in the result.
+    import ml_dtypes
+
+    limits: Any = ml_dtypes.finfo
+    return float(limits(target).max)
+
+
+def _is_exact(array: Array, cast: Array) -> bool:
+    if array.dtype.kind in "iub" or cast.dtype.kind in "iub":
+        back = cast.astype(array.dtype)
+        same_sign = np.array_equal(_is_negative(cast), _is_negative(array))
+        return same_sign and np.array_equal(back, array)
+    return np.array_equal(cast.astype(np.float64), array.astype(np.float64))
+
+
+def _is_negative(array: Array) -> Array:
+    negative: Array = np.zeros(array.shape, bool) if array.dtype.kind in "ub" else array < 0
+    return negative
+
+
+_MAX_RANK_TO_PERMUTE = 6
+
+
+def own_copy(data: Any) -> Any:
+    """Return the same elements in memory that nothing else writes to.
+
+    Arrays and tensors stay what they are, but for views of memory, on the host or a device, which
+    become NumPy arrays. A number, which may be the address of device memory, is as it is, and so is
+    what cannot be copied.
+    """
+    if isinstance(data, np.ndarray):
+        return deepcopy(data) if data.dtype.hasobject else data.copy()
+    if data is None or isinstance(data, (int, float, complex, str, bytes, np.generic)):
+        return data
+    if isinstance(data, memoryview):
+        return np.array(data)
+    if hasattr(data, "__cuda_array_interface__") and hasattr(data, "numpy"):
+        return data.clone() if hasattr(data, "clone") else data.numpy()
+    for method in ("clone", "copy"):  # As PyTorch and CuPy call it.
+        if hasattr(data, "dtype") and hasattr(data, method):
+            return getattr(data, method)()
+    try:
+        return deepcopy(data)
+    except Exception:  # A class of the user's.
+        return data
+
+
+def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
+    """Check names, data types and shapes of a feed dictionary.
+
+    Integers stand for device addresses and are only checked by name.
+
+    Raises:
+        InputError: something does not fit; it names the input, what was expected and what was
+            found.
+    """
+    if not isinstance(feed_dict, Mapping):
+        raise InputError(
+            "The data for an inference are a dictionary from input names to arrays, not a"
+            f" {type(feed_dict).__name__}.",
+            hint=f"Give {{{', '.join(f'{name!r}: ...' for name in metadata)}}}.",
+        )
+    _check_names(feed_dict, metadata)
+    for name, array in feed_dict.items():
+        if isinstance(array, int):
+            continue
+        _check_array(name, array)
+        dtype, shape = metadata[name]
+        found = _dtype_of(array)
+        wanted = DataType.from_dtype(dtype)
+        if wanted is not None and found != wanted:
+            raise InputError(
+                f"Input {name!r} must have data type {wanted}, but the data have the unexpected"
+                f" dtype {found}."
+            )
+        if not fits(array.shape, shape):
+            raise _wrong_shape(name, array, shape)
+
+
+def _check_array(name: str, array: Any) -> None:
+    if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+        raise InputError(
+            f"The data for input {name!r} must be an array, not a {type(array).__name__}.",
+            hint="Make it one with numpy.asarray.",
+        )
+    if not getattr(array.dtype, "isnative", True):
+        raise InputError(
+            f"The data for input {name!r} are in the byte order of another machine"
+            f" ({array.dtype}).",
+            hint="Convert them with array.astype(array.dtype.newbyteorder('=')).",
+        )
+
+
+def _check_names(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
+    missing = [name for name in metadata if name not in feed_dict]
+    extra = [name for name in feed_dict if name not in metadata]
+    if not missing and not extra:
+        return
+    facts = []
+    if missing:
+        facts.append(
+            f"The following inputs were not found in the data: {', '.join(map(repr, missing))}."
+        )
+    if extra:
+        facts.append(f"Extra inputs in the data: {', '.join(map(repr, extra))}.")
+    hints = [
+        f"Is {name!r} meant to be {matches[0]!r}?"
+        for name in extra
+        if (matches := close_matches(name, missing))
+    ]
+    raise InputError(
+        f"The data do not fit the model, which takes {list(metadata)}. {' '.join(facts)}",
+        hint=" ".join(hints),
+    )
+
+
+def _dtype_of(array: Any) -> Any:
+    try:
+        return DataType.from_dtype(array.dtype)
+    except DataTypeConversionException:
+        return array.dtype
+
+
+def fit_feed(
+    feed_dict: Mapping[str, Any], metadata: TensorMetadata
+) -> tuple[dict[str, Any], list[str]]:
+    """Fit data that were made for another model, or by hand, to what this one asks for.
+
+    Names are matched as outputs are paired; entries that no input asks for are dropped. Data types
+    are cast when every value survives the range, shapes are transposed or reshaped when the number
+    of elements allows it.
+
+    Returns:
+        The fitted data, and notes about what was changed.
+
+    Raises:
+        InputError: something cannot be fitted.
+    """
+    if _fits_already(feed_dict, metadata):
+        return dict(feed_dict), []
+    partners = {pair.name0: pair.name1 for pair in pair_outputs(metadata, feed_dict)}
+    fitted: dict[str, Any] = {}
+    notes: list[str] = []
+    for name, (dtype, shape) in metadata.items():
+        source = partners[name]
+        if source is None:
+            _check_names(feed_dict, metadata)
+            raise InputError(f"No data for input {name!r}.")
+        if source != name:
+            notes.append(f"Input {name!r} is fed with the data called {source!r}.")
+        array = feed_dict[source]
+        if isinstance(array, int):
+            fitted[name] = array
+            continue
+        if isinstance(array, np.ndarray) and not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        _check_array(name, array)
+        array = _fit_dtype(name, array, dtype, notes)
+        fitted[name] = _fit_shape(name, array, shape, notes)
+    return fitted, notes
+
+
+def _fits_already(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> bool:
+    try:
+        check_feed(feed_dict, metadata)
+    except InputError:
+        return False
+    return True
+
+
+def _fit_dtype(name: str, array: Any, dtype: Any, notes: list[str]) -> Any:
+    wanted = DataType.from_dtype(dtype)
+    found = _dtype_of(array)
+    if wanted is None or found == wanted or not isinstance(array, np.ndarray):
+        return array
+    if DataType.STRING in (wanted, found):
+        raise InputError(f"Input {name!r} must have data type {wanted}, but the data have {found}.")
+    cast = cast_if_representable(array, wanted)
+    if cast is None:
+        raise InputError(
+            f"Input {name!r} must have data type {wanted}, but the data have {found} and values"
+            f" that {wanted} cannot hold."
+        )
+    notes.append(f"Input {name!r} was cast from {found} to {wanted}.")
+    return cast
+
+
+def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> Any:
+    if shape is None:
+        return array
+    fitted = in_shape(array, shape)
+    if fitted is None:
+        raise _wrong_shape(name, array, shape)
+    is_open = bool(shape) and is_dynamic_dim(shape[0]) and array.ndim == len(shape)
+    if is_open and array.shape[0] == 1 < fitted.shape[0]:
+        raise InputError(
+            f"Input {name!r} must have shape {format_shape(shape)}, and the data have"
+            f" {format_shape(array.shape)}: that is one sample, and would become"
+            f" {fitted.shape[0]}.",
+            hint="Give data of that shape, or reshape them if several are meant.",
+        )
+    if fitted is not array:
+        notes.append(f"Input {name!r} was brought from shape {array.shape} to {fitted.shape}.")
+    return fitted
+
+
+def _wrong_shape(name: str, array: Any, shape: Shape | None) -> InputError:
+    return InputError(
+        f"Shape mismatch: input {name!r} must have shape {format_shape(shape or ())}, but the data"
+        f" have the incompatible shape {format_shape(array.shape)}."
+    )
+
+
+def in_shape(array: Any, shape: Shape) -> Any:
+    """Return an array in another shape, with its dimensions in another order where that makes it,
+    else reshaped; the array itself where it fits, None where it cannot.
+    """
+    if fits(array.shape, shape):
+        return array
+    fitted = _transposed(array, shape)
+    return _reshaped(array, shape) if fitted is None else fitted
+
+
+def _transposed(array: Any, shape: Sequence[Any]) -> Any:
+    if array.ndim != len(shape) or array.ndim > _MAX_RANK_TO_PERMUTE:
+        return None
+    for axes in permutations(range(array.ndim)):
+        if fits([array.shape[axis] for axis in axes], shape):
+            # PyTorch's `transpose` swaps two dimensions.
+            return getattr(array, "permute", array.transpose)(axes)
+    return None
+
+
+def _reshaped(array: Any, shape: Sequence[Any]) -> Any:
+    dynamic = [index for index, dim in enumerate(shape) if is_dynamic_dim(dim)]
+    if len(dynamic) > 1:
+        return None
+    size, count = prod(array.shape), prod(dim for dim in shape if not is_dynamic_dim(dim))
+    if (dynamic and (not count or size % count)) or (not dynamic and size != count):
+        return None
+    return array.reshape(
+        [size // count if index in dynamic else dim for index, dim in enumerate(shape)]
+    )
 
 
 def arrays_of(blobs: Mapping[str, bytes], metadata: TensorMetadata) -> dict[str, Any]:

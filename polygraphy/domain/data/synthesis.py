@@ -18,8 +18,15 @@ from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import BoundedShape, MetadataTuple, TensorMetadata
-from polygraphy.domain.tensors.naming import Note, enumerated, meant, one_line
-from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.naming import (
+    Note,
+    PerOutput,
+    enumerated,
+    kept_setting,
+    meant,
+    one_line,
+    value_for,
+)
 from polygraphy.domain.tensors.shapes import (
     Shape,
     fits,

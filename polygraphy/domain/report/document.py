@@ -18,7 +18,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.results.runner_names import (
+from polygraphy.domain.results.results import (
     label_of_runner,
     names_of_runs,
     without_runner,
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.compare.result import CompareResult
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Graph
-    from polygraphy.domain.results.results import DeviceTimes
-    from polygraphy.domain.results.validation import OutputValidity
+    from polygraphy.domain.results.results import DeviceTimes, OutputValidity
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
 SCHEMA = 1

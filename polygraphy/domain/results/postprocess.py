@@ -8,10 +8,10 @@ from typing import Any, Protocol, Union
 import numpy as np
 import numpy.typing as npt
 
-from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
+from polygraphy.domain.arithmetic.passes.blocks import Kind, kind_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
 
 TopK = Union[int, tuple[int, int]]
 """How many elements, and along which axis (default: the last one)."""

@@ -1,9 +1,14 @@
-"""What runners produced: outputs per iteration, iterations per runner."""
+"""What runners produced: outputs per iteration, iterations per runner; whether outputs hold numbers
+at all; and what the name of a runner says: kind, number, and when it was made, to the microsecond,
+so that runners of other processes have other names.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
@@ -15,6 +20,7 @@ from polygraphy.domain.asked import PathOrFile, ResultStore, results_html
 from polygraphy.domain.errors import UnknownKeyError, UsageError
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
+from polygraphy.domain.tensors.naming import Note
 from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
 
 _SHOWN = 3
@@ -405,3 +411,163 @@ class RunResults(KeyedList[str, IterationResult], Storable):
         if Path(path).is_dir() and not allow_dirs:
             raise UsageError(f"{path} is a folder; a file is needed here.")
         return _read_from(str(path), resolve(ResultStore).iterate(path, RunResults))
+
+
+_BLOCK = 1 << 18
+_FEW = 64
+
+
+@frozen
+class OutputValidity:
+    """How many elements of one output are NaN or infinite, where the first of each lies (None:
+    nowhere), and how it is uniform, if it is; see `uniformity`.
+    """
+
+    name: str
+    size: int
+    nan: int
+    inf: int
+    first_nan: tuple[int, ...] | None
+    first_inf: tuple[int, ...] | None
+    uniform: str = ""
+
+    def complaint(self, *, check_nan: bool, check_inf: bool) -> str:
+        """Describe what was looked for and found, and where it lies first; empty for nothing."""
+        looked_for = (
+            ("NaN", self.nan, self.first_nan, check_nan),
+            ("infinite", self.inf, self.first_inf, check_inf),
+        )
+        return ", ".join(
+            f"{count} of {self.size} elements are {what}, the first at {first}"
+            for what, count, first, is_asked in looked_for
+            if is_asked and count
+        )
+
+
+def validate_outputs(outputs: IterationResult) -> list[OutputValidity]:
+    """Count NaN and infinite elements of every output; what cannot be NaN (integers, strings) has
+    none.
+    """
+    return [_validity(name, np.asarray(array)) for name, array in outputs.items()]
+
+
+def uniformity(array: np.ndarray[Any, Any]) -> str:
+    """Return what makes an output say little: ``empty``, ``all 0``, or another value that all of
+    several elements have; empty where elements differ, and for a single one that is not 0.
+    """
+    if not array.size:
+        return "empty"
+    first = array.flat[0]
+    if array.dtype.kind == "O" or (array.size == 1 and first != 0):
+        return ""
+    # Nearly always, the first ones differ.
+    if not np.all(array.flat[:_FEW] == first) or not np.all(array == first):
+        return ""
+    value = first.item() if hasattr(first, "item") else first
+    return f"all {value:.4g}" if isinstance(value, float) else f"all {value!r}"
+
+
+def count_non_finite(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Return how many elements are NaN, and how many are infinite."""
+    return _count(np.isnan, array)[0], _count(np.isinf, array)[0]
+
+
+def _validity(name: str, array: np.ndarray[Any, Any]) -> OutputValidity:
+    nan, first_nan = _count(np.isnan, array)
+    inf, first_inf = _count(np.isinf, array)
+    return OutputValidity(name, array.size, nan, inf, first_nan, first_inf, uniformity(array))
+
+
+def _count(predicate: np.ufunc, array: np.ndarray[Any, Any]) -> tuple[int, tuple[int, ...] | None]:
+    """Count the elements for which a predicate holds, block by block, and find the first in C
+    order.
+    """
+    if array.dtype.kind in "biuSUOTmM":
+        return 0, None
+    flat = array.reshape(-1)
+    count, first = 0, None
+    for start in range(0, flat.size, _BLOCK):
+        found = predicate(flat[start : start + _BLOCK])
+        in_block = int(np.count_nonzero(found))
+        if in_block and first is None:
+            first = start + int(found.argmax())
+        count += in_block
+    return count, (
+        None if first is None else tuple(int(i) for i in np.unravel_index(first, array.shape))
+    )
+
+
+_NUMBER_AND_TIME = re.compile(r"-N\d+-[\d/]+-[\d:.]+$")
+_ORIGIN = re.compile(r".+-N\d+-[\d/]+-[\d:.]+ \((.+?)\)(?: \(\d+\))?")
+"""The name of a runner, and of the file that its results are from."""
+_ABOUT = re.compile(r"\S+-N\d+-[\d/]+-[\d:.]+\s+\| ")
+"""How the log says which runner a note is about."""
+_FRACTION = re.compile(r"(-N\d+-[\d/]+-\d\d:\d\d:\d\d)\.\d+$")
+
+
+def kind_of_runner(name: str) -> str:
+    """Return the name of a runner without its number and time: ``onnxrt-runner``; a name that has
+    none as it is.
+    """
+    return _NUMBER_AND_TIME.sub("", name)
+
+
+def names_of_runs(runs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return what runs are called everywhere, given the name of the runner of each and the file
+    that it was read from, which is empty for none: ``onnxrt``, ``gold.json``, or, of a file of
+    several runners, ``gold.json: onnxrt``. Only what would be called the same is numbered.
+    """
+    kinds = [short_names([runner])[0] for runner, _ in runs]
+    paths = list(dict.fromkeys(origin for _, origin in runs if origin))
+    titles = Counter(PurePath(path).name for path in paths)
+    called = {path: PurePath(path).name for path in paths}
+    called |= {path: path for path in paths if titles[called[path]] > 1}
+    held = Counter(origin for _, origin in dict.fromkeys(runs))
+    names = [
+        kind if not origin else called[origin] + (f": {kind}" if held[origin] > 1 else "")
+        for kind, (_, origin) in zip(kinds, runs)
+    ]
+    seen: Counter[str] = Counter()
+    for at, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[at] = f"{name} ({seen[name]})"
+    return names
+
+
+def distinct(name: str, other: str) -> tuple[str, str]:
+    """Return two names, of which the second is numbered if they are the same."""
+    return name, other if name != other else f"{other} (2)"
+
+
+def short_names(names: Iterable[str]) -> list[str]:
+    """Return what runners are called where there is little room, or where names should be the same
+    in the next run: ``onnxrt``, and ``onnxrt (2)`` for the next of the same kind.
+    """
+    counts: dict[str, int] = {}
+    short = []
+    for name in names:
+        origin = _ORIGIN.fullmatch(name)
+        kind = origin[1] if origin else kind_of_runner(name).removesuffix("-runner")
+        counts[kind] = counts.get(kind, 0) + 1
+        short.append(kind if counts[kind] == 1 else f"{kind} ({counts[kind]})")
+    return short
+
+
+def without_runner(note: str) -> str:
+    """Return a note without the runner that it is about; others say the same."""
+    found = _ABOUT.match(note)
+    if found is None:
+        return note
+    text = note[found.end() :]
+    return Note(text, note.brief) if isinstance(note, Note) else text
+
+
+def label_of_runner(name: str) -> str:
+    """Return the name of a runner as people read it: its time to the second."""
+    return _FRACTION.sub(r"\1", name)
+
+
+def label_of_runners(names: Iterable[str]) -> str:
+    """Return the names of runners that are compared, as people read them: ``this vs. that``."""
+    return " vs. ".join(map(label_of_runner, names))

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from polygraphy.backend.base import BaseRunner
-from polygraphy.domain.results.runner_names import kind_of_runner, label_of_runner
+from polygraphy.domain.results.results import kind_of_runner, label_of_runner
 
 
 def test_runners_of_processes_started_together_have_names_of_their_own() -> None:

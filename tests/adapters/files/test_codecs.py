@@ -12,11 +12,10 @@ import pytest
 
 from polygraphy.adapters.files.store import json_io
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult, Misplaced
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.metrics import L2Result, L2Threshold
-from polygraphy.domain.compare.result import UncomparedResult
+from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.errors import FileError, MissingDependencyError
 from polygraphy.domain.limits import Tolerance

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from polygraphy.adapters.onnx.storage.stored import makes_new_model, own_model
+from polygraphy.adapters.onnx.storage.weights import makes_new_model, own_model
 from polygraphy.backend.onnx import (
     ConvertOpset,
     ConvertToBf16,

@@ -9,10 +9,10 @@ import pytest
 from onnx import parser
 
 from polygraphy.adapters.onnx.graph import graphsurgeon
-from polygraphy.adapters.onnx.storage import external
+from polygraphy.adapters.onnx.storage import elements as read_elements
 from polygraphy.adapters.onnx.storage import model as mapped
 from polygraphy.adapters.onnx.storage.elements import elements
-from polygraphy.adapters.onnx.storage.stored import is_stored
+from polygraphy.adapters.onnx.storage.weights import is_stored
 from polygraphy.backend.onnx import gs_from_onnx, onnx_from_path, save_onnx
 from polygraphy.domain.errors import (
     BackendError,
@@ -191,7 +191,7 @@ def kept(
     model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> onnx.ModelProto:
     """The model, with its weight in its file."""
-    for module, name in ((mapped, "_SMALL_FILE"), (mapped, "_SMALL"), (external, "_LARGE")):
+    for module, name in ((mapped, "_SMALL_FILE"), (mapped, "_SMALL"), (read_elements, "_LARGE")):
         monkeypatch.setattr(module, name, 0)
     weight = model.graph.initializer[0]
     weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight), "W"))

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import ModelProto, numpy_helper, parser
 
-from polygraphy.adapters.onnx.storage import external
+from polygraphy.adapters.onnx.storage import elements
 from polygraphy.adapters.onnx.storage import model as mapped
-from polygraphy.adapters.onnx.storage.stored import is_stored
+from polygraphy.adapters.onnx.storage.weights import is_stored
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.domain.errors import FileError, ModelError, UnknownNameError
 from polygraphy.domain.sharding import (
@@ -369,7 +369,7 @@ def test_files_that_hold_something_else_are_reported(
 def test_weights_that_stay_in_their_files_give_the_same(
     asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((mapped, "_SMALL_FILE"), (mapped, "_SMALL"), (external, "_LARGE")):
+    for module, name in ((mapped, "_SMALL_FILE"), (mapped, "_SMALL"), (elements, "_LARGE")):
         monkeypatch.setattr(module, name, 0)
     path = str(tmp_path / "m.onnx")
     save_onnx(transformer(), path)

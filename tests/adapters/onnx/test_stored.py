@@ -14,10 +14,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.onnx.storage import external, stored
+from polygraphy.adapters.onnx.storage import elements, weights
 from polygraphy.adapters.onnx.storage import model as mapped
-from polygraphy.adapters.onnx.storage.stored import is_stored, load_stored
-from polygraphy.adapters.onnx.storage.weights import all_tensors
+from polygraphy.adapters.onnx.storage.weights import all_tensors, is_stored, load_stored
 from polygraphy.backend.onnx import (
     convert_opset,
     convert_to_bf16,
@@ -171,7 +170,7 @@ def test_weights_of_every_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], onnx.ModelProto]
 ) -> None:
     monkeypatch.setattr(mapped, "_SMALL", 0)
-    monkeypatch.setattr(external, "_LARGE", 0)
+    monkeypatch.setattr(elements, "_LARGE", 0)
     path, again = tmp_path / "m.onnx", str(tmp_path / "again.onnx")
     models.save(make(), path)
     model = onnx_from_path(str(path), map_weights=True)
@@ -308,11 +307,11 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise AssertionError
 
         def append(self, _: object) -> int:
-            with stored.translated_os_errors("/tmp", "keep weights in the temporary folder"):
+            with weights.translated_os_errors("/tmp", "keep weights in the temporary folder"):
                 raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(stored, "_Temporary", Full)
-    monkeypatch.setattr(stored, "_temporary", [])
+    monkeypatch.setattr(weights, "_Temporary", Full)
+    monkeypatch.setattr(weights, "_temporary", [])
     with pytest.raises(FileError, match="No space left"):
         prune_weights(onnx_from_path(path, map_weights=True))
 

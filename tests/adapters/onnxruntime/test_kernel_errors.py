@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnxruntime.errors import point_of
+from polygraphy.adapters.onnxruntime.providers import point_of
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
 

@@ -14,7 +14,7 @@ from polygraphy.domain.arithmetic import Difference, histogram, summarize
 from polygraphy.domain.arithmetic.passes import blocks
 from polygraphy.domain.arithmetic.passes import blocks as scratch
 from polygraphy.domain.arithmetic.passes.blocks import Scratch
-from polygraphy.domain.arithmetic.passes.kernels import Kernel
+from polygraphy.domain.arithmetic.passes.streams import Kernel
 from polygraphy.domain.arithmetic.similarity import dot_metrics
 from tests.domain.arithmetic.strategies import tiny_blocks
 

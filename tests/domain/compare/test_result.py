@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from polygraphy.domain.arithmetic import Difference
-from polygraphy.domain.compare.differences import OutputCompareResult
-from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
+from polygraphy.domain.compare.result import (
+    ComparedTensor,
+    CompareResult,
+    OutputCompareResult,
+    UncomparedResult,
+)
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits import STATISTICS, Tolerance
 

@@ -33,8 +33,7 @@ from polygraphy.adapters.files.store.json_io import description_of, mismatch, pa
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.results.runner_names import kind_of_runner
+from polygraphy.domain.results.results import IterationResult, RunResults, kind_of_runner
 
 LARGEST_LISTED = 10_000
 """Arrays of more elements are described by statistics."""

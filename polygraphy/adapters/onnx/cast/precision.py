@@ -28,15 +28,15 @@ from polygraphy.adapters.onnx.graph.graph import (
     unused_name,
 )
 from polygraphy.adapters.onnx.graph.inlining import inlined
-from polygraphy.adapters.onnx.storage.elements import elements, put
-from polygraphy.adapters.onnx.storage.external import external_files
-from polygraphy.adapters.onnx.storage.stored import is_stored, makes_new_model
+from polygraphy.adapters.onnx.storage.elements import elements, external_files, put
 from polygraphy.adapters.onnx.storage.weights import (
     DATA_FIELDS,
     all_graphs,
     byte_size,
     copy_fields,
     is_external,
+    is_stored,
+    makes_new_model,
     skeleton,
 )
 from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of

@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
-from polygraphy.adapters.onnx.storage.elements import WeightArrays
-from polygraphy.adapters.onnx.storage.external import location_of
+from polygraphy.adapters.onnx.storage.elements import WeightArrays, location_of
 from polygraphy.adapters.onnx.storage.model import load_structure
 from polygraphy.adapters.onnx.storage.parsing import check_texts, text, texts
-from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import (
     OnnxDataTypes,
     all_graphs,
     byte_size,
     is_external,
+    is_stored,
 )
 from polygraphy.domain.model import (
     Attribute,

@@ -13,8 +13,7 @@ from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import add_weight, rename_uses, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 from polygraphy.adapters.onnx.graph.shapes import add_shapes, set_shape
-from polygraphy.adapters.onnx.storage.stored import BaseLoadOnnxCopy
-from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx.storage.weights import BaseLoadOnnxCopy, all_graphs
 from polygraphy.adapters.onnx_common.messages import copy_of, inputs_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail

@@ -25,7 +25,7 @@ from polygraphy.adapters.onnx.graph.shapes import (
     restate,
     value_info,
 )
-from polygraphy.adapters.onnx.storage.stored import makes_new_model, own_model
+from polygraphy.adapters.onnx.storage.weights import makes_new_model, own_model
 from polygraphy.adapters.onnx_common.messages import copy_of, weight_names
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata

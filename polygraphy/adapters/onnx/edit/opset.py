@@ -9,8 +9,13 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.storage.parsing import onnx_errors
-from polygraphy.adapters.onnx.storage.stored import load_stored, own_model
-from polygraphy.adapters.onnx.storage.weights import all_graphs, byte_size, skeleton
+from polygraphy.adapters.onnx.storage.weights import (
+    all_graphs,
+    byte_size,
+    load_stored,
+    own_model,
+    skeleton,
+)
 from polygraphy.adapters.onnx_common.inference import hidden, restore
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER

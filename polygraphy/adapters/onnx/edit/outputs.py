@@ -14,8 +14,12 @@ from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import clean, delete_where
 from polygraphy.adapters.onnx.graph.open_model import OpenModel, untyped
 from polygraphy.adapters.onnx.graph.shapes import input_metadata, restate, value_info, value_infos
-from polygraphy.adapters.onnx.storage.stored import load_stored, makes_new_model, own_model
-from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx.storage.weights import (
+    all_graphs,
+    load_stored,
+    makes_new_model,
+    own_model,
+)
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, weight_names
 from polygraphy.binding import keyed
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more

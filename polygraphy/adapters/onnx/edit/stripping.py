@@ -26,13 +26,13 @@ from polygraphy.adapters.onnx.storage.elements import (
     plain_dtype,
     put,
 )
-from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import (
     DATA_FIELDS,
     SMALL,
     OnnxDataTypes,
     all_graphs,
     byte_size,
+    is_stored,
 )
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors

@@ -17,8 +17,7 @@ from polygraphy.adapters.onnx.graph.graph import (
 )
 from polygraphy.adapters.onnx.graph.open_model import assemble, untyped
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
-from polygraphy.adapters.onnx.storage.stored import load_stored
-from polygraphy.adapters.onnx.storage.weights import byte_size
+from polygraphy.adapters.onnx.storage.weights import byte_size, load_stored
 from polygraphy.adapters.onnx_common.messages import copy_of, used_by
 from polygraphy.domain.errors import BackendError
 

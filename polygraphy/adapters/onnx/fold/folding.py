@@ -29,8 +29,7 @@ from polygraphy.adapters.onnx.graph.shapes import (
     value_infos,
     without_ambiguous_names,
 )
-from polygraphy.adapters.onnx.storage.stored import BaseLoadOnnxCopy
-from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx.storage.weights import BaseLoadOnnxCopy, all_graphs
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.domain.tensors.shapes import Shape

@@ -11,13 +11,13 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph.graph import declare_weights, sort
 from polygraphy.adapters.onnx.storage.elements import is_stripped
-from polygraphy.adapters.onnx.storage.stored import makes_new_model
 from polygraphy.adapters.onnx.storage.weights import (
     SMALL,
     all_graphs,
     all_tensors,
     byte_size,
     is_external,
+    makes_new_model,
     skeleton,
 )
 from polygraphy.adapters.onnx_common.messages import graphs_of

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.storage.elements import from_stored
-from polygraphy.adapters.onnx.storage.stored import is_stored, load_stored, stored_bytes
-from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx.storage.weights import (
+    all_graphs,
+    is_stored,
+    load_stored,
+    stored_bytes,
+)
 
 if TYPE_CHECKING:
     import numpy as np

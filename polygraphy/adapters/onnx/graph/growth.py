@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import config
 from polygraphy.adapters.onnx.graph.element_types import domain_of
-from polygraphy.adapters.onnx.storage.stored import is_stored
-from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size
+from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size, is_stored
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import ModelError
 

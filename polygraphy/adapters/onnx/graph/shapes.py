@@ -22,10 +22,11 @@ from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.graph.growth import check_expansion, has_long_vectors
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.parsing import onnx_errors
-from polygraphy.adapters.onnx.storage.stored import makes_new_model, own_model
 from polygraphy.adapters.onnx.storage.weights import (
     OnnxDataTypes,
     all_tensors,
+    makes_new_model,
+    own_model,
     weights_size,
     without_large_weights,
 )

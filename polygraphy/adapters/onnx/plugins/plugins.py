@@ -20,8 +20,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     unused_name,
 )
 from polygraphy.adapters.onnx.graph.graphsurgeon import imported
-from polygraphy.adapters.onnx.storage.stored import load_stored
-from polygraphy.adapters.onnx.storage.weights import all_tensors
+from polygraphy.adapters.onnx.storage.weights import all_tensors, load_stored
 from polygraphy.adapters.onnx_common.messages import weight_names
 from polygraphy.domain.errors import (
     BackendError,

@@ -35,8 +35,7 @@ from polygraphy.adapters.onnx.graph.shapes import input_metadata
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.elements import elements, put
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.stored import is_stored
-from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors, in_memory
+from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors, in_memory, is_stored
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF

@@ -23,8 +23,7 @@ from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, in
 from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
 from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, is_tensor, untyped
 from polygraphy.adapters.onnx.graph.shapes import described, input_metadata, is_made_up, value_info
-from polygraphy.adapters.onnx.storage.elements import elements
-from polygraphy.adapters.onnx.storage.external import load_external_data
+from polygraphy.adapters.onnx.storage.elements import elements, load_external_data
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_onnx, load_structure
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, write_model
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights

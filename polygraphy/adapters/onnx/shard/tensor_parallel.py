@@ -29,8 +29,7 @@ from polygraphy.adapters.onnx.graph.graph import (
 )
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
 from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, put
-from polygraphy.adapters.onnx.storage.stored import is_stored
-from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size
+from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size, is_stored
 from polygraphy.adapters.onnx_common.messages import copy_of, used_by
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.sharding import Collectives, ShardHints

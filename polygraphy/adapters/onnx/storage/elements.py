@@ -1,27 +1,200 @@
-"""The elements of a tensor in memory, and of weights as arrays, mapped from their file."""
+"""The elements of a tensor in memory, and of weights as arrays, mapped from their file: the model's
+own, or one beside it.
+
+A model names the files beside it itself, so what it names is not trusted: a file outside the
+model's folder is not read.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from functools import cache
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.storage.external import located_weight, location_of
-from polygraphy.adapters.onnx.storage.parsing import onnx_errors
-from polygraphy.adapters.onnx.storage.stored import is_stored, keep, stored_bytes
-from polygraphy.adapters.onnx.storage.weights import DATA_FIELDS, OnnxDataTypes, is_external
-from polygraphy.domain.errors import ModelError
+from polygraphy.adapters.onnx.storage.parsing import onnx_errors, text
+from polygraphy.adapters.onnx.storage.weights import (
+    DATA_FIELDS,
+    OnnxDataTypes,
+    StoredFile,
+    all_graphs,
+    all_tensors,
+    byte_size,
+    is_external,
+    is_stored,
+    keep,
+    refer,
+    stored_bytes,
+)
+from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.domain.errors import FileError, ModelError
+from polygraphy.domain.tensors.naming import some_of
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import TensorProto
-if TYPE_CHECKING:
-    from onnx import TensorProto
+    from onnx import ModelProto, TensorProto
+
+_LISTED = 3
+_LARGE = 4096
+"""Weights of more bytes than this are not loaded when they may stay where they are."""
+
+
+def external_files(model: ModelProto) -> list[str]:
+    """Return the files that hold weights which have not been loaded, as the model names them."""
+    return list(_by_location(model))
+
+
+def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Path] = ()) -> None:
+    """Load the weights that are in files; afterwards the model refers to no file.
+
+    Args:
+        model: the model; its weights are filled in.
+        folder: where the files are.
+        trusted: further folders in which a file may really lie when `folder` holds a link to it.
+
+    Raises:
+        FileError: a file is missing, cannot be read, or lies outside the folder.
+        ModelError: a file ends before a weight does, or holds another number of bytes than the
+            shape of the weight asks for.
+    """
+    named = _by_location(model)
+    files = _existing(named, folder, list(trusted))
+    for location, tensors in named.items():
+        _fill(tensors, files[location])
+
+
+def store_external_data(
+    model: ModelProto, path: Path, folder: Path | None, *, trusted: Iterable[Path] = ()
+) -> None:
+    """Let the large initialisers of a model refer to the files that they are in, and load the other
+    tensors that are in files.
+
+    Args:
+        model: the structure of a model; weights in its own file refer to that by name.
+        path: the file of the model.
+        folder: where the other files are; None leaves alone what is in them.
+        trusted: as for `load_external_data`.
+
+    Raises:
+        FileError, ModelError: as for `load_external_data`.
+    """
+    named = _by_location(model)
+    others = [location for location in named if location != path.name]
+    files = {path.name: path}
+    if folder is not None:
+        files.update(_existing(others, folder, list(trusted)))
+    sources = {location: StoredFile.of(files[location]) for location in named if location in files}
+    for graph in all_graphs(model.graph):
+        for tensor in graph.initializer:
+            source = sources.get(location_of(tensor)) if is_external(tensor) else None
+            if source is not None and byte_size(tensor) > _LARGE:
+                size = source.size
+                refer(tensor, source, *_extent(tensor, size, files[location_of(tensor)]))
+    for location, tensors in named.items():
+        left = [tensor for tensor in tensors if not is_stored(tensor)]
+        if left and location in files:
+            _fill(left, files[location])
+
+
+def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -> dict[str, Path]:
+    """Return the files that a model names; FileError where one is missing or outside the folder."""
+    files = {location: _located(location, folder, trusted) for location in locations}
+    missing = [str(path) for path in files.values() if not path.is_file()]
+    if missing:
+        raise FileError(
+            "The model keeps weights in files that do not exist:"
+            f" {some_of(missing, _LISTED, str)}.",
+            path=missing[0],
+            hint="Put them beside the model, or name their folder (--external-data-dir).",
+        )
+    return files
+
+
+def located_weight(
+    tensor: TensorProto, folder: Path, trusted: Iterable[Path] = ()
+) -> tuple[Path, int, int]:
+    """Return the file that holds the elements of a weight, where they start and how many bytes
+    they have; raises as `load_external_data` does.
+    """
+    path = _located(location_of(tensor), folder, list(trusted))
+    if not path.is_file():
+        raise FileError(
+            f"The model keeps weights in a file that does not exist: {path}.",
+            path=path,
+            hint="Put it beside the model, or name its folder (--external-data-dir).",
+        )
+    offset, length = _extent(tensor, path.stat().st_size, path)
+    return path, offset, length
+
+
+def location_of(tensor: TensorProto) -> str:
+    """Return the file that a model names for a weight; empty for none."""
+    return _entries(tensor).get("location", "")
+
+
+def _by_location(model: ModelProto) -> dict[str, list[TensorProto]]:
+    named: dict[str, list[TensorProto]] = {}
+    for tensor in all_tensors(model):
+        if is_external(tensor) and not is_stored(tensor):
+            named.setdefault(location_of(tensor), []).append(tensor)
+    return named
+
+
+def _entries(tensor: TensorProto) -> dict[str, str]:
+    return {text(entry.key): text(entry.value) for entry in tensor.external_data}
+
+
+def _located(location: str, folder: Path, trusted: Sequence[Path]) -> Path:
+    """Return the path of a file that a model names; FileError if it is not one in the folder."""
+    is_absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).anchor
+    path = folder / location.replace("\\", "/")
+    homes = [home.resolve() for home in (folder, *trusted)]
+    if not location or is_absolute or not any(map(path.resolve().is_relative_to, homes)):
+        raise FileError(
+            f"The model keeps weights in {location!r}, which is not in its folder {folder}.",
+            path=path,
+            hint="Such a file is not read: move it there, and save the model with that name.",
+        )
+    return path
+
+
+def _fill(tensors: Sequence[TensorProto], path: Path) -> None:
+    with translated_os_errors(path, "read the weights in"), path.open("rb") as stream:
+        size = path.stat().st_size
+        for tensor in tensors:
+            offset, length = _extent(tensor, size, path)
+            stream.seek(offset)
+            tensor.raw_data = stream.read(length)
+            for field in ("data_location", "external_data"):
+                tensor.ClearField(field)
+
+
+def _extent(tensor: TensorProto, size: int, path: Path) -> tuple[int, int]:
+    """Return where in its file a weight starts and how many bytes it has."""
+    entries = _entries(tensor)
+    try:
+        offset = int(entries.get("offset") or 0)
+        length = int(entries.get("length") or size - offset)
+    except ValueError:
+        offset = length = -1
+    expected = byte_size(tensor)
+    if offset < 0 or length < 0 or offset + length > size:
+        found = f"the file has {size} bytes"
+    elif length != expected:
+        found = f"the model gives it {length}"
+    else:
+        return offset, length
+    raise ModelError(
+        f"Weight {tensor.name!r} does not fit its file {path}: it takes {expected} bytes from"
+        f" {entries.get('offset') or 0} on, and {found}.",
+        path=path,
+        hint="The file is truncated, or belongs to another model: export or download it again.",
+    )
 
 
 numpy = mod.lazy_import("numpy")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.storage.external import (
+from polygraphy.adapters.onnx.storage.elements import (
     external_files,
     load_external_data,
     store_external_data,

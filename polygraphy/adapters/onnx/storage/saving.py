@@ -24,8 +24,12 @@ from typing import IO, TYPE_CHECKING, Union
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
-from polygraphy.adapters.onnx.storage.external import external_files, location_of
+from polygraphy.adapters.onnx.storage.elements import (
+    elements,
+    external_files,
+    is_stripped,
+    location_of,
+)
 from polygraphy.adapters.onnx.storage.model import load_structure, serialized
 from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
@@ -36,12 +40,15 @@ from polygraphy.adapters.onnx.storage.parsing import (
     as_varint,
     fields,
 )
-from polygraphy.adapters.onnx.storage.stored import MARK, copy_stored, is_stored, makes_new_model
 from polygraphy.adapters.onnx.storage.weights import (
+    MARK,
     Place,
     all_tensors,
     byte_size,
+    copy_stored,
     is_external,
+    is_stored,
+    makes_new_model,
     skeleton,
 )
 from polygraphy.adapters.onnx_common.messages import copy_of

@@ -14,7 +14,7 @@ from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import guarded, trt
 from polygraphy.binding import resolve
-from polygraphy.domain.data.feed import fit_feed
+from polygraphy.domain.data.loading import fit_feed
 from polygraphy.domain.errors import InputError, UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts

@@ -19,7 +19,7 @@ from polygraphy.cli.backends.built_in import (
     Inspection,
     RunnerModel,
 )
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Values, call_of
 from polygraphy.codegen.source import Call, Source, Step, literal
 from polygraphy.domain.catalog.formats import formats_of
 

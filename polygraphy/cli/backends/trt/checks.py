@@ -29,8 +29,7 @@ from polygraphy.cli.backends.trt.precision_options import (
 from polygraphy.cli.backends.trt.profiles import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.errors import warn_idle
-from polygraphy.cli.declare.option import Options
-from polygraphy.cli.declare.values import Values, flags_feeding, flags_given
+from polygraphy.cli.declare.option import Options, Values, flags_feeding, flags_given
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
 NETWORK_GROUPS: tuple[type[Options], ...] = (TrtParserOptions, TrtNetworkOptions, TrtTensorOptions)

@@ -22,7 +22,7 @@ from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.profiles import Profile, TrtProfileOptions, profiles_of
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Values, call_of
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions
 from polygraphy.codegen.source import Call, Name, Source

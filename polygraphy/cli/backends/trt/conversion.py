@@ -10,7 +10,7 @@ from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, Trt
 from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.declare.errors import inform, warn_idle
-from polygraphy.cli.declare.values import Values, flags_given
+from polygraphy.cli.declare.option import Values, flags_given
 from polygraphy.cli.shared.data import data_step
 from polygraphy.codegen.source import Call, Source, Step
 

@@ -10,8 +10,7 @@ from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions, TrtTypingOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
-from polygraphy.cli.declare.option import Options
-from polygraphy.cli.declare.values import Values, flags_given
+from polygraphy.cli.declare.option import Options, Values, flags_given
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.codegen.source import Source
 

@@ -10,11 +10,23 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn, warn_idle
 from polygraphy.cli.declare.kinds import Ordered, Shapes, Texts
-from polygraphy.cli.declare.option import Options, changed, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    call_of,
+    changed,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
-from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of, kind_of_model
-from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.model import (
+    TF_TYPES,
+    ModelOptions,
+    TfLoadOptions,
+    graph_of,
+    kind_of_model,
+)
 from polygraphy.cli.shared.onnx import OnnxModel, onnx_of
 from polygraphy.codegen.source import Call, Source, Step, quoted
 from polygraphy.domain.tensors.naming import enumerated

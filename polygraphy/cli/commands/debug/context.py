@@ -7,8 +7,15 @@ from typing import Any, Union
 
 from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn_idle
 from polygraphy.cli.declare.kinds import Integer, Integers, Kind, Number, Text, Texts
-from polygraphy.cli.declare.option import Options, Rest, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import (
+    Options,
+    Rest,
+    Values,
+    call_of,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.cli.shared.paths import check_paths, read_in
 from polygraphy.codegen.source import Call, Words
 

@@ -23,8 +23,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
 )
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.kinds import Choice, Integer
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import model_shapes_option
 from polygraphy.cli.shared.onnx import OnnxCastOptions, cast_of

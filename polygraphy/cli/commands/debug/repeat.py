@@ -14,7 +14,7 @@ from polygraphy.cli.commands.debug.context import (
     iterations_of,
     until_of,
 )
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Values
 from polygraphy.codegen.source import Call, Source, Step
 
 

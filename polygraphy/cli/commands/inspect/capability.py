@@ -7,8 +7,7 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions, OneModelOptions
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.kinds.base import ByteSize
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
 from polygraphy.codegen.source import quoted
 

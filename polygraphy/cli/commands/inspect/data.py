@@ -8,8 +8,7 @@ from typing import Any
 from polygraphy.cli.commands.command import OneCall
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Integer, Text
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Options, Values, option, option_group
 
 
 @option_group

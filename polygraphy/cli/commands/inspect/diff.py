@@ -5,7 +5,7 @@ from __future__ import annotations
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.data import ReferenceOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.compare import (
     FunctionOptions,
     JudgeOptions,

@@ -15,9 +15,8 @@ from polygraphy.cli.commands.inspect.model_options import (
     shown,
 )
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.values import Values, call_of, flags_given
-from polygraphy.cli.shared.graph import TfLoadOptions
-from polygraphy.cli.shared.model import ModelOptions, model_type
+from polygraphy.cli.declare.option import Values, call_of, flags_given
+from polygraphy.cli.shared.model import ModelOptions, TfLoadOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.codegen.source import Call, quoted
 from polygraphy.domain.tensors.naming import enumerated

@@ -5,8 +5,7 @@ from __future__ import annotations
 from polygraphy.cli.commands.command import Command, OneCall, Program
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Text, Texts
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.codegen.source import quoted
 
 

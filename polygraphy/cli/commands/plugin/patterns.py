@@ -8,8 +8,7 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import OneModelOptions
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Text, Texts
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of
+from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,

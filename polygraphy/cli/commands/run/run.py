@@ -27,8 +27,16 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.run.run_plugins import check_types, checked, with_flags
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.kinds import Ordered
-from polygraphy.cli.declare.option import Option, Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, constants_of, flags_given
+from polygraphy.cli.declare.option import (
+    Option,
+    Options,
+    Values,
+    call_of,
+    constants_of,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.cli.shared.compare import (
     CompareOptions,
     FunctionOptions,
@@ -44,15 +52,16 @@ from polygraphy.cli.shared.compare import (
     samples_of,
 )
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
-from polygraphy.cli.shared.graph import (
+from polygraphy.cli.shared.log import Log
+from polygraphy.cli.shared.model import (
     TF_TYPES,
+    ModelOptions,
     TfLoadOptions,
     TfOnnxOptions,
     graph_of,
     kind_of_model,
+    split_symbol,
 )
-from polygraphy.cli.shared.log import Log
-from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,

@@ -27,7 +27,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     VerifyOptions,
 )
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxShapeOptions, cast_of, inference_of
 from polygraphy.codegen.source import Call

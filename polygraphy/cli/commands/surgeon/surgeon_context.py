@@ -14,7 +14,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     VerifyOptions,
 )
 from polygraphy.cli.declare.errors import inform, warn_idle
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, usual_or
 from polygraphy.cli.shared.onnx import tolerance_of, warn_about_saving
 from polygraphy.cli.shared.paths import check_files

@@ -7,8 +7,7 @@ from pathlib import PurePath
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import OneModelOptions
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values
+from polygraphy.cli.declare.option import Options, Values, option, option_group
 from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions, onnx_of
 from polygraphy.codegen.source import Call, quoted

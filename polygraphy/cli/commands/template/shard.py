@@ -6,8 +6,14 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.kinds import Choice, Integer, Integers
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    call_of,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
 from polygraphy.codegen.source import Call, quoted
 

@@ -25,8 +25,14 @@ from polygraphy.cli.commands.plugin.patterns import (
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn_idle
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text
-from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    call_of,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.cli.shared.compare import absolute_tolerance, relative_tolerance
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions

@@ -28,11 +28,18 @@ from polygraphy.cli.commands.debug.context import (
 )
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn, warn_idle
 from polygraphy.cli.declare.kinds import Choice, NumberOrAuto, PerName
-from polygraphy.cli.declare.option import Options, argv_of, changed, option, option_group
-from polygraphy.cli.declare.values import Values, call_of, flags_given
+from polygraphy.cli.declare.option import (
+    Options,
+    Values,
+    argv_of,
+    call_of,
+    changed,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
-from polygraphy.cli.shared.graph import kind_of_model
-from polygraphy.cli.shared.model import ModelOptions, split_symbol
+from polygraphy.cli.shared.model import ModelOptions, kind_of_model, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,

@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from polygraphy.domain.arithmetic.passes.blocks import Scratch
-from polygraphy.domain.arithmetic.passes.widen import Floats, Reals
+from polygraphy.domain.arithmetic.passes.blocks import Floats, Reals, Scratch
 
 
 def median_of(element: Callable[[int], float], valid: int) -> float:

@@ -1,32 +1,366 @@
-"""Where blocks of numbers come from: an array, or the differences of two.
+"""Streams of blocks of numbers, of an array or of the differences of two, and how two arrays
+differ, one block at a time.
 
 A stream has a size and hands out readers, one for each thread. A reader loads a block and gives
 one or several vectors of it, its channels, so that what is needed of the absolute and of
 the relative difference is found in one pass.
+
+The rules of a difference, whatever the dtypes:
+
+* The absolute difference is ``|a - b|``, the relative one ``|a - b| / |b|``: `b` is the reference.
+* A relative difference is 0 where the absolute one is 0 (also for 0 / 0), and infinite where `b`
+  is 0 and `a` is not. No epsilon is added anywhere.
+* NaN on either side makes both differences NaN.
+* An infinity against anything but itself makes both differences infinite. Against itself it makes
+  them NaN, as IEEE 754 does, or 0 if infinities are taken to be equal.
+
+How exact the difference is depends on the kinds of the two arrays (`blocks.Kind`):
+
+====================  =======================================================================
+kinds                 difference
+====================  =======================================================================
+narrow or real        float64 arithmetic: exact for integers, for bool (where it is the
+                      exclusive or) and for float16, almost always for float32 and bfloat16;
+                      correctly rounded in any case
+wide integers         exact integers, also of mixed sign, which cannot wrap; compared with a
+                      tolerance as integers, and rounded to float64 for statistics
+wide integer, float   as longdouble, which holds both where it has 64 bits or more for digits, and
+                      is as wide as float64 elsewhere (on Windows, say)
+longdouble            longdouble, also compared as such; rounded to float64 for statistics
+complex               the modulus ``|a - b|``, and ``|b|`` below the fraction
+anything else         1 where the elements are unequal, 0 where they are equal
+====================  =======================================================================
 """
 
 from __future__ import annotations
 
 import abc
+import functools
+import math
 from collections.abc import Callable, Sequence
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from polygraphy.domain.arithmetic.moments import Row, describe, describe_wide
 from polygraphy.domain.arithmetic.passes import blocks
-from polygraphy.domain.arithmetic.passes.blocks import Scratch
-from polygraphy.domain.arithmetic.passes.kernels import Kernel, kernel_for
-from polygraphy.domain.arithmetic.passes.widen import (
+from polygraphy.domain.arithmetic.passes.blocks import (
     Array,
     Flat,
     Floats,
     Kind,
+    Mask,
     Reals,
+    Scratch,
     convert,
+    kind_of,
     modulus,
 )
+
+_LEAST = math.ulp(0.0)
+
+
+class Kernel:
+    """Forms the differences of a block in scratch memory of its own; used by one thread.
+
+    After `load`, `absolute` and `scale` hold ``|a - b|`` and ``|b|`` as float64, shape ``(n,)``,
+    and `peak` the largest absolute difference (NaN if there is a NaN). They stay valid until the
+    next `load`. This class serves narrow integers and real numbers; its children the other kinds.
+    """
+
+    start: int
+    stop: int
+    absolute: Floats
+    scale: Floats
+    peak: float
+    relative_peak: float
+    """The largest relative difference of the block (NaN if there is a NaN), after `relative`."""
+
+    def __init__(
+        self, value: Flat, reference: Flat, scratch: Scratch, infinities_equal: bool = False
+    ) -> None:
+        """Make a kernel for two arrays of one size; `scratch` bounds the size of a block."""
+        self._value = value
+        self._reference = reference
+        self._infinities_equal = infinities_equal
+        self._scratch = scratch
+        self._allocate(scratch)
+        self._quotient: Floats | None = None
+        self._relative: Floats | None = None
+
+    def load(self, start: int, stop: int) -> None:
+        """Form the differences of the elements `start` to `stop` (exclusive)."""
+        self.start, self.stop = start, stop
+        self._relative = None
+        self._form(start, stop)
+        self.peak = float(np.maximum.reduce(self.absolute))
+        if not math.isfinite(self.peak):
+            self._repair()
+            self.peak = float(np.maximum.reduce(self.absolute))
+
+    def relative(self) -> Floats:
+        """The relative differences of the block, computed once for each block."""
+        if self._relative is None and self.peak == 0:
+            self._relative, self.relative_peak = self.absolute, 0.0
+        if self._relative is None:
+            if self._quotient is None:
+                self._quotient = self._scratch.floats()
+            quotient = self._quotient[: self.absolute.size]
+            self._divide(quotient)
+            if not math.isfinite(self.peak):
+                self._divide_halves(quotient)
+            peak = float(np.maximum.reduce(quotient))
+            if math.isnan(peak):
+                self._resolve(quotient)
+                peak = float(np.maximum.reduce(quotient))
+            self._relative, self.relative_peak = quotient, peak
+        return self._relative
+
+    def within(self, atol: float, out: Mask) -> Mask:
+        """Where the absolute difference is at most `atol`; False for NaN. `out` has shape (n,)."""
+        return np.less_equal(self.absolute, float(atol), out=out)
+
+    # What the children replace.
+
+    def _allocate(self, scratch: Scratch) -> None:
+        self._a = scratch.floats()
+        self._b = scratch.floats()
+
+    def _form(self, start: int, stop: int) -> None:
+        size = stop - start
+        a = self._value.floats(start, stop, self._a)
+        b = self._reference.floats(start, stop, self._b)
+        self.absolute = np.subtract(a, b, out=self._a[:size])
+        np.abs(self.absolute, out=self.absolute)
+        self.scale = np.abs(b, out=self._b[:size])
+
+    def _repair(self) -> None:
+        """Apply the rules of NaN and infinity to a block where `absolute` is not finite."""
+        if self._infinities_equal:
+            a, b = self._reload()
+            np.copyto(self.absolute, 0.0, where=np.equal(a, b))
+
+    def _reload(self) -> tuple[Array, Array]:
+        """Both blocks again, widened: forming the difference has overwritten them."""
+        size = self.stop - self.start
+        return (
+            self._value.floats(self.start, self.stop, np.empty(size)),
+            self._reference.floats(self.start, self.stop, np.empty(size)),
+        )
+
+    def _divide(self, out: Floats) -> None:
+        np.divide(self.absolute, self.scale, out=out)
+
+    def _divide_halves(self, quotient: Floats) -> None:
+        """Divide what is apart by more than float64 holds, of finite numbers."""
+        a, b = self._reload()
+        far = (self.absolute == np.inf) & np.isfinite(a) & np.isfinite(b)
+        if far.any():
+            half = b[far] / 2
+            quotient[far] = np.abs(a[far] / 2 - half) / np.abs(half)
+
+    def _resolve(self, quotient: Floats) -> None:
+        if math.isfinite(self.peak):
+            # Only 0 / 0 can have made a NaN; `fmax` prefers the other operand.
+            np.fmax(quotient, 0.0, out=quotient)
+            return
+        if np.fmin.reduce(self.scale) > 0 and np.fmax.reduce(self.absolute) < np.inf:
+            # Neither 0 / 0 nor inf / inf: whatever is NaN has come from NaN.
+            return
+        unknown = np.isnan(quotient)
+        np.copyto(quotient, 0.0, where=unknown & (self.absolute == 0))
+        np.copyto(quotient, np.inf, where=unknown & (self.absolute == np.inf))
+
+
+class _WideKernel(Kernel):
+    """Integers of which at least one side has 64 bits."""
+
+    def _allocate(self, scratch: Scratch) -> None:
+        self._signed = [
+            _signed_beside(one, other)
+            for one, other in (
+                (self._value.array.dtype, self._reference.array.dtype),
+                (self._reference.array.dtype, self._value.array.dtype),
+            )
+        ]
+        self._words = [
+            scratch.floats().view(np.int64 if signed else np.uint64) for signed in self._signed
+        ]
+        self._absolute = scratch.floats()
+        self._scale = scratch.floats()
+
+    def _form(self, start: int, stop: int) -> None:
+        size = stop - start
+        a, b = self._reload()
+        self._carry: Mask | None = None
+        if a.dtype == b.dtype:
+            distance = np.maximum(a, b).view(np.uint64)
+            distance -= np.minimum(a, b).view(np.uint64)
+        else:
+            distance = self._form_mixed(*((a, b) if self._signed[0] else (b, a)))
+        self._distance = distance
+        self.absolute = convert(distance, self._absolute)
+        if self._carry is not None:
+            self.absolute[self._carry] += 2.0**64
+        self.scale = self._scale[:size]
+        np.copyto(self.scale, b, casting="unsafe")
+        np.abs(self.scale, out=self.scale)
+
+    def _form_mixed(self, signed: Array, unsigned: Array) -> Array:
+        """The distance of an int64 from a uint64, which may need a 65th bit: `_carry`."""
+        word = signed.view(np.uint64)
+        negative = signed < 0
+        # The distance from a negative number is a sum, and the word of -n is 2^64 - n.
+        apart = np.maximum(word, unsigned) - np.minimum(word, unsigned)
+        distance = np.where(negative, unsigned - word, apart)
+        carry = negative & (distance < unsigned)
+        if carry.any():
+            self._carry = carry
+        return distance
+
+    def _reload(self) -> tuple[Array, Array]:
+        words = []
+        for flat, out in zip((self._value, self._reference), self._words, strict=True):
+            block = flat.block(self.start, self.stop)
+            words.append(block if block.dtype == out.dtype else convert(block, out))
+        return words[0], words[1]
+
+    def within(self, atol: float, out: Mask) -> Mask:
+        if atol >= 2.0**65:
+            out.fill(True)
+            return out
+        # A whole number is at most `atol` if it is at most its integral part.
+        limit = math.floor(atol)
+        if self._carry is None:
+            np.less_equal(self._distance, np.uint64(min(limit, 2**64 - 1)), out=out)
+            return out
+        beyond = np.uint64(max(limit - 2**64, 0))
+        low_enough = np.less_equal(self._distance, np.uint64(min(limit, 2**64 - 1)))
+        carried = self._distance <= beyond if limit >= 2**64 else np.False_
+        out[...] = np.where(self._carry, carried, low_enough)
+        return out
+
+
+class _LongKernel(Kernel):
+    """Real numbers of which at least one side is a longdouble, or a wide integer beside a float."""
+
+    def _allocate(self, scratch: Scratch) -> None:
+        self._long = [np.empty(scratch.room, np.longdouble) for _ in range(2)]
+        self._absolute = scratch.floats()
+        self._scale = scratch.floats()
+
+    def _form(self, start: int, stop: int) -> None:
+        a, b = self._widened(self._long)
+        self._distance: Array = np.abs(np.subtract(a, b, out=a), out=a)
+        self._size: Array = np.abs(b, out=b)
+        self.absolute = convert(self._distance, self._absolute)
+        # What is too small for float64 is not 0: that would say that the operands are equal.
+        lost = (self.absolute == 0) & (self._distance > 0)
+        np.copyto(self.absolute, _LEAST, where=lost)
+        self.scale = convert(self._size, self._scale)
+
+    def _repair(self) -> None:
+        if self._infinities_equal:
+            equal = np.equal(*self._reload())
+            np.copyto(self._distance, 0.0, where=equal)
+            np.copyto(self.absolute, 0.0, where=equal)
+
+    def _reload(self) -> tuple[Array, Array]:
+        # Elsewhere: the distance and the size, which `within` asks, stand where these were.
+        return self._widened([np.empty_like(out) for out in self._long])
+
+    def _widened(self, into: Sequence[Array]) -> tuple[Array, Array]:
+        a, b = (
+            convert(flat.block(self.start, self.stop), out)
+            for flat, out in zip((self._value, self._reference), into, strict=True)
+        )
+        return a, b
+
+    def _divide(self, out: Floats) -> None:
+        np.copyto(out, np.divide(self._distance, self._size), casting="unsafe")
+
+    def within(self, atol: float, out: Mask) -> Mask:
+        return np.less_equal(self._distance, float(atol), out=out)
+
+
+class _ComplexKernel(Kernel):
+    """Numbers of which at least one side is complex."""
+
+    def _allocate(self, scratch: Scratch) -> None:
+        dtypes = {self._value.array.dtype, self._reference.array.dtype}
+        long = any(kind_of(dtype) is Kind.LONG or dtype.itemsize > 16 for dtype in dtypes)
+        self._dtype = np.dtype(np.clongdouble if long else np.complex128)
+        self._absolute = scratch.floats()
+        self._scale = scratch.floats()
+
+    def _form(self, start: int, stop: int) -> None:
+        a, b = self._reload()
+        self.absolute = convert(np.abs(a - b), self._absolute)
+        self.scale = convert(modulus(b), self._scale)
+
+    def _repair(self) -> None:
+        a, b = self._reload()
+        if self._infinities_equal:
+            np.copyto(self.absolute, 0.0, where=np.equal(a, b))
+        # The modulus of a number with an infinite part is infinite even if the other is NaN.
+        np.copyto(self.absolute, np.nan, where=np.isnan(a) | np.isnan(b))
+
+    def _reload(self) -> tuple[Array, Array]:
+        a, b = (
+            flat.block(self.start, self.stop).astype(self._dtype)
+            for flat in (self._value, self._reference)
+        )
+        return a, b
+
+
+class _EqualityKernel(Kernel):
+    """Elements that can only be equal or different."""
+
+    def _allocate(self, scratch: Scratch) -> None:
+        self._absolute = scratch.floats()
+        self._scale: Floats = np.ones(scratch.room)
+
+    def _form(self, start: int, stop: int) -> None:
+        a, b = self._value.block(start, stop), self._reference.block(start, stop)
+        self.absolute = convert(_unequal(a, b), self._absolute)
+        self.scale = self._scale[: stop - start]
+
+    def _repair(self) -> None:
+        """Nothing to do: the difference is 0 or 1."""
+
+
+def _unequal(a: Array, b: Array) -> Array:
+    try:
+        unequal = np.not_equal(a, b)
+    except TypeError:
+        # numpy compares no strings with numbers; Python finds them unequal.
+        unequal = np.not_equal(a.astype(object), b.astype(object))
+    return unequal.astype(np.bool_)
+
+
+def _signed_beside(own: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    """Whether an integer dtype is widened to int64, beside the other operand, or to uint64."""
+    if kind_of(own) is Kind.WIDE:
+        return own.kind == "i"
+    # A narrow unsigned integer fits in either; one type for both sides is the faster way.
+    unsigned = own.kind in "bu" or own.name.startswith("uint")
+    return not (unsigned and other.kind == "u")
+
+
+@functools.lru_cache(maxsize=256)
+def kernel_for(value: np.dtype[Any], reference: np.dtype[Any]) -> type[Kernel]:
+    """The kernel that is exact for two dtypes; see the table at the top of this module."""
+    kinds = {kind_of(value), kind_of(reference)}
+    if Kind.OTHER in kinds:
+        return _EqualityKernel
+    if Kind.COMPLEX in kinds:
+        return _ComplexKernel
+    if Kind.WIDE in kinds and all(kind.integral for kind in kinds):
+        return _WideKernel
+    if Kind.LONG in kinds or Kind.WIDE in kinds:
+        return _LongKernel
+    return Kernel
 
 
 class Reader(Protocol):

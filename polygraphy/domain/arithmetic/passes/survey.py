@@ -11,10 +11,8 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic.moments import average, block_mean
 from polygraphy.domain.arithmetic.passes import blocks
-from polygraphy.domain.arithmetic.passes.blocks import Scratch
-from polygraphy.domain.arithmetic.passes.kernels import Kernel
-from polygraphy.domain.arithmetic.passes.streams import Channel, DifferenceReader, Pair
-from polygraphy.domain.arithmetic.passes.widen import Floats, Mask
+from polygraphy.domain.arithmetic.passes.blocks import Floats, Mask, Scratch
+from polygraphy.domain.arithmetic.passes.streams import Channel, DifferenceReader, Kernel, Pair
 from polygraphy.domain.arithmetic.summary import Summary, Watch
 
 Formula: TypeAlias = Literal["either", "sum"]
