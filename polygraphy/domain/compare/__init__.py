@@ -13,7 +13,7 @@ _HOMES = {
     "BaseCompareFunc": "function",
     "CompareResult": "result",
     "ComparedTensor": "result",
-    "OutputCompareResult": "differences",
+    "OutputCompareResult": "result",
     "PairwiseCompareFunc": "function",
     "SimpleCompareFunc": "simple",
     "UncomparedResult": "result",

@@ -151,7 +151,7 @@ def test_one_copy_is_all_that_a_given_model_costs(monkeypatch: pytest.MonkeyPatc
         copies.append(not makes_new_model(source))
         return own_model(source, copy)
 
-    for module in ("storage.stored", "graph.shapes"):
+    for module in ("storage.weights", "graph.shapes"):
         monkeypatch.setattr(f"polygraphy.adapters.onnx.{module}.own_model", counted)
     InferShapes(FoldConstants(InferShapes(model_with_a_bit_of_everything())))()
     assert sorted(copies) == [False, False, True]
