@@ -117,8 +117,8 @@ from polygraphy.domain.compare.metric import (
     MetricResult,
     MetricThreshold,
 )
-from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.naming import PerOutput
+from polygraphy.domain.tensors.pairing import FindOutput
 
 __all__ = [
 '''
