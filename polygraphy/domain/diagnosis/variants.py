@@ -152,7 +152,7 @@ def with_number(node: Node, name: str, value: float) -> Variant:
 
 def unknowns(node: Node) -> tuple[str, ...]:
     """Return the attributes of one number that a node has, also where they are left out."""
-    given = {one.name for one in node.attributes}
+    given = {one.name for one in node.attributes if one.kind == "float"}
     return tuple(dict.fromkeys((*_OWN.get(node.op, ()), *(n for n in _NUMBERS if n in given))))
 
 

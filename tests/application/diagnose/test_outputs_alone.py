@@ -130,6 +130,16 @@ def test_a_number_that_scales_as_a_weight_does_is_as_likely(
     assert {name for one in kept.culprits for name in one["nodes"]} == nodes
 
 
+def test_an_attribute_of_several_numbers_is_none_that_scales(tmp_path: Path) -> None:
+    def scaler(third: float) -> onnx.ModelProto:
+        numbers = {"scale": [1.0, 2.0, third, 0.5, 1.5, 1.0], "offset": [0.0] * 6}
+        node = helper.make_node("Scaler", ["x"], ["y"], "scaler", domain="ai.onnx.ml", **numbers)
+        ends = [value("x", [3, 6])], [value("y", [3, 6])]
+        return make("scaler", [node], *ends, domains=["ai.onnx.ml"])
+
+    assert found(scaler(3.0), scaler(4.0), tmp_path).verdict == "inconclusive"
+
+
 def test_what_explains_it_is_a_candidate_where_the_rest_was_not_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
