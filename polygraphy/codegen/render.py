@@ -21,10 +21,13 @@ from jinja2 import (
     FileSystemLoader,
     ModuleLoader,
     StrictUndefined,
+    Undefined,
+    pass_context,
 )
 from jinja2.bccache import Bucket
+from jinja2.runtime import Context
 
-from polygraphy.codegen.source import Expression, Source, docstring, finalize_in, literal
+from polygraphy.codegen.source import Expression, Source, docstring, literal
 
 
 class BytecodeBeside(FileSystemBytecodeCache):
@@ -236,3 +239,26 @@ def write_compiled(folder: Path) -> None:
     (target / "__init__.py").write_text(
         '"""Templates, compiled from ../templates."""\n', encoding="utf-8"
     )
+
+
+def finalize(value: Any) -> Source:
+    """Let a value into a program; the hook through which everything passes that a template writes.
+
+    Raises:
+        TypeError: `value` is a bare string, or has no literal.
+    """
+    if isinstance(value, Source):
+        return value
+    if isinstance(value, Undefined):
+        str(value)  # Raises what StrictUndefined has to say.
+    if isinstance(value, str):
+        raise TypeError(f"A template wrote the bare string {value!r}: make it a literal.")
+    return literal(value)
+
+
+@pass_context
+def finalize_in(context: Context, value: Any) -> Source:
+    """Let a value into a program: an expression with what it imports, anything else as `finalize`
+    does.
+    """
+    return value.written(context["use"]) if isinstance(value, Expression) else finalize(value)

@@ -18,8 +18,6 @@ from shlex import join
 from typing import Any
 
 from attrs import evolve, field, frozen
-from jinja2 import Undefined, pass_context
-from jinja2.runtime import Context
 from markupsafe import Markup
 
 from polygraphy.codegen.signatures import SIGNATURES
@@ -116,21 +114,6 @@ def _float(value: float) -> str:
         return plain
     short = _scientific(value)
     return short if len(short) < len(plain) else plain
-
-
-def finalize(value: Any) -> Source:
-    """Let a value into a program; the hook through which everything passes that a template writes.
-
-    Raises:
-        TypeError: `value` is a bare string, or has no literal.
-    """
-    if isinstance(value, Markup):
-        return value
-    if isinstance(value, Undefined):
-        str(value)  # Raises what StrictUndefined has to say.
-    if isinstance(value, str):
-        raise TypeError(f"A template wrote the bare string {value!r}: make it a literal.")
-    return literal(value)
 
 
 _PLAIN = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*", re.ASCII)
@@ -353,11 +336,3 @@ def _argument(value: Any, use: Use) -> str:
     if isinstance(value, list) and any(isinstance(item, Expression) for item in value):
         return f"[{', '.join(_argument(item, use) for item in value)}]"
     return value if isinstance(value, Markup) else literal(value)
-
-
-@pass_context
-def finalize_in(context: Context, value: Any) -> Source:
-    """Let a value into a program: an expression with what it imports, anything else as `finalize`
-    does.
-    """
-    return value.written(context["use"]) if isinstance(value, Expression) else finalize(value)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from polygraphy.codegen.source import ByteCount, finalize, literal
+from polygraphy.codegen.render import finalize
+from polygraphy.codegen.source import ByteCount, literal
 
 scalars = (
     st.none()
