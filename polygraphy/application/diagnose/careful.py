@@ -62,9 +62,6 @@ def alone(
         return call_isolated(function, what=who, timeout=timeout, is_silent=is_silent)
     except UsageError:
         return function()
-    except BackendError as error:
-        error.backend = error.backend or who  # Of a crash, only who calls knows whose it is.
-        raise
 
 
 def those(guesses: Iterator[T], is_right: Callable[[T], bool], who: str) -> Iterator[T]:

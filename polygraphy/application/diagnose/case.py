@@ -181,8 +181,13 @@ class Case:
         Raises:
             BackendError: it refuses it, or crashes.
         """
-        if party.rewrites and self.feed:
+        if not party.rewrites or not self.feed:
+            return
+        try:
             alone(lambda: party.load(model)(self.feed) and None, party.name)
+        except BackendError as error:
+            error.backend = error.backend or party.name  # Of a crash, only the caller knows whose.
+            raise
 
     def unload(self) -> None:
         """Let go of what parties have loaded, which is as large as the model."""
