@@ -221,7 +221,7 @@ class _Comparison:
         case, feed = self._case, self._feeds[0]
         case.feed, case.expected = feed, goal
         # What crashed may do so again, with parts of the model or a mended one.
-        self._party = case.parties[0] = CarefulParty(self._party)
+        self._party = CarefulParty(self._party)
         pairing, found = self._pairing, suspects(self._pairing)
         culprits = self._copied(
             self._by_structure(case.model.proto, pairing, found, feed, goal), feed, goal

@@ -477,6 +477,14 @@ class Change:
         """
         (name,) = variant.weights
         output = next(filter(None, variant.node.outputs))
+        try:
+            model = altered(self._whole, output, variant, asks=True)
+            *rest, asked = (value.name for value in model.graph.input)
+            given = {each: self._held[each] for each in rest}
+            compute = self._party.load(model, plain=True)
+            compute({**given, asked: variant.weights[name]})
+        except Exception:  # It may have to be a weight.
+            return lambda number: self._made(self._whole, evolve(variant, weights={name: number}))
 
         def made(number: Any) -> Mapping[str, Any]:
             try:
@@ -484,16 +492,7 @@ class Change:
             except Exception:  # As above.
                 return {}
 
-        try:
-            model = altered(self._whole, output, variant, asks=True)
-            *rest, asked = (value.name for value in model.graph.input)
-            given = {each: self._held[each] for each in rest}
-            compute = self._party.load(model, plain=True)
-            if made(variant.weights[name]):
-                return made
-        except Exception:  # It may have to be a weight.
-            pass
-        return lambda number: self._made(self._whole, evolve(variant, weights={name: number}))
+        return made
 
     def _rewired(self, index: int, position: int) -> Iterator[Variant]:
         """A node reads another tensor than it should: one of the model, or one that only the

@@ -257,3 +257,23 @@ def test_what_crashes_once_it_is_cast_is_told_with_the_commands_that_cast_and_ru
     cast_first, run = culprit["remedy"]["command"].split(" && ")
     assert cast_first.endswith("--fp-to-fp16 -o m_fp16.onnx")
     assert run == "polygraphy run m_fp16.onnx --crashing --without WidenFusion"
+
+
+def test_what_is_refused_beside_a_reference_is_asked_in_half_precision_as_well() -> None:
+    refused = scaled()
+
+    class OnlyInParts(Builder):
+        def load(self, *given: Any, **options: Any) -> Any:
+            model = given[0]() if callable(given[0]) else given[0]
+            if model is refused:
+                raise BackendError("It cannot be.", backend="trt")
+            return super().load(model, **options)
+
+        def in_float32(self) -> Any:
+            return InFloat32InParts()
+
+    class InFloat32InParts(OnlyInParts):
+        lowers_to = ""
+
+    with bind(Findings, Kept()), pytest.raises(InconclusiveError, match="It cannot be"):
+        diagnose(refused, [OnlyInParts()], reference=scaled())

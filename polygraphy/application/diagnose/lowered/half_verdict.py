@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -207,7 +208,8 @@ def recast(
             tolerance = Tolerance(entry, opened.facts())
             found = Trial(opened, tolerance, feeds_of(opened, feeds)).result()
             off = found.after if found.kept else found.before
-            compute = case.parties[0].load(cast(reference.proto, dtype, found.kept))
+            party = CarefulParty(case.parties[0])  # What it refuses may have been a crash.
+            compute = party.load(cast(reference.proto, dtype, found.kept))
             ran = [compute(feed) for feed in feeds]
         except PolygraphyException as error:
             notes.append(str(error))
