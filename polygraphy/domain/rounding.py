@@ -6,6 +6,9 @@ A difference is explained where each element is off by at most `rtol` of itself 
 and `atol` is that of the size of the output, which is 1 where it is a probability by nature. What
 was seen to add up along the model, with every tensor rounded to `GROWTH` epsilons, is explained
 `BESIDE` times over. ``docs/tolerances.md`` says why, and has the measurements.
+
+An output is judged in its parts (`polygraphy.domain.sizes`): each by its own size and kind, as if it
+were an output of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.sizes import Sizes, in_words, sizes_of
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.naming import differing
+from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.domain.tensors.precision import (
     Precision,
@@ -62,10 +67,34 @@ _MOVED = 2.0
 """By how many epsilons numbers are moved, to be sure of another number."""
 _BLOCK = 1 << 16
 """Elements that are looked at together: so judging a tensor takes little memory beside it."""
+_STEP = 1.01
+"""Two quantized sides may decide for neighboring steps, which differ by rounding themselves."""
 _MOST_ROWS = 4096
 """Of more rows, an order is not searched."""
 _SWAPPED = 2
 """So few rows may change places in any type: two that are equally good."""
+
+
+WHOLE = Layout()
+"""The layout of an output that is judged as one."""
+
+
+@pickled_as("polygraphy.comparator.compare")
+@frozen
+class PartRounding:
+    """What rounding explains of a part of an output.
+
+    Attributes:
+        name: the part, such as ``scores (output[:, 4:6])``.
+        size: that of its elements.
+        rtol: how large relative differences may become.
+        atol: how large absolute differences may become.
+    """
+
+    name: str
+    size: float
+    rtol: float
+    atol: float
 
 
 @pickled_as("polygraphy.comparator.compare")
@@ -76,14 +105,20 @@ class Rounding:
     Attributes:
         dtype: the data type that it follows from, such as ``float16``.
         rtol: how large relative differences may become.
-        atol: how large absolute differences may become, in the output's own unit.
+        atol: how large absolute differences may become, in the output's own unit; of several parts
+            in the one where that is most.
         origin: how the data type is known, in words.
+        parts: what it explains of each part of the output; empty if it is judged as one.
+        labels: by element the number of its part, of length 1 along axes along which that is the
+            same; None if there are no parts.
     """
 
     dtype: str
     rtol: float
     atol: float
     origin: str
+    parts: tuple[PartRounding, ...] = ()
+    labels: Array | None = field(default=None, eq=False, repr=False)
 
     @staticmethod
     def of(
@@ -113,11 +148,27 @@ class Rounding:
         """Return what is explained where rounding every tensor of the model was seen to take the
         output so many times as far as this.
         """
-        share = allowance(seen, self.rtol)
-        if share <= 1:
+        return self.allowing([seen] * max(1, len(self.parts)))
+
+    def allowing(self, seen: Sequence[float]) -> Rounding:
+        """Return the same as `adding_up`, for what was seen of each part."""
+        shares = [allowance(each, self.rtol) for each in seen]
+        if max(shares) <= 1:
             return self
         why = f"{self.origin}, and adds up along the model"
-        return Rounding(self.dtype, _brief(share * self.rtol), _brief(share * self.atol), why)
+        made = [_times(part, share) for part, share in zip(self.parts, shares)]
+        whole = _times(self, max(shares))
+        return evolve(_with_parts(whole, made, self.labels), origin=why)
+
+    def only(self, part: int) -> Rounding:
+        """Return what is explained of a part, and anything of the others."""
+        if not self.parts:
+            return self
+        parts = [
+            one if number == part else evolve(one, atol=np.inf)
+            for number, one in enumerate(self.parts)
+        ]
+        return evolve(self, parts=tuple(parts))
 
     @property
     def most(self) -> float:
@@ -132,6 +183,63 @@ class Rounding:
 
     def __str__(self) -> str:
         return f"{self.dtype}, {self.origin}"
+
+
+def _times(limits: Any, share: float) -> Any:
+    """Return so many times as much of what is explained of an output, or of a part."""
+    if share <= 1:
+        return limits
+    return evolve(limits, rtol=_brief(share * limits.rtol), atol=_brief(share * limits.atol))
+
+
+def _with_parts(
+    rounding: Rounding, parts: Sequence[PartRounding], labels: Array | None
+) -> Rounding:
+    """Return what is explained of an output of these parts."""
+    if not parts:
+        return rounding
+    most = max(part.atol for part in parts)
+    return evolve(rounding, atol=most, parts=tuple(parts), labels=labels)
+
+
+def in_parts(
+    rounding: Rounding,
+    name: str,
+    arrays: tuple[Array, Array],
+    layout: Layout | None,
+    *,
+    is_bounded: bool = False,
+    is_quantized: bool = False,
+) -> Rounding:
+    """Return what is explained of each part of an output, from what is explained of the whole.
+
+    Args:
+        rounding: that of the whole.
+        name: the output.
+        arrays: the output and its reference, of one shape.
+        layout: how it is put together; None if nobody knows.
+        is_bounded: whether all elements lie between -1 and 1 by nature.
+        is_quantized: whether both sides are quantized: a step may be decided differently.
+    """
+    known = precision_of(rounding.dtype)
+    is_plain = layout is not None and layout == WHOLE
+    if is_plain or known is None or not all(map(is_float, arrays)):
+        return rounding
+    sizes = sizes_of(name, arrays, layout, rounding.rtol, known.epsilon)
+    return rounding if sizes is None else _of_sizes(rounding, sizes, is_bounded, is_quantized)
+
+
+def _of_sizes(
+    rounding: Rounding, sizes: Sizes, is_bounded: bool, is_quantized: bool
+) -> Rounding:
+    smallest = rounding.atol / rounding.rtol if rounding.rtol else 0.0
+    parts = []
+    for one in sizes.parts:
+        size = max(one.size, 1.0) if is_bounded or one.is_bounded else one.size
+        size = size or smallest
+        atol = max(rounding.rtol * size, one.floor, _STEP * one.step if is_quantized else 0.0)
+        parts.append(PartRounding(in_words(one), size, rounding.rtol, _brief(atol)))
+    return _with_parts(rounding, parts, sizes.labels)
 
 
 def _brief(number: float) -> float:
@@ -195,6 +303,8 @@ def rounding_between(
     *,
     is_bounded: bool = False,
     threads: int = 1,
+    name: str = "",
+    layout: Layout | None = WHOLE,
 ) -> Rounding | None:
     """Return how far rounding alone may take two outputs apart; None where there is no telling.
 
@@ -203,6 +313,8 @@ def rounding_between(
         computed_in: the data types in which they were computed; None where not known.
         is_bounded: whether the elements lie between -1 and 1 by nature.
         threads: most threads to use.
+        name: the output.
+        layout: how it is put together (default: as one); None if nobody knows.
     """
     value, reference = arrays
     if is_exact(value.dtype.name) and is_exact(reference.dtype.name):
@@ -217,7 +329,13 @@ def rounding_between(
             coarsest((array.dtype.name, known or "")) for array, known in zip(arrays, computed_in)
         ]
         precision = evolve(precision, smallest=min(one.smallest for one in sides if one))
-    return Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
+    made = Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
+    if layout == WHOLE:
+        return made
+    is_quantized = all(one is not None and is_exact(one) for one in computed_in)
+    return in_parts(
+        made, name, arrays, layout, is_bounded=is_bounded, is_quantized=is_quantized
+    )
 
 
 def _origin(precision: Precision, arrays: tuple[Array, Array], computed_in: ComputedIn) -> str:
@@ -247,6 +365,9 @@ class Deviation:
         value: what it is.
         expected: what it is in the reference.
         broken: how many elements are NaN or infinite on one side alone.
+        part: the part with the worst element, such as ``scores (output[:, 4:6])``; "" if the
+            output is judged as one.
+        excesses: the excess of each part; empty if it is judged as one.
     """
 
     excess: float = 0.0
@@ -258,6 +379,8 @@ class Deviation:
     value: Any = None
     expected: Any = None
     broken: int = 0
+    part: str = ""
+    excesses: tuple[float, ...] = ()
 
     def __bool__(self) -> bool:
         return self.excess > 1
@@ -267,6 +390,7 @@ class Deviation:
         if not self.where and self.value is None:
             return "has another shape or data type"
         at = f" at {list(self.where)}" if self.where else ""
+        at += f", in {self.part}" if self.part else ""
         return f"is {_number(self.value)}{at}, expected {_number(self.expected)}"
 
 
@@ -338,11 +462,13 @@ def _elementwise(
     one, other, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
     rms = root_mean_square(other)
     worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
+    limits = _Limits(rounding, value.shape)
     for part in _blocks(one.size):
         if np.array_equal(one[part], other[part]):
             continue
         held = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
-        ratio, error, is_broken = _errors(one[part], other[part], held, rounding)
+        ratio, error, is_broken = _errors(one[part], other[part], held, limits.of(part))
+        limits.note(part, ratio, error)
         at = int(np.argmax(ratio))
         if ratio[at] > worst:
             worst, place = float(ratio[at]), part.start + at
@@ -355,16 +481,60 @@ def _elementwise(
         count / value.size,
         count,
         np.inf if broken else largest,
-        np.inf if broken else largest / rms if rms else (np.inf if largest else 0.0),
+        np.inf if broken else limits.relative(largest, rms),
         where,
         value[where],
         reference[where],
         broken,
+        limits.part_at(place),
+        tuple(float(each) for each in limits.excesses),
     )
 
 
+class _Limits:
+    """What is explained of each element of a flat array, and what is worst in each part."""
+
+    def __init__(self, rounding: Rounding, shape: tuple[int, ...]) -> None:
+        self._rounding = rounding
+        self._labels: Array | None = None
+        parts = rounding.parts
+        self.excesses, self._errors = np.zeros(len(parts)), np.zeros(len(parts))
+        self._rtol = np.array([part.rtol for part in parts])
+        self._atol = np.array([part.atol for part in parts])
+        if parts and rounding.labels is not None:
+            self._labels = np.broadcast_to(rounding.labels, shape).reshape(-1)
+
+    def of(self, block: slice) -> tuple[Any, Any]:
+        """Return the relative and the absolute limit of the elements of a block."""
+        if self._labels is None:
+            return self._rounding.rtol, self._rounding.atol
+        own = self._labels[block]
+        return self._rtol[own], self._atol[own]
+
+    def note(self, block: slice, ratio: Array, error: Array) -> None:
+        """Note how far the elements of a block are off."""
+        if self._labels is not None:
+            np.maximum.at(self.excesses, self._labels[block], ratio)
+            np.maximum.at(self._errors, self._labels[block], error)
+
+    def relative(self, largest: float, rms: float) -> float:
+        """Return the largest error in multiples of the size of its output, or of its part."""
+        if self._labels is None:
+            return largest / rms if rms else (np.inf if largest else 0.0)
+        is_judged = np.isfinite(self._atol)
+        sizes = np.array([part.size for part in self._rounding.parts])
+        shares = self._errors / np.maximum(sizes, np.finfo(np.float64).tiny)
+        return float(shares[is_judged].max(initial=0.0))
+
+    def part_at(self, place: int) -> str:
+        """Return the part that an element belongs to."""
+        if self._labels is None:
+            return ""
+        return self._rounding.parts[int(self._labels[place])].name
+
+
 def _errors(
-    value: Array, reference: Array, noise: Array, rounding: Rounding
+    value: Array, reference: Array, noise: Array, limits: tuple[Any, Any]
 ) -> tuple[Array, Array, Array]:
     """Return per element the error in multiples of what is explained, the error itself, and whether
     one side alone is no number.
@@ -373,7 +543,7 @@ def _errors(
     finite = np.isfinite(other)
     held = np.where(finite, other, 0.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        tolerance = np.maximum(rounding.rtol * np.abs(held), rounding.atol) + noise
+        tolerance = np.maximum(limits[0] * np.abs(held), limits[1]) + noise
         error = np.abs(np.where(finite & np.isfinite(one), one - held, 0.0))
         same = (one == other) | (np.isnan(one) & np.isnan(other))
         broken = ~same & ~(finite & np.isfinite(one)) & np.isfinite(tolerance)

@@ -53,6 +53,7 @@ from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import ModelFacts
+from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.formatted import FormattedArray
 
 _AGGREGATIONS = ("per_sample", "average")
@@ -311,6 +312,9 @@ def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
         "compute_dtypes": dict(facts.compute_dtypes),
         "bounded": sorted(getattr(facts, "bounded", ())),  # Facts of a runner of somebody's own.
         "ordered": sorted(getattr(facts, "ordered", ())),
+        "layouts": {
+            name: layout.as_fields() for name, layout in getattr(facts, "layouts", {}).items()
+        },
     }
     return {
         "outputs": {name: LazyArray(_as_array(output)) for name, output in iteration.items()},
@@ -339,10 +343,19 @@ def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
         {str(name): str(dtype) for name, dtype in dict(dtypes).items()},
         bounded=_names(fields, "bounded"),
         ordered=_names(fields, "ordered"),
+        layouts=_layouts(fields.get("layouts")),
     )
     outputs = fields["outputs"]
     kind = StoredIteration if is_unread(outputs) else IterationResult
     return kind(outputs, fields["runtime"], fields["runner_name"], facts=facts)
+
+
+def _layouts(saved: Any) -> dict[str, Layout]:
+    """Return how outputs are put together, as far as a file says so in a way that is known here."""
+    try:
+        return {str(name): Layout.of_fields(one) for name, one in dict(saved or {}).items()}
+    except (ValueError, TypeError):
+        return {}
 
 
 def _names(fields: dict[str, Any], key: str) -> frozenset[str]:

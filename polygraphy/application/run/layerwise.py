@@ -175,6 +175,7 @@ class WithUnmarked:
                 sources,
                 bounded={*marked.bounded, *unmarked.bounded},
                 ordered={*marked.ordered, *unmarked.ordered},
+                layouts={**marked.layouts, **unmarked.layouts},
             )
 
         return DeferredFacts(find)
@@ -517,6 +518,8 @@ def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
         }
         known = {name: dtype.name for name, dtype in found.items() if dtype is not None}
         ordered = {*facts.ordered, *of_model().ordered}
-        return ModelFacts(known, bounded=facts.bounded, ordered=ordered)
+        return ModelFacts(
+            known, bounded=facts.bounded, ordered=ordered, layouts=facts.layouts
+        )
 
     return DeferredFacts(find)

@@ -44,7 +44,13 @@ from polygraphy.domain.rounding import (
     seen_between,
 )
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
+from polygraphy.domain.tensors.facts import (
+    Facts,
+    compute_dtype,
+    is_bounded,
+    is_ordered,
+    layout_between,
+)
 from polygraphy.domain.tensors.precision import Precision, is_exact
 
 if TYPE_CHECKING:
@@ -259,4 +265,11 @@ def _explained(
     """
     first, second = (compute_dtype(facts, name) for facts, name in sides)
     by_nature = any(is_bounded(facts, name) for facts, name in sides)
-    return rounding_between(arrays, (first, second), is_bounded=by_nature, threads=threads)
+    return rounding_between(
+        arrays,
+        (first, second),
+        is_bounded=by_nature,
+        threads=threads,
+        name=sides[0][1],
+        layout=layout_between(sides),
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from attrs import Factory, frozen
 
+from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.pickling import pickled_as
 
 
@@ -44,6 +45,10 @@ class Facts(Protocol):
         """The outputs that are made of what was sorted by a score, such as boxes."""
 
     @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """By output how it is put together; nothing of outputs of which that is not known."""
+
+    @property
     def source(self) -> Any:
         """The model itself, or its path; None where it is not at hand."""
 
@@ -76,6 +81,7 @@ class ModelFacts:
     bounded: Collection[str] = ()
     ordered: Collection[str] = ()
     source: Any = None
+    layouts: Mapping[str, Layout] = Factory(dict)
 
 
 def compute_dtype(facts: Facts | None, name: str) -> str | None:
@@ -92,6 +98,47 @@ def is_bounded(facts: Facts | None, name: str) -> bool:
 def is_ordered(facts: Facts | None, name: str) -> bool:
     """Return whether an output is made of what was sorted by a score, if that is known."""
     return name in getattr(facts, "ordered", ())
+
+
+def layout_of(facts: Facts | None, name: str) -> Layout | None:
+    """Return how an output is put together; None if that is not known."""
+    found: Mapping[str, Layout] = getattr(facts, "layouts", {})
+    return found.get(name)
+
+
+def layout_between(sides: Iterable[tuple[Facts | None, str]]) -> Layout | None:
+    """Return how two outputs that are compared are put together: as the first of them that is
+    known to have parts; None if that is known of neither.
+    """
+    found = [made for facts, name in sides if (made := layout_of(facts, name)) is not None]
+    return next((one for one in found if not one.is_plain), found[0] if found else None)
+
+
+class DeferredLayouts(Mapping[str, Layout]):
+    """Layouts that are found out when they are first asked for, and kept: most outputs match
+    without them.
+    """
+
+    def __init__(self, find: Callable[[], Mapping[str, Layout]]) -> None:
+        self._find: Callable[[], Mapping[str, Layout]] | None = find
+        self._found: Mapping[str, Layout] = {}
+
+    def _layouts(self) -> Mapping[str, Layout]:
+        if self._find is not None:
+            self._found, self._find = self._find(), None
+        return self._found
+
+    def __getitem__(self, name: str) -> Layout:
+        return self._layouts()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layouts())
+
+    def __len__(self) -> int:
+        return len(self._layouts())
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
 
 
 def _perhaps() -> bool:
@@ -140,6 +187,11 @@ class DeferredFacts:
     def ordered(self) -> Collection[str]:
         """See `Facts`."""
         return self._facts().ordered
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """See `Facts`."""
+        return self._facts().layouts
 
     @property
     def source(self) -> Any:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.describe.parts import layouts_of
 from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.shapes import set_input_shapes, shape_of, values_of
 from polygraphy.adapters.onnx.storage.elements import elements
@@ -51,7 +52,13 @@ from polygraphy.adapters.onnx_common.messages import (
     inputs_of,
 )
 from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
-from polygraphy.domain.tensors.facts import DeferredFacts, Facts, InputHint, ModelFacts
+from polygraphy.domain.tensors.facts import (
+    DeferredFacts,
+    DeferredLayouts,
+    Facts,
+    InputHint,
+    ModelFacts,
+)
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.precision import coarsest, precision_of
 from polygraphy.logger import G_LOGGER
@@ -498,6 +505,7 @@ class OutputKinds:
 
     Attributes:
         bounded: those whose elements lie between -1 and 1 by nature, such as probabilities.
+        all_bounded: all tensors of which that is so.
         ordered: those that are made of what was sorted by a score.
     """
 
@@ -508,6 +516,7 @@ class OutputKinds:
         names = [value.name for value in model.graph.output]
         self.bounded = frozenset(name for name in names if name in self._bounded)
         self.ordered = frozenset(name for name in names if name in self._ordered)
+        self.all_bounded = frozenset(self._bounded)
 
     def _graph(self, graph: GraphProto) -> None:
         for node in graph.node:
@@ -543,6 +552,7 @@ def facts_of(model: ModelProto, source: Any = None) -> ModelFacts:
         bounded=kinds.bounded,
         ordered=kinds.ordered,
         source=model if source is None else source,
+        layouts=DeferredLayouts(partial(layouts_of, model, kinds.all_bounded)),
     )
 
 

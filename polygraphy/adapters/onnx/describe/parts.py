@@ -1,0 +1,121 @@
+"""Which parts the outputs of an ONNX model have; the rules are `polygraphy.domain.model.parts`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.graph import graph_weights
+from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, shape_of, value_infos
+from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.domain.model.parts import Maker, layout_of
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.parts import Layout
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+onnx = mod.lazy_import("onnx")
+
+_SMALL = 4096
+"""Constants of more elements are no axes, sizes, scales or numbers that fill."""
+_CONSTANT_OF_CONSTANTS = frozenset({"Cast", "ConstantOfShape", "Expand", "Identity", "Unsqueeze"})
+
+
+def layouts_of(model: ModelProto, bounded: Collection[str]) -> dict[str, Layout]:
+    """Return how each output of a model is put together.
+
+    Args:
+        model: the model.
+        bounded: the tensors whose elements lie between -1 and 1 by nature.
+    """
+    graph = _Graph(model, bounded)
+    return {value.name: layout_of(value.name, graph) for value in model.graph.output}
+
+
+class _Graph:
+    """Answers what the rules ask; see `polygraphy.domain.model.parts.PartsGraph`."""
+
+    def __init__(self, model: ModelProto, bounded: Collection[str]) -> None:
+        self._model = model
+        self._bounded = bounded
+        self._nodes: dict[str, NodeProto] = {
+            name: node for node in model.graph.node for name in node.output if name
+        }
+        self._shapes: dict[str, list[int | None] | None] = {}
+
+    @cached_property
+    def _weights(self) -> dict[str, Any]:
+        return graph_weights(self._model.graph)
+
+    @cached_property
+    def _stated(self) -> dict[str, Any]:
+        return value_infos(self._model)
+
+    @cached_property
+    def _inferred(self) -> dict[str, Any]:
+        return inferred_value_infos(self._model)
+
+    def maker(self, tensor: str) -> Maker | None:
+        node = self._nodes.get(tensor)
+        if node is None or node.domain not in ("", "ai.onnx", "com.microsoft"):
+            return None
+        attributes = {
+            each.name: onnx.helper.get_attribute_value(each)
+            for each in node.attribute
+            if each.type in _PLAIN and not each.ref_attr_name
+        }
+        made = {
+            name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            for name, value in attributes.items()
+        }
+        return Maker(node.op_type, tuple(node.input), tuple(node.output), made)
+
+    def shape(self, tensor: str) -> Sequence[int | None] | None:
+        if tensor not in self._shapes:
+            self._shapes[tensor] = self._shape(tensor)
+        return self._shapes[tensor]
+
+    def _shape(self, tensor: str) -> list[int | None] | None:
+        if tensor in self._weights:
+            return [int(one) for one in self._weights[tensor].dims]
+        for known in (self._stated, self._inferred):
+            if tensor in known:
+                shape = shape_of(known[tensor])
+                if shape is not None:
+                    dims = [one if isinstance(one, int) and one >= 0 else None for one in shape]
+                    if None not in dims or known is self._inferred:
+                        return dims
+        return None
+
+    def constant(self, tensor: str) -> Array | None:
+        found = self._weights.get(tensor)
+        if found is None:
+            node = self._nodes.get(tensor)
+            if node is None or node.op_type not in _CONSTANT_OF_CONSTANTS:
+                return None
+            if node.op_type == "ConstantOfShape":
+                value = next((one.t for one in node.attribute if one.name == "value"), None)
+                return None if value is None else elements(value)
+            return self.constant(node.input[0]) if node.input else None
+        if prod(found.dims) > _SMALL or (found.HasField("data_location") and found.data_location):
+            return None
+        return elements(found)
+
+    def is_constant(self, tensor: str) -> bool:
+        if tensor in self._weights:
+            return True
+        node = self._nodes.get(tensor)
+        if node is None or node.op_type not in _CONSTANT_OF_CONSTANTS:
+            return False
+        return node.op_type == "ConstantOfShape" or self.is_constant(node.input[0])
+
+    def is_bounded(self, tensor: str) -> bool:
+        return tensor in self._bounded
+
+
+_PLAIN = frozenset({1, 2, 3, 6, 7, 8})
+"""The types of attributes that are numbers or text, by their numbers in ONNX."""

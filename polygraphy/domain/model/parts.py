@@ -1,0 +1,345 @@
+"""Which parts an output of a graph has: a pure function of the graph, from the output towards the
+inputs through everything that joins, fills or moves elements without computing them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from attrs import evolve, frozen
+
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.parts import DEEPEST, Layout
+
+
+@frozen
+class Maker:
+    """The node that makes a tensor.
+
+    Attributes:
+        op: its operator; those of other domains than the standard one are not asked for.
+        inputs: what it reads; "" for what is left out.
+        outputs: what it makes.
+        attributes: numbers, lists of numbers, text and arrays, by name.
+    """
+
+    op: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    attributes: Mapping[str, Any]
+
+
+class PartsGraph(Protocol):
+    """What is asked of a graph."""
+
+    def maker(self, tensor: str) -> Maker | None:
+        """Return the node that makes a tensor; None if no standard operator does."""
+
+    def shape(self, tensor: str) -> Sequence[int | None] | None:
+        """Return the dimensions of a tensor, None for each that is not known."""
+
+    def constant(self, tensor: str) -> Array | None:
+        """Return a small constant; None for other tensors."""
+
+    def is_constant(self, tensor: str) -> bool:
+        """Return whether a tensor is a constant of any size."""
+
+    def is_bounded(self, tensor: str) -> bool:
+        """Return whether the elements of a tensor lie between -1 and 1 by nature."""
+
+
+def layout_of(output: str, graph: PartsGraph) -> Layout:
+    """Return how an output is put together."""
+    return _Reader(graph).layout(output, 0)
+
+
+_KEEPS_KIND = frozenset(
+    {"Cast", "CastLike", "DequantizeLinear", "Identity", "Neg", "QuantizeLinear", "Dropout"}
+)
+"""Operators that hand each element on, perhaps rounded."""
+_ELEMENTWISE = frozenset(
+    {
+        "Abs", "Celu", "Cos", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu",
+        "Log", "Mish", "Reciprocal", "Relu", "Selu", "Sigmoid", "Sin", "Softplus", "Softsign",
+        "Sqrt", "Swish", "Tanh", "ThresholdedRelu",
+    }
+)  # fmt: skip
+"""Others that compute each element of one."""
+_WITH_CONSTANT = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "PRelu", "Sub"})
+_CUTS = frozenset({"Gather", "Slice", "Split"})
+_LIMITS = frozenset({"Clip", "Max", "Min"})
+
+
+class _Reader:
+    def __init__(self, graph: PartsGraph) -> None:
+        self._graph = graph
+        self._rules: Mapping[str, Callable[[str, Maker, int], Layout | None]] = {
+            "Clip": self._clipped,
+            "Concat": self._joined,
+            "Flatten": self._reshaped,
+            "Gather": self._gathered,
+            "GatherElements": self._chosen,
+            "Pad": self._padded,
+            "Reshape": self._reshaped,
+            "ScatterElements": self._scattered,
+            "ScatterND": self._scattered,
+            "Slice": self._sliced,
+            "Split": self._split,
+            "Squeeze": self._squeezed,
+            "TensorScatter": self._scattered,
+            "TopK": self._chosen,
+            "Transpose": self._transposed,
+            "Unsqueeze": self._unsqueezed,
+            "Where": self._filled,
+        }
+
+    def layout(self, tensor: str, depth: int) -> Layout:
+        """Return how a tensor is put together."""
+        node = self._graph.maker(tensor) if depth < DEEPEST else None
+        made = None if node is None else self._made(tensor, node, depth + 1)
+        if made is None or _is_one(made):
+            return self._leaf(tensor, depth)
+        return made
+
+    def _made(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        rule = self._rules.get(node.op)
+        if rule is not None:
+            return rule(tensor, node, depth)
+        if node.op in _KEEPS_KIND or node.op in _ELEMENTWISE:
+            return self._elementwise(tensor, node, 0, depth)
+        if node.op in _WITH_CONSTANT:
+            constant = [self._graph.is_constant(name) for name in node.inputs]
+            if len(node.inputs) == 2 and sum(constant) == 1:
+                return self._elementwise(tensor, node, constant.index(False), depth)
+        return None
+
+    def _leaf(self, tensor: str, depth: int = 0) -> Layout:
+        return Layout(
+            name=tensor,
+            origin=self._origin(tensor, depth),
+            is_bounded=self._graph.is_bounded(tensor),
+        )
+
+    def _origin(self, tensor: str, depth: int) -> str:
+        """Return the tensor that another is a piece of, in another shape."""
+        while depth < DEEPEST:
+            node = self._graph.maker(tensor)
+            if node is None or node.op not in _MOVES_PIECES or not node.inputs:
+                break
+            tensor, depth = node.inputs[0], depth + 1
+        return tensor
+
+    def _elementwise(self, tensor: str, node: Maker, at: int, depth: int) -> Layout | None:
+        read = node.inputs[at]
+        made = self.layout(read, depth)
+        if made.is_plain:
+            return None
+        is_same = node.op in _KEEPS_KIND
+        if not is_same and len(node.inputs) > 1 and not self._keeps_shape(node, at):
+            return None
+        step = self._step(node)
+        always = self._graph.is_bounded(tensor)
+
+        def changed(leaf: Layout) -> Layout:
+            if is_same:
+                return evolve(leaf, step=max(step, leaf.step))
+            return evolve(leaf, is_bounded=always, fills=(), step=0.0)
+
+        made = made.with_leaves(changed)
+        if node.op in _LIMITS:
+            limits = self._finite(node.inputs[1 - at])
+            made = made.with_leaves(lambda leaf: evolve(leaf, fills=limits))
+        return made
+
+    def _keeps_shape(self, node: Maker, at: int) -> bool:
+        """Return whether a constant operand makes nothing larger."""
+        own, other = (self._graph.shape(node.inputs[each]) for each in (at, 1 - at))
+        if other is None:
+            return False
+        if all(one == 1 for one in other):
+            return own is not None and len(other) <= len(own) or not other or len(other) == 1
+        if own is None or len(other) > len(own):
+            return False
+        return all(b in (1, a) for a, b in zip(own[::-1], other[::-1]))
+
+    def _step(self, node: Maker) -> float:
+        if node.op not in ("QuantizeLinear", "DequantizeLinear") or len(node.inputs) < 2:
+            return 0.0
+        scale = self._graph.constant(node.inputs[1])
+        return 0.0 if scale is None or not scale.size else float(np.abs(scale).max())
+
+    def _finite(self, name: str) -> tuple[float, ...]:
+        value = self._graph.constant(name) if name else None
+        if value is None or not value.size or value.dtype.kind not in "fiub":
+            return ()
+        found = np.unique(np.asarray(value, np.float64))
+        return tuple(float(one) for one in found[np.isfinite(found)][:4])
+
+    def _joined(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        axis = node.attributes.get("axis")
+        if axis is None:
+            return None
+        operands = tuple(self.layout(name, depth) for name in node.inputs)
+        lengths = []
+        for name in node.inputs:
+            shape = self._graph.shape(name)
+            known = shape is not None and -len(shape) <= axis < len(shape)
+            lengths.append(shape[axis] if shape is not None and known else None)
+        return Layout("join", operands=operands, numbers=(int(axis),), shape=tuple(lengths))
+
+    def _moved(self, kind: Any, node: Maker, depth: int, numbers: Sequence[int] = ()) -> Layout:
+        shape = self._graph.shape(node.inputs[0])
+        return Layout(
+            kind,
+            operands=(self.layout(node.inputs[0], depth),),
+            numbers=tuple(int(one) for one in numbers),
+            shape=None if shape is None else tuple(shape),
+        )
+
+    def _transposed(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        return self._moved("transpose", node, depth, node.attributes.get("perm", ()))
+
+    def _reshaped(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        return self._moved("reshape", node, depth)
+
+    def _axes(self, node: Maker, at: int = 1) -> list[int] | None:
+        if "axes" in node.attributes:
+            return list(node.attributes["axes"])
+        return self._whole(node, at)
+
+    def _whole(self, node: Maker, at: int) -> list[int] | None:
+        """Return the elements of an operand that holds whole numbers; None of another."""
+        if len(node.inputs) <= at or not node.inputs[at]:
+            return None
+        value = self._graph.constant(node.inputs[at])
+        if value is None or value.dtype.kind not in "iu":
+            return None
+        return [int(one) for one in value.reshape(-1)]
+
+    def _unsqueezed(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        axes = self._axes(node)
+        return None if axes is None else self._moved("unsqueeze", node, depth, axes)
+
+    def _squeezed(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        axes = self._axes(node)
+        if axes is None:
+            shape = self._graph.shape(node.inputs[0])
+            if shape is None or None in shape:
+                return None
+            axes = [axis for axis, length in enumerate(shape) if length == 1]
+        return self._moved("squeeze", node, depth, axes)
+
+    def _sliced(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        if "starts" in node.attributes:
+            starts, ends = node.attributes["starts"], node.attributes["ends"]
+            axes, steps = node.attributes.get("axes"), None
+        else:
+            starts, ends = self._whole(node, 1), self._whole(node, 2)
+            axes, steps = self._whole(node, 3), self._whole(node, 4)
+        if starts is None or ends is None:
+            return None
+        axes = list(range(len(starts))) if axes is None else list(axes)
+        made = self.layout(node.inputs[0], depth)
+        shape = self._graph.shape(node.inputs[0])
+        for start, end, axis, step in zip(starts, ends, axes, steps or [1] * len(starts)):
+            made = Layout(
+                "take",
+                operands=(made,),
+                numbers=(axis, start, end, step),
+                shape=None if shape is None else tuple(shape),
+            )
+            if shape is not None and -len(shape) <= axis < len(shape):
+                length = shape[axis]
+                shape = [*shape]
+                shape[axis] = (
+                    None
+                    if length is None or step == 0
+                    else len(range(length)[slice(start, None if end < -length else end, step)])
+                )
+        return made
+
+    def _split(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        axis = int(node.attributes.get("axis", 0))
+        sizes = node.attributes.get("split") or self._whole(node, 1)
+        shape = self._graph.shape(node.inputs[0])
+        length = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+        if sizes is None:
+            if length is None:
+                return None
+            each = -(-length // len(node.outputs))
+            sizes = [min(each, length - each * at) for at in range(len(node.outputs))]
+        at = list(node.outputs).index(tensor)
+        start = sum(sizes[:at])
+        return self._moved("take", node, depth, (axis, start, start + sizes[at], 1))
+
+    def _gathered(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        axis = int(node.attributes.get("axis", 0))
+        indices = self._graph.constant(node.inputs[1])
+        shape = self._graph.shape(node.inputs[1])
+        rank = indices.ndim if indices is not None else None if shape is None else len(shape)
+        if rank == 0 and indices is not None:
+            index = int(indices)
+            taken = self._moved("take", node, depth, (axis, index, index + 1 or 1 << 62, 1))
+            return Layout("squeeze", operands=(taken,), numbers=(axis,))
+        return self._moved("choose", node, depth, (axis,)) if rank == 1 else None
+
+    def _chosen(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        if node.op == "TopK" and tensor != node.outputs[0]:
+            return None
+        default = -1 if node.op == "TopK" else 0
+        return self._moved("choose", node, depth, (int(node.attributes.get("axis", default)),))
+
+    def _padded(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        if node.attributes.get("mode", "constant") != "constant":
+            return None
+        pads = node.attributes.get("pads") or self._whole(node, 1)
+        if pads is None or len(node.inputs) > 3:
+            return None
+        padding = Layout(name=f"padding of {tensor}", origin=f"//padding of {tensor}")
+        made = self._moved("pad", node, depth, pads)
+        return evolve(made, operands=(*made.operands, padding))
+
+    def _filled(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        if len(node.inputs) != 3:
+            return None
+        constant = [self._graph.is_constant(name) for name in node.inputs[1:]]
+        if not any(constant):
+            return evolve(self._leaf(tensor, depth), is_mixed=True)
+        if all(constant):
+            return None
+        at = 1 + constant.index(False)
+        fills = self._finite(node.inputs[3 - at])
+        made = self.layout(node.inputs[at], depth)
+        own, other = self._graph.shape(node.inputs[at]), self._graph.shape(tensor)
+        if made.kind != "leaf" and (own is None or other is None or len(own) != len(other)):
+            made = self._leaf(tensor, depth)  # Perhaps broadcast.
+        elif made.kind == "leaf":
+            made = evolve(made, name=tensor if made.is_plain else made.name)
+        return made.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
+
+    def _clipped(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        names = [*node.inputs[1:3]]
+        fills = tuple(number for name in names for number in self._finite(name))
+        fills += tuple(float(node.attributes[key]) for key in ("min", "max") if key in node.attributes)
+        made = self.layout(node.inputs[0], depth)
+        return made.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
+
+    def _scattered(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        fills = self._finite(node.inputs[0]) if self._graph.is_constant(node.inputs[0]) else ()
+        return evolve(self._leaf(tensor, depth), is_mixed=True, fills=fills)
+
+
+_MOVES_PIECES = _CUTS | {
+    "Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze",
+}  # fmt: skip
+
+
+def _is_one(made: Layout) -> bool:
+    """Return whether elements are only moved that are computed together anyway."""
+    if made.kind == "leaf":
+        return made.is_plain
+    if made.kind in ("join", "pad"):
+        return False
+    return made.operands[0].is_plain

@@ -1,0 +1,336 @@
+"""How large the numbers of an output are, part by part: what the judge measures errors against.
+
+An output has the parts that its graph says (`Layout`). If nobody knows the graph, slices along an
+axis are parts if all elements of some are so small that the tolerance of the rest covers them. In
+both cases constants that fill are left out: numbers that both sides have at the same places, far
+outside the rest, such as the -1e9 of suppressed logits.
+
+The size of a part follows from what its computation can resolve, so that no part is held to more
+than that:
+
+- Zeros do not count, because a sparse part is computed from terms as large as its other elements.
+- A few elements may be small by chance: their size is what it would be in 99 of 100 cases.
+- Slices of unknown origin may be what is left where large terms cancel, if their signs are mixed
+  or many of them are zero. An epsilon of the whole output is explained there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.parts import Layout, UnresolvedError, labeled, place_of
+
+FAR = 16.0
+"""A constant fills if it is so many times larger than any other element."""
+_NEAR_FILL = 1 / 128
+"""A mask that is added, and not filled in, leaves its constant within so much."""
+_MATTERS = 0.1
+"""Constants are left out if their tolerance covers this share of the size of the rest."""
+_MOST_FILLS = 4
+_BY_CHANCE = 0.01
+"""How often a few elements are smaller by chance than is assumed."""
+_MANY = 32
+"""From so many elements on, their root mean square is their size."""
+_ONE_SIGN, _FEW_ZEROS = 0.95, 0.25
+"""What cancels has both signs, or zeros: not so many of one sign, or so few zeros."""
+_RESOLVED = 1 / 16
+"""What is smaller than so many epsilons of the whole is too small to be left of its terms."""
+_DEEPEST = 4
+_BLOCK = 1 << 16
+
+
+@frozen
+class PartSize:
+    """How large the elements of a part are.
+
+    Attributes:
+        name: the tensor that it was computed as; "" if that is not known.
+        where: its place, as an index of the output; "" if it has none.
+        size: in units of the output.
+        floor: what is explained at least.
+        is_bounded: whether the elements lie between -1 and 1 by nature.
+        step: the size of a quantization step behind the join; 0 if there is none.
+    """
+
+    name: str
+    where: str
+    size: float
+    floor: float = 0.0
+    is_bounded: bool = False
+    step: float = 0.0
+
+
+@frozen
+class Sizes:
+    """The parts of an output, and by element the number of its part (see `labeled`)."""
+
+    parts: Sequence[PartSize]
+    labels: Array
+
+
+def sizes_of(
+    name: str, arrays: tuple[Array, Array], layout: Layout | None, rtol: float, epsilon: float
+) -> Sizes | None:
+    """Return the parts of an output and their sizes; None if it is one part without any constant
+    that fills.
+
+    Args:
+        name: the output.
+        arrays: the output and its reference, of one shape.
+        layout: how it is put together; None if nobody knows.
+        rtol: what is explained as a fraction of an element.
+        epsilon: that of the data type in which it was computed.
+    """
+    value, reference = arrays
+    if reference.size < 2:
+        return None
+    whole = Layout(is_mixed=True, name="") if layout is None else layout
+    try:
+        labels, leaves = labeled(whole, reference.shape)
+    except UnresolvedError:
+        whole = Layout(is_mixed=True)
+        labels, leaves = labeled(whole, reference.shape)
+    if len(leaves) == 1:
+        return _of_one(name, (value, reference), leaves[0], rtol, epsilon)
+    rms = root_mean_square(reference)
+    parts = []
+    for number, leaf in enumerate(leaves):
+        own, other = (_elements(array, labels, number) for array in (value, reference))
+        size = _size(own, other, leaf.fills, rtol, rms)
+        where = place_of(name, labels, number, reference.shape)
+        parts.append(
+            PartSize(leaf.name, where, size, is_bounded=leaf.is_bounded, step=leaf.step)
+        )
+    return Sizes(parts, labels)
+
+
+def _of_one(
+    name: str, arrays: tuple[Array, Array], leaf: Layout, rtol: float, epsilon: float
+) -> Sizes | None:
+    """Return the sizes of an output that no graph takes apart."""
+    value, reference = arrays
+    rest = _without_fills(value, reference, leaf.fills, rtol)
+    if leaf.is_mixed:
+        labels = _levels(reference if rest is None else rest, rtol)
+        if labels is not None:
+            return _of_levels(name, arrays, rest, labels, rtol, epsilon)
+    if rest is None:
+        return None
+    size = _typical(rest, root_mean_square(reference))
+    part = PartSize("", "", size, is_bounded=leaf.is_bounded)
+    return Sizes([part], np.zeros((1,) * reference.ndim, np.uint8))
+
+
+def _of_levels(
+    name: str,
+    arrays: tuple[Array, Array],
+    rest: Array | None,
+    labels: Array,
+    rtol: float,
+    epsilon: float,
+) -> Sizes:
+    counted = arrays[1] if rest is None else rest
+    parts: list[PartSize] = []
+    larger = 0.0  # The levels are numbered from the largest.
+    for number in range(int(labels.max()) + 1):
+        own = _elements(counted, labels, number)
+        size = _typical(own, larger)
+        floor = 0.0
+        if number:
+            if _peak(own) <= 1:  # They may be probabilities.
+                size = max(size, 1.0)
+            if size >= _RESOLVED * epsilon * larger and _is_like_noise(own):
+                floor = epsilon * larger
+        where = place_of(name, labels, number, counted.shape)
+        parts.append(PartSize("", where, size, floor))
+        larger = max(larger, size)
+    return Sizes(parts, labels)
+
+
+def _elements(array: Array, labels: Array, number: int) -> Array:
+    """Return the elements of a part: a view if it is a box of whole slices."""
+    mask = labels == number
+    index: list[slice] = []
+    for axis in range(array.ndim):
+        if labels.shape[axis] == 1:
+            index.append(slice(None))
+            continue
+        others = tuple(one for one in range(mask.ndim) if one != axis)
+        at = np.flatnonzero(mask.any(axis=others))
+        index.append(slice(int(at[0]), int(at[-1]) + 1))
+    if mask[tuple(s if mask.shape[a] > 1 else slice(None) for a, s in enumerate(index))].all():
+        return array[tuple(index)]
+    return array[np.broadcast_to(mask, array.shape)]
+
+
+def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    flat = [array.reshape(-1) for array in arrays]
+    for start in range(0, flat[0].size, _BLOCK):
+        yield tuple(np.asarray(one[start : start + _BLOCK], np.float64) for one in flat)
+
+
+def _size(
+    value: Array, reference: Array, fills: Sequence[float], rtol: float, whole: float
+) -> float:
+    rest = _without_fills(value, reference, fills, rtol)
+    return _typical(reference if rest is None else rest, whole)
+
+
+def _typical(array: Array, whole: float) -> float:
+    """Return the size of elements of which few may be small by chance, though not larger for that
+    than the whole output.
+    """
+    count = squares = 0.0
+    for (block,) in _blocks(array):
+        finite = block[np.isfinite(block) & (block != 0)]
+        count += finite.size
+        squares += float(np.square(finite).sum())
+    if not count:
+        return 0.0
+    size = math.sqrt(squares / count)
+    return max(size, min(size / _least_by_chance(int(count)), whole))
+
+
+def _least_by_chance(count: int) -> float:
+    """Return which share of their size the root mean square of so many normal numbers is, at least
+    in 99 of 100 cases.
+    """
+    if count >= _MANY:
+        return 1.0
+    log = (math.log(_BY_CHANCE) + math.lgamma(count / 2 + 1)) / count
+    return min(1.0, math.sqrt(2 / count) * math.exp(log))
+
+
+def _peak(array: Array) -> float:
+    found = 0.0
+    for (block,) in _blocks(array):
+        finite = np.abs(block[np.isfinite(block)])
+        found = max(found, float(finite.max(initial=0.0)))
+    return found
+
+
+def _without_fills(
+    value: Array, reference: Array, known: Sequence[float], rtol: float
+) -> Array | None:
+    """Return the reference with NaN in place of the constants that fill it; None if there are none
+    that matter.
+    """
+    left: Array | None = None
+    for _ in range(_MOST_FILLS):
+        array = reference if left is None else left
+        fill = _fill_of(value, array, known, rtol)
+        if fill is None:
+            break
+        wide = np.asarray(array, np.float64)
+        left = np.where(np.abs(wide - fill) <= abs(fill) * _NEAR_FILL, np.nan, wide)
+    return left
+
+
+def _fill_of(
+    value: Array, reference: Array, known: Sequence[float], rtol: float
+) -> float | None:
+    """Return the constant that fills most far outside the rest; None if there is none."""
+    extreme = 0.0
+    for (block,) in _blocks(reference):
+        finite = block[np.isfinite(block)]
+        if finite.size:
+            high, low = float(finite.max()), float(finite.min())
+            extreme = max((extreme, high, low), key=abs)
+    if not extreme:
+        return None
+    near, limit = abs(extreme) * _NEAR_FILL, abs(extreme) / FAR
+    filled = rest = 0
+    squares = 0.0
+    for own, other in _blocks(value, reference):
+        with np.errstate(invalid="ignore"):
+            far = np.abs(other - extreme) <= near
+            others = other[~far & np.isfinite(other)]
+            if np.abs(others).max(initial=0.0) > limit:  # In most outputs, in the first block.
+                return None
+            if not (np.abs(own[far] - extreme) <= near).all():
+                return None
+        filled += int(np.count_nonzero(far))
+        counted = others[others != 0]
+        rest += counted.size
+        squares += float(np.square(counted).sum())
+    is_known = any(abs(extreme - one) <= near for one in known)
+    if not rest or filled < (1 if is_known else 2):
+        return None
+    size = math.sqrt(squares / rest)
+    all_size = abs(extreme) * math.sqrt(filled / (filled + rest))
+    return extreme if rtol * all_size > _MATTERS * size else None
+
+
+def _levels(reference: Array, rtol: float) -> Array | None:
+    """Return by slice of an axis, and of another inside it, the number of its level, from the
+    largest; None if all are of one level.
+    """
+    if _peak(reference) <= 1 or reference.ndim == 0:  # They may be probabilities.
+        return None
+    labels = np.zeros((1,) * reference.ndim, np.uint8)
+    array, last = reference, 0
+    for _ in range(_DEEPEST):
+        found = _covered(array, rtol)
+        if found is None:
+            break
+        axis, small = found
+        last += 1
+        shape = [1] * reference.ndim
+        shape[axis] = reference.shape[axis]
+        below = np.broadcast_to(small.reshape(shape), np.broadcast_shapes(labels.shape, shape))
+        labels = np.where(below & (labels == last - 1), np.uint8(last), labels)
+        mask = np.broadcast_to(labels == last, reference.shape)
+        array = np.where(mask, np.asarray(reference, np.float64), np.nan)
+    return labels if last else None
+
+
+def _covered(array: Array, rtol: float) -> tuple[int, Array] | None:
+    """Return the axis along which some slices are so small that the tolerance of the others covers
+    all their elements, and which.
+    """
+    size = root_mean_square(array)
+    for axis in range(array.ndim):
+        if array.shape[axis] < 2:
+            continue
+        peaks = _peaks(array, axis)
+        small = (peaks > 0) & (peaks <= rtol * size)
+        if small.any():
+            return axis, small
+    return None
+
+
+def _peaks(array: Array, axis: int) -> Array:
+    """Return the largest magnitude of the finite elements in each slice."""
+    rows = np.moveaxis(array, axis, 0)
+    width = max(1, _BLOCK // max(1, rows[0].size))
+    peaks = np.zeros(len(rows))
+    for start in range(0, len(rows), width):
+        block = np.abs(np.asarray(rows[start : start + width], np.float64))
+        block[~np.isfinite(block)] = 0
+        peaks[start : start + width] = block.reshape(len(block), -1).max(axis=1, initial=0)
+    return peaks
+
+
+def _is_like_noise(array: Array) -> bool:
+    """Return whether elements may be what is left of larger terms: of both signs, or with zeros."""
+    positive = negative = zeros = 0
+    for (block,) in _blocks(array):
+        positive += int(np.count_nonzero(block > 0))
+        negative += int(np.count_nonzero(block < 0))
+        zeros += int(np.count_nonzero(block == 0))
+    count = positive + negative
+    if not count or zeros > _FEW_ZEROS * (count + zeros):
+        return True
+    return max(positive, negative) < _ONE_SIGN * count
+
+
+def in_words(part: PartSize) -> str:
+    """Return what a part is called: its tensor, and its place."""
+    if part.name and part.where:
+        return f"{part.name} ({part.where})"
+    return part.name or part.where

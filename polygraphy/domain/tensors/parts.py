@@ -1,0 +1,309 @@
+"""How an output is put together: which of its elements were computed together.
+
+A `Layout` says it as the graph does, for any shape: operands that are joined along an axis, a
+constant that fills what a mask shuts out, padding, and the steps behind that move elements. It is
+data, and can be saved. `labeled` applies it to an output of known shape: by element the number of
+the part that it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, Literal, get_args
+
+import numpy as np
+from attrs import evolve, frozen
+
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.pickling import pickled_as
+
+Kind = Literal[
+    "leaf", "join", "transpose", "reshape", "unsqueeze", "squeeze", "take", "choose", "pad"
+]
+Shape = tuple[int, ...]
+
+_MOST_PARTS = 255
+"""As many as fit into a byte for each element; an output of more is judged as one."""
+
+
+@pickled_as("polygraphy.comparator.struct")
+@frozen
+class Layout:
+    """How a tensor is put together.
+
+    Attributes:
+        kind: ``leaf`` for elements that are computed together, else what combines or moves the
+            elements of `operands`: ``join`` along axis `numbers[0]`; ``transpose`` by the
+            permutation `numbers`; ``reshape``; ``unsqueeze`` and ``squeeze`` of the axes `numbers`;
+            ``take`` of the slice `numbers[1:]` (start, stop, step) of axis `numbers[0]`;
+            ``choose`` of elements along axis `numbers[0]`, which only the data tell; ``pad`` by
+            `numbers`, which are those of ONNX.
+        name: the tensor of a leaf.
+        origin: the tensor that a leaf is a piece of; pieces of one tensor are one part.
+        operands: what it is put together of.
+        numbers: see `kind`.
+        shape: the dimensions of the first operand, or the lengths of all along the axis of a join;
+            None for each that is not known.
+        is_bounded: whether the elements of a leaf lie between -1 and 1 by nature.
+        fills: constants that fill elements of a leaf.
+        step: the size of a quantization step behind the join; 0 if there is none.
+        is_mixed: whether the elements of a leaf come from several tensors, at places that only the
+            data tell.
+    """
+
+    kind: Kind = "leaf"
+    name: str = ""
+    origin: str = ""
+    operands: tuple[Layout, ...] = ()
+    numbers: tuple[int, ...] = ()
+    shape: tuple[int | None, ...] | None = None
+    is_bounded: bool = False
+    fills: tuple[float, ...] = ()
+    step: float = 0.0
+    is_mixed: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all elements are computed together, and none is filled in."""
+        return self.kind == "leaf" and not self.fills and not self.is_mixed
+
+    def with_leaves(self, change: Callable[[Layout], Layout]) -> Layout:
+        """Return the same layout of changed leaves."""
+        if self.kind == "leaf":
+            return change(self)
+        return evolve(self, operands=tuple(one.with_leaves(change) for one in self.operands))
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return what is saved: all that is not the default."""
+        fields: dict[str, Any] = {"kind": self.kind}
+        if self.is_plain and not self.step:  # Of most outputs that is all.
+            return fields
+        for name in ("name", "origin", "is_bounded", "step", "is_mixed"):
+            if value := getattr(self, name):
+                fields[name] = value
+        for name in ("numbers", "fills"):
+            if value := getattr(self, name):
+                fields[name] = list(value)
+        if self.shape is not None:
+            fields["shape"] = list(self.shape)
+        if self.operands:
+            fields["operands"] = [one.as_fields() for one in self.operands]
+        return fields
+
+    @staticmethod
+    def of_fields(fields: Any, depth: int = 0) -> Layout:
+        """Return what was saved.
+
+        Raises:
+            ValueError: it is not a layout.
+        """
+        if not isinstance(fields, Mapping) or fields.get("kind") not in get_args(Kind):
+            raise ValueError("not a layout")
+        if depth > DEEPEST:
+            raise ValueError("too deep for a layout")
+        shape = fields.get("shape")
+        return Layout(
+            fields["kind"],
+            str(fields.get("name", "")),
+            str(fields.get("origin", "")),
+            tuple(Layout.of_fields(one, depth + 1) for one in fields.get("operands", ())),
+            tuple(int(one) for one in fields.get("numbers", ())),
+            None if shape is None else tuple(None if one is None else int(one) for one in shape),
+            bool(fields.get("is_bounded", False)),
+            tuple(float(one) for one in fields.get("fills", ())),
+            float(fields.get("step", 0.0)),
+            bool(fields.get("is_mixed", False)),
+        )
+
+
+DEEPEST = 64
+"""So many steps are followed from an output towards the inputs."""
+
+
+class UnresolvedError(Exception):
+    """The shape of an output does not tell where its parts are."""
+
+
+def labeled(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layout]]:
+    """Return by element the number of the part that it belongs to, and the leaves that the parts
+    are. The labels are of the rank of `shape`, and of length 1 along each axis along which all
+    elements belong to the same part.
+
+    Raises:
+        UnresolvedError: the shape does not tell where the parts are.
+    """
+    found: dict[str, tuple[int, Layout]] = {}
+
+    def number(leaf: Layout) -> int:
+        key = leaf.origin or leaf.name
+        held = found.setdefault(key, (len(found), leaf))
+        if held[1] != leaf:  # Another piece of the same tensor, by its own name.
+            changed = evolve(
+                held[1],
+                name=key,
+                is_bounded=held[1].is_bounded and leaf.is_bounded,
+                is_mixed=held[1].is_mixed or leaf.is_mixed,
+                step=max(held[1].step, leaf.step),
+                fills=tuple(dict.fromkeys((*held[1].fills, *leaf.fills))),
+            )
+            found[key] = held[0], changed
+        if len(found) > _MOST_PARTS:
+            raise UnresolvedError
+        return held[0]
+
+    try:
+        labels = _labels(layout, tuple(shape), number)
+    except (IndexError, ValueError, TypeError, OverflowError) as error:
+        raise UnresolvedError from error  # A shape that the graph does not lead to.
+    return labels, [leaf for _, leaf in found.values()]
+
+
+def _labels(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    if layout.kind == "leaf":
+        return np.full((1,) * len(shape), number(layout), np.uint8)
+    return _RULES[layout.kind](layout, shape, number)
+
+
+def _of_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    axis = _axis(layout.numbers[0], len(shape))
+    lengths = list(layout.shape or (None,) * len(layout.operands))
+    missing = shape[axis] - sum(one for one in lengths if one is not None)
+    unknown = lengths.count(None)
+    if unknown > 1 or missing < 0 or (missing and not unknown):
+        raise UnresolvedError
+    pieces = []
+    for length, operand in zip(lengths, layout.operands, strict=True):
+        own = missing if length is None else length
+        if own:
+            labels = _labels(operand, (*shape[:axis], own, *shape[axis + 1 :]), number)
+            pieces.append(np.repeat(labels, own, axis) if labels.shape[axis] == 1 else labels)
+    if not pieces:
+        raise UnresolvedError
+    others = np.max([[*one.shape[:axis], 1, *one.shape[axis + 1 :]] for one in pieces], axis=0)
+    wide = [
+        np.broadcast_to(one, (*others[:axis], one.shape[axis], *others[axis + 1 :]))
+        for one in pieces
+    ]
+    return np.concatenate(wide, axis)
+
+
+def _of_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    order = layout.numbers or tuple(range(len(shape)))[::-1]
+    before = [0] * len(shape)
+    for position, axis in enumerate(order):
+        before[axis] = shape[position]
+    return _labels(layout.operands[0], tuple(before), number).transpose(order)
+
+
+def _of_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    dims = list(layout.shape or ())
+    if layout.shape is None or dims.count(None) > 1:
+        raise UnresolvedError
+    size, known = prod(shape), prod(one for one in dims if one is not None)
+    before = tuple(size // max(known, 1) if one is None else one for one in dims)
+    if prod(before) != size:
+        raise UnresolvedError
+    labels = _labels(layout.operands[0], before, number)
+    return np.broadcast_to(labels, before).reshape(shape)
+
+
+def _of_unsqueeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    axes = {_axis(one, len(shape)) for one in layout.numbers}
+    before = tuple(length for axis, length in enumerate(shape) if axis not in axes)
+    return np.expand_dims(_labels(layout.operands[0], before, number), tuple(axes))
+
+
+def _of_squeeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    rank = len(shape) + len(layout.numbers)
+    axes = {_axis(one, rank) for one in layout.numbers}
+    rest = iter(shape)
+    before = tuple(1 if axis in axes else next(rest) for axis in range(rank))
+    return _labels(layout.operands[0], before, number).squeeze(tuple(axes))
+
+
+def _of_take(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    axis, start, stop, step = layout.numbers
+    axis = _axis(axis, len(shape))
+    length = None if layout.shape is None else layout.shape[axis]
+    if length is None:
+        raise UnresolvedError
+    before = (*shape[:axis], length, *shape[axis + 1 :])
+    labels = _labels(layout.operands[0], before, number)
+    if labels.shape[axis] == 1:
+        return labels
+    at = np.arange(length)[slice(start, None if stop < -length else stop, step)]
+    if len(at) != shape[axis]:
+        raise UnresolvedError
+    return labels.take(at, axis)
+
+
+def _of_choose(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    axis = _axis(layout.numbers[0], len(shape))
+    length = None if layout.shape is None else layout.shape[axis]
+    before = (*shape[:axis], 1 if length is None else length, *shape[axis + 1 :])
+    labels = _labels(layout.operands[0], before, number)
+    if labels.shape[axis] != 1:  # Which part an element is of, only the data tell.
+        raise UnresolvedError
+    return labels
+
+
+def _of_pad(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    inside, padding = layout.operands
+    begins, ends = layout.numbers[: len(shape)], layout.numbers[len(shape) :]
+    before = tuple(one - a - b for one, a, b in zip(shape, begins, ends, strict=True))
+    if min(before, default=0) < 0 or min(layout.numbers, default=0) < 0:
+        raise UnresolvedError
+    labels = _labels(inside, before, number)
+    pairs = [(a, b) if a or b else (0, 0) for a, b in zip(begins, ends)]
+    wide = tuple(
+        length if any(pair) else own for length, pair, own in zip(before, pairs, labels.shape)
+    )
+    return np.pad(np.broadcast_to(labels, wide), pairs, constant_values=number(padding))
+
+
+def _axis(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise UnresolvedError
+    return axis % rank
+
+
+_RULES: Mapping[str, Callable[[Layout, Shape, Callable[[Layout], int]], Array]] = {
+    "join": _of_join,
+    "transpose": _of_transpose,
+    "reshape": _of_reshape,
+    "unsqueeze": _of_unsqueeze,
+    "squeeze": _of_squeeze,
+    "take": _of_take,
+    "choose": _of_choose,
+    "pad": _of_pad,
+}
+
+
+def place_of(output: str, labels: Array, number: int, shape: Sequence[int]) -> str:
+    """Return where a part is, as an index of the output; "" if it is not a box.
+
+    Args:
+        output: the name of the output.
+        labels: what `labeled` returns, of any axes of length 1.
+        number: that of the part.
+        shape: that of the output.
+    """
+    mask = labels == number
+    slices, count = [], 1
+    for axis, length in enumerate(shape):
+        if mask.shape[axis] == 1:
+            slices.append(":")
+            continue
+        others = tuple(one for one in range(mask.ndim) if one != axis)
+        at = np.flatnonzero(mask.any(axis=others))
+        if not len(at) or at[-1] - at[0] + 1 != len(at):
+            return ""
+        count *= len(at)
+        is_whole = len(at) == length
+        slices.append(":" if is_whole else f"{at[0]}:{at[-1] + 1}" if len(at) > 1 else f"{at[0]}")
+    if count != np.count_nonzero(mask):
+        return ""
+    while len(slices) > 1 and slices[-1] == ":":
+        slices.pop()
+    return f"{output}[{', '.join(slices)}]"
