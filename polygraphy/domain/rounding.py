@@ -160,6 +160,11 @@ class Rounding:
         whole = _times(self, max(shares))
         return evolve(_with_parts(whole, made, self.labels), origin=why)
 
+    def times(self, share: float) -> Rounding:
+        """Return so many times as much."""
+        parts = tuple(_scaled(part, share) for part in self.parts)
+        return evolve(_scaled(self, share), parts=parts)
+
     def only(self, part: int) -> Rounding:
         """Return what is explained of a part, and anything of the others."""
         if not self.parts:
@@ -187,8 +192,10 @@ class Rounding:
 
 def _times(limits: Any, share: float) -> Any:
     """Return so many times as much of what is explained of an output, or of a part."""
-    if share <= 1:
-        return limits
+    return _scaled(limits, share) if share > 1 else limits
+
+
+def _scaled(limits: Any, share: float) -> Any:
     return evolve(limits, rtol=_brief(share * limits.rtol), atol=_brief(share * limits.atol))
 
 
@@ -273,6 +280,19 @@ def seen_between(
         if not BESIDE * seen < excess <= _NEAR * BESIDE * seen:
             break
     return seen
+
+
+def by_part(found: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
+    """Return the parts of an output that are off by more than rounding explains: the number of each,
+    what is explained of it alone, and how many times that it is off.
+    """
+    if not rounding.parts or len(found.excesses) != len(rounding.parts):
+        return [(0, rounding, found.excess)]
+    return [
+        (number, rounding.only(number), excess)
+        for number, excess in enumerate(found.excesses)
+        if excess > 1
+    ]
 
 
 def allowance(seen: float, rtol: float) -> float:
@@ -368,6 +388,7 @@ class Deviation:
         part: the part with the worst element, such as ``scores (output[:, 4:6])``; "" if the
             output is judged as one.
         excesses: the excess of each part; empty if it is judged as one.
+        off: the absolute error of the worst element.
     """
 
     excess: float = 0.0
@@ -381,6 +402,7 @@ class Deviation:
     broken: int = 0
     part: str = ""
     excesses: tuple[float, ...] = ()
+    off: float = 0.0
 
     def __bool__(self) -> bool:
         return self.excess > 1
@@ -488,6 +510,7 @@ def _elementwise(
         broken,
         limits.part_at(place),
         tuple(float(each) for each in limits.excesses),
+        limits.off if limits.excesses.size else np.inf if broken else largest,
     )
 
 
@@ -497,6 +520,7 @@ class _Limits:
     def __init__(self, rounding: Rounding, shape: tuple[int, ...]) -> None:
         self._rounding = rounding
         self._labels: Array | None = None
+        self.off = self._worst = 0.0
         parts = rounding.parts
         self.excesses, self._errors = np.zeros(len(parts)), np.zeros(len(parts))
         self._rtol = np.array([part.rtol for part in parts])
@@ -514,6 +538,9 @@ class _Limits:
     def note(self, block: slice, ratio: Array, error: Array) -> None:
         """Note how far the elements of a block are off."""
         if self._labels is not None:
+            at = int(np.argmax(ratio))
+            if ratio[at] > self._worst:
+                self._worst, self.off = float(ratio[at]), float(error[at])
             np.maximum.at(self.excesses, self._labels[block], ratio)
             np.maximum.at(self._errors, self._labels[block], error)
 

@@ -36,7 +36,13 @@ from polygraphy.domain.rounding import (
     spread,
 )
 from polygraphy.domain.search.layers import SHARE
-from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
+from polygraphy.domain.tensors.facts import (
+    Facts,
+    compute_dtype,
+    is_bounded,
+    is_ordered,
+    layout_of,
+)
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.diagnosing import (
     Compute,
@@ -267,7 +273,12 @@ class Case:
         if not is_float(value) or not is_float(expected) or value.shape != expected.shape:
             return None
         by_nature = is_bounded(self.facts, name)
-        return rounding_between((value, expected), is_bounded=by_nature)
+        return rounding_between(
+            (value, expected),
+            is_bounded=by_nature,
+            name=name,
+            layout=layout_of(self.facts, name),
+        )
 
     def judged(self, name: str, value: Any, expected: Any, noise: Any = 0.0) -> Deviation:
         """Return how far an output is off."""

@@ -31,11 +31,17 @@ from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
     allowance,
+    by_part,
     deviation,
     rounding_between,
     seen_between,
 )
-from polygraphy.domain.tensors.facts import compute_dtype, is_bounded, is_ordered
+from polygraphy.domain.tensors.facts import (
+    compute_dtype,
+    is_bounded,
+    is_ordered,
+    layout_of,
+)
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
 
@@ -50,26 +56,29 @@ def adds_up(case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Va
     the model, so that no node has to be looked at.
     """
     first, *others = outputs.values()
-    found: list[tuple[int, str, Rounding, float]] = []
+    found: list[tuple[int, tuple[str, int], Rounding, float]] = []
     for number in range(len(feeds)):
         for other in others:
             for name, each in case.differing(first[number], other[number]).items():
                 rounding = case.rounding(name, first[number][name], other[number][name])
                 if rounding is None or each.excess > rounding.most:
                     return False
-                found.append((number, name, rounding, each.excess))
+                found += [
+                    (number, (name, part), limits, excess)
+                    for part, limits, excess in by_part(each, rounding)
+                ]
     sets = {number: [one for one in found if one[0] == number] for number, *_ in found}
-    known: dict[str, float] = {}  # The least that was seen to add up, of each output.
+    known: dict[tuple[str, int], float] = {}  # The least seen to add up, of each part.
     for own in sorted(sets.values(), key=lambda one: (-len(one), -max(each[3] for each in one))):
         # What other data show holds for these, without anything to spare.
-        if all(excess <= known.get(name, 0.0) for _, name, _, excess in own):
+        if all(excess <= known.get(part, 0.0) for _, part, _, excess in own):
             continue
         made = _moved(case, feeds[own[0][0]])
-        for _, name, rounding, excess in own:
-            seen = _seen(case, made, name, rounding, excess)
+        for _, part, rounding, excess in own:
+            seen = _seen(case, made, part[0], rounding, excess)
             if excess > allowance(seen, rounding.rtol):
                 return False
-            known[name] = min(seen, known.get(name, seen))
+            known[part] = min(seen, known.get(part, seen))
     return True
 
 
@@ -102,9 +111,10 @@ def explained(
             if found:
                 is_seen = rounding.dtype in (*WIDE, *HALF)
                 made = _moved(case, feed, rounding.dtype) if is_seen else ()
-                seen = seen_between(made, name, rounding, found.excess)
-                if found.excess > allowance(seen, rounding.rtol):
-                    return False
+                for _, limits, excess in by_part(found, rounding):
+                    seen = seen_between(made, name, limits, excess)
+                    if excess > allowance(seen, limits.rtol):
+                        return False
     return True
 
 
@@ -118,7 +128,13 @@ def _inside(case: Case, name: str, value: Any, expected: Any) -> Rounding | None
         return None
     inside = compute_dtype(case.facts, name)
     types, by_nature = (inside, expected.dtype.name), is_bounded(case.facts, name)
-    made = rounding_between((value, expected), types, is_bounded=by_nature)
+    made = rounding_between(
+        (value, expected),
+        types,
+        is_bounded=by_nature,
+        name=name,
+        layout=layout_of(case.facts, name),
+    )
     if made is not None and inside in HALF and not is_float(expected):
         return evolve(made, dtype=inside)  # A few whole numbers may be others.
     return made
@@ -161,7 +177,11 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
     for name, each in found.items():
         right = known.values.get(name)
         rounding = case.rounding(name, right, right)
-        if each.excess > BESIDE * _seen(case, made, name, rounding, each.excess):
+        parts = [] if rounding is None else by_part(each, rounding)
+        if rounding is None or any(
+            excess > BESIDE * _seen(case, made, name, limits, excess)
+            for _, limits, excess in parts
+        ):
             return DiagnosisResult(
                 INCONCLUSIVE,
                 reason=(

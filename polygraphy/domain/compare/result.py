@@ -18,7 +18,7 @@ from polygraphy.domain.arithmetic.difference import KeptDifferences
 from polygraphy.domain.arithmetic.moments import exact_sum
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits import Tolerance
-from polygraphy.domain.rounding import Rounding
+from polygraphy.domain.rounding import Rounding, deviation
 from polygraphy.domain.tensors.pickling import pickled_as
 
 
@@ -276,6 +276,9 @@ class OutputCompareResult(CompareResult):
     is only there if it was checked.
     """
 
+    part = ""
+    """The part of the output that the verdict is about, such as ``scores (output[:, 4:6])``; "" for
+    all of it."""
     _kept: KeptDifferences | None = None
 
     def __init__(
@@ -482,6 +485,8 @@ class OutputCompareResult(CompareResult):
         return self._is_rounding
 
     def _is_within(self, rounding: Rounding, statistic: str) -> bool:
+        if rounding.parts and self.arrays is not None:
+            return not deviation(*self.arrays, rounding=rounding)
         if statistic == "elemwise" and self.difference is not None:
             return self.difference.mismatches(rounding.atol, rounding.rtol).count == 0
         absolute, relative = self.required(statistic)

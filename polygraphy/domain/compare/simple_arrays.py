@@ -206,17 +206,51 @@ def compare_arrays(
         )
 
     result = held_to(rounding)
-    if rounding is None or result:
+    if rounding is None or result and not rounding.parts:
         return result
+    if result:
+        result = _in_parts(result, rounding, held_to)
+        if result:
+            return result
     sides = value, reference
     precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
     if value.lineage is not None:
         inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
         return result if inherited is None else held_to(inherited)
     explained = _adding_up(sides, rounding)
-    if explained != rounding:
+    if explained != rounding or rounding.parts:
         result = held_to(explained, lambda _: explained)
+        if explained.parts:
+            result = _in_parts(result, explained, held_to)
     return result or _decided_otherwise(sides, explained, precision, held_to) or result
+
+
+def _in_parts(
+    result: OutputCompareResult,
+    rounding: Rounding,
+    held_to: Callable[..., OutputCompareResult],
+) -> OutputCompareResult:
+    """Return a verdict about the part of an output that is worst, if one is off by more than
+    rounding explains there; the one about all of it if none is.
+
+    Args:
+        result: the verdict about all of it.
+        rounding: what rounding explains of each part.
+        held_to: holds arrays to what rounding explains.
+    """
+    if result.arrays is None or rounding.labels is None or result.max_absdiff == 0:
+        return result
+    value, reference = result.arrays
+    found = deviation(value, reference, rounding=rounding)
+    if not found:
+        return result
+    number = int(np.argmax(found.excesses))
+    part = rounding.parts[number]
+    own = np.broadcast_to(rounding.labels == number, value.shape)
+    explained = evolve(rounding, rtol=part.rtol, atol=part.atol, parts=(), labels=None)
+    made = held_to(explained, lambda _: explained, (np.where(own, value, reference), reference))
+    made.part = part.name
+    return made
 
 
 def _decided_otherwise(
@@ -248,10 +282,16 @@ def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
         if own is None or own.name != rounding.dtype:
             continue  # Nothing adds up of what is finer.
         made = side.rough(rounding.dtype)
+        if not made:
+            continue
         value, reference = (each.array for each in sides)
-        off = deviation(value, reference, rounding=rounding).excess if made else 0.0
-        if seen := seen_between(made, side.name, rounding, off):
-            return rounding.adding_up(seen)
+        found = deviation(value, reference, rounding=rounding)
+        seen = [
+            seen_between(made, side.name, rounding.only(part), excess)
+            for part, excess in enumerate(found.excesses or (found.excess,))
+        ]
+        if max(seen):
+            return rounding.allowing(seen)
     return rounding
 
 

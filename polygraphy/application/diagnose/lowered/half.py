@@ -27,10 +27,18 @@ from polygraphy.domain.diagnosis.headroom import (
 )
 from polygraphy.domain.diagnosis.variants import keeping, made_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
-from polygraphy.domain.rounding import BESIDE, GROWTH, MOST, OutputError, Rounding, deviation
+from polygraphy.domain.rounding import (
+    BESIDE,
+    GROWTH,
+    MOST,
+    OutputError,
+    Rounding,
+    deviation,
+    in_parts,
+)
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.domain.tensors.facts import Facts, is_bounded, is_ordered
+from polygraphy.domain.tensors.facts import Facts, is_bounded, is_ordered, layout_of
 from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.diagnosing import Compute, NarrowModel, NarrowModels
@@ -213,12 +221,16 @@ class Tolerance:
     def rounding(self, name: str, exact: Any) -> Rounding:
         """Return what is tolerated of an output."""
         rtol, atol = self.usual, self.atol
-        if atol is None:
-            # Unlike where both sides are narrow, what the type makes zero is lost.
-            size = root_mean_square(exact) if is_float(exact) else 0.0
-            atol = rtol * (max(1.0, size) if is_bounded(self.facts, name) else size)
-        rtol, atol = (float(f"{self.share * limit:.3g}") for limit in (rtol, atol))
-        return Rounding(self.dtype.name, rtol, atol, "")
+        if atol is not None:
+            return Rounding(self.dtype.name, rtol, atol, "").times(self.share)
+        # Unlike where both sides are narrow, what the type makes zero is lost.
+        size = root_mean_square(exact) if is_float(exact) else 0.0
+        by_nature = is_bounded(self.facts, name)
+        atol = rtol * (max(1.0, size) if by_nature else size)
+        made = Rounding(self.dtype.name, rtol, atol, "")
+        layout = layout_of(self.facts, name)
+        parted = in_parts(made, name, (exact, exact), layout, is_bounded=by_nature)
+        return parted.times(self.share)
 
     def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> OutputError:
         """Return how far outputs are off; elements that are no numbers where they are exact are
@@ -236,7 +248,7 @@ class Tolerance:
                 is_sorted=is_ordered(self.facts, name),
             )
             if found.excess > worst.excess or not worst.name:
-                worst = OutputError(name, found.excess, found.largest, found.broken)
+                worst = OutputError(found.part or name, found.excess, found.off, found.broken)
         return worst
 
     def worst(
