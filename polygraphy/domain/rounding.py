@@ -7,8 +7,8 @@ and `atol` is that of the size of the output, which is 1 where it is a probabili
 was seen to add up along the model, with every tensor rounded to `GROWTH` epsilons, is explained
 `BESIDE` times over. ``docs/tolerances.md`` says why, and has the measurements.
 
-An output is judged in its parts (`polygraphy.domain.sizes`): each by its own size and kind, as if it
-were an output of its own.
+An output is judged in its parts (`polygraphy.domain.sizes`): each by its own size and kind, as if
+it were an output of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from attrs import evolve, field, frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.sizes import Sizes, in_words, sizes_of
+from polygraphy.domain.part_limits import Limits, PartRounding, brief, errors_of, limits_of
+from polygraphy.domain.sizes import sizes_of
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.naming import differing
 from polygraphy.domain.tensors.parts import Layout
@@ -67,8 +68,6 @@ _MOVED = 2.0
 """By how many epsilons numbers are moved, to be sure of another number."""
 _BLOCK = 1 << 16
 """Elements that are looked at together: so judging a tensor takes little memory beside it."""
-_STEP = 1.01
-"""Two quantized sides may decide for neighboring steps, which differ by rounding themselves."""
 _MOST_ROWS = 4096
 """Of more rows, an order is not searched."""
 _SWAPPED = 2
@@ -77,24 +76,6 @@ _SWAPPED = 2
 
 WHOLE = Layout()
 """The layout of an output that is judged as one."""
-
-
-@pickled_as("polygraphy.comparator.compare")
-@frozen
-class PartRounding:
-    """What rounding explains of a part of an output.
-
-    Attributes:
-        name: the part, such as ``scores (output[:, 4:6])``.
-        size: that of its elements.
-        rtol: how large relative differences may become.
-        atol: how large absolute differences may become.
-    """
-
-    name: str
-    size: float
-    rtol: float
-    atol: float
 
 
 @pickled_as("polygraphy.comparator.compare")
@@ -137,7 +118,7 @@ class Rounding:
         rtol = GROWTH * precision.epsilon
         scale = _scale(magnitude, precision, is_bounded)
         # More digits of a tolerance are neither read nor typed.
-        return Rounding(precision.name, _brief(rtol), _brief(rtol * scale), origin)
+        return Rounding(precision.name, brief(rtol), brief(rtol * scale), origin)
 
     @staticmethod
     def none(dtype: str) -> Rounding:
@@ -163,7 +144,8 @@ class Rounding:
     def times(self, share: float) -> Rounding:
         """Return so many times as much."""
         parts = tuple(_scaled(part, share) for part in self.parts)
-        return evolve(_scaled(self, share), parts=parts)
+        made: Rounding = evolve(_scaled(self, share), parts=parts)
+        return made
 
     def only(self, part: int) -> Rounding:
         """Return what is explained of a part, and anything of the others."""
@@ -196,7 +178,7 @@ def _times(limits: Any, share: float) -> Any:
 
 
 def _scaled(limits: Any, share: float) -> Any:
-    return evolve(limits, rtol=_brief(share * limits.rtol), atol=_brief(share * limits.atol))
+    return evolve(limits, rtol=brief(share * limits.rtol), atol=brief(share * limits.atol))
 
 
 def _with_parts(
@@ -233,24 +215,13 @@ def in_parts(
     if is_plain or known is None or not all(map(is_float, arrays)):
         return rounding
     sizes = sizes_of(name, arrays, layout, rounding.rtol, known.epsilon)
-    return rounding if sizes is None else _of_sizes(rounding, sizes, is_bounded, is_quantized)
-
-
-def _of_sizes(
-    rounding: Rounding, sizes: Sizes, is_bounded: bool, is_quantized: bool
-) -> Rounding:
+    if sizes is None:
+        return rounding
     smallest = rounding.atol / rounding.rtol if rounding.rtol else 0.0
-    parts = []
-    for one in sizes.parts:
-        size = max(one.size, 1.0) if is_bounded or one.is_bounded else one.size
-        size = size or smallest
-        atol = max(rounding.rtol * size, one.floor, _STEP * one.step if is_quantized else 0.0)
-        parts.append(PartRounding(in_words(one), size, rounding.rtol, _brief(atol)))
+    parts = limits_of(
+        sizes, rounding.rtol, smallest, is_bounded=is_bounded, is_quantized=is_quantized
+    )
     return _with_parts(rounding, parts, sizes.labels)
-
-
-def _brief(number: float) -> float:
-    return float(f"{number:.3g}")
 
 
 def _scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:
@@ -283,7 +254,7 @@ def seen_between(
 
 
 def by_part(found: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
-    """Return the parts of an output that are off by more than rounding explains: the number of each,
+    """Return the parts of an output that are off by more than rounding explains: each number,
     what is explained of it alone, and how many times that it is off.
     """
     if not rounding.parts or len(found.excesses) != len(rounding.parts):
@@ -353,9 +324,7 @@ def rounding_between(
     if layout == WHOLE:
         return made
     is_quantized = all(one is not None and is_exact(one) for one in computed_in)
-    return in_parts(
-        made, name, arrays, layout, is_bounded=is_bounded, is_quantized=is_quantized
-    )
+    return in_parts(made, name, arrays, layout, is_bounded=is_bounded, is_quantized=is_quantized)
 
 
 def _origin(precision: Precision, arrays: tuple[Array, Array], computed_in: ComputedIn) -> str:
@@ -484,12 +453,12 @@ def _elementwise(
     one, other, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
     rms = root_mean_square(other)
     worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
-    limits = _Limits(rounding, value.shape)
+    limits = Limits((rounding.rtol, rounding.atol), rounding.parts, rounding.labels, value.shape)
     for part in _blocks(one.size):
         if np.array_equal(one[part], other[part]):
             continue
         held = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
-        ratio, error, is_broken = _errors(one[part], other[part], held, limits.of(part))
+        ratio, error, is_broken = errors_of(one[part], other[part], held, limits.of(part))
         limits.note(part, ratio, error)
         at = int(np.argmax(ratio))
         if ratio[at] > worst:
@@ -512,70 +481,6 @@ def _elementwise(
         tuple(float(each) for each in limits.excesses),
         limits.off if limits.excesses.size else np.inf if broken else largest,
     )
-
-
-class _Limits:
-    """What is explained of each element of a flat array, and what is worst in each part."""
-
-    def __init__(self, rounding: Rounding, shape: tuple[int, ...]) -> None:
-        self._rounding = rounding
-        self._labels: Array | None = None
-        self.off = self._worst = 0.0
-        parts = rounding.parts
-        self.excesses, self._errors = np.zeros(len(parts)), np.zeros(len(parts))
-        self._rtol = np.array([part.rtol for part in parts])
-        self._atol = np.array([part.atol for part in parts])
-        if parts and rounding.labels is not None:
-            self._labels = np.broadcast_to(rounding.labels, shape).reshape(-1)
-
-    def of(self, block: slice) -> tuple[Any, Any]:
-        """Return the relative and the absolute limit of the elements of a block."""
-        if self._labels is None:
-            return self._rounding.rtol, self._rounding.atol
-        own = self._labels[block]
-        return self._rtol[own], self._atol[own]
-
-    def note(self, block: slice, ratio: Array, error: Array) -> None:
-        """Note how far the elements of a block are off."""
-        if self._labels is not None:
-            at = int(np.argmax(ratio))
-            if ratio[at] > self._worst:
-                self._worst, self.off = float(ratio[at]), float(error[at])
-            np.maximum.at(self.excesses, self._labels[block], ratio)
-            np.maximum.at(self._errors, self._labels[block], error)
-
-    def relative(self, largest: float, rms: float) -> float:
-        """Return the largest error in multiples of the size of its output, or of its part."""
-        if self._labels is None:
-            return largest / rms if rms else (np.inf if largest else 0.0)
-        is_judged = np.isfinite(self._atol)
-        sizes = np.array([part.size for part in self._rounding.parts])
-        shares = self._errors / np.maximum(sizes, np.finfo(np.float64).tiny)
-        return float(shares[is_judged].max(initial=0.0))
-
-    def part_at(self, place: int) -> str:
-        """Return the part that an element belongs to."""
-        if self._labels is None:
-            return ""
-        return self._rounding.parts[int(self._labels[place])].name
-
-
-def _errors(
-    value: Array, reference: Array, noise: Array, limits: tuple[Any, Any]
-) -> tuple[Array, Array, Array]:
-    """Return per element the error in multiples of what is explained, the error itself, and whether
-    one side alone is no number.
-    """
-    one, other = np.asarray(value, np.float64), np.asarray(reference, np.float64)
-    finite = np.isfinite(other)
-    held = np.where(finite, other, 0.0)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        tolerance = np.maximum(limits[0] * np.abs(held), limits[1]) + noise
-        error = np.abs(np.where(finite & np.isfinite(one), one - held, 0.0))
-        same = (one == other) | (np.isnan(one) & np.isnan(other))
-        broken = ~same & ~(finite & np.isfinite(one)) & np.isfinite(tolerance)
-        ratio = np.where(error > 0, error / np.maximum(tolerance, np.finfo(np.float64).tiny), 0.0)
-    return np.where(broken, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf)), error, broken
 
 
 def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+
 import numpy as np
 from attrs import frozen
 
@@ -103,9 +104,7 @@ def sizes_of(
         own, other = (_elements(array, labels, number) for array in (value, reference))
         size = _size(own, other, leaf.fills, rtol, rms)
         where = place_of(name, labels, number, reference.shape)
-        parts.append(
-            PartSize(leaf.name, where, size, is_bounded=leaf.is_bounded, step=leaf.step)
-        )
+        parts.append(PartSize(leaf.name, where, size, is_bounded=leaf.is_bounded, step=leaf.step))
     return Sizes(parts, labels)
 
 
@@ -165,7 +164,8 @@ def _elements(array: Array, labels: Array, number: int) -> Array:
         index.append(slice(int(at[0]), int(at[-1]) + 1))
     if mask[tuple(s if mask.shape[a] > 1 else slice(None) for a, s in enumerate(index))].all():
         return array[tuple(index)]
-    return array[np.broadcast_to(mask, array.shape)]
+    made: Array = array[np.broadcast_to(mask, array.shape)]
+    return made
 
 
 def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
@@ -231,9 +231,7 @@ def _without_fills(
     return left
 
 
-def _fill_of(
-    value: Array, reference: Array, known: Sequence[float], rtol: float
-) -> float | None:
+def _fill_of(value: Array, reference: Array, known: Sequence[float], rtol: float) -> float | None:
     """Return the constant that fills most far outside the rest; None if there is none."""
     extreme = 0.0
     for (block,) in _blocks(reference):

@@ -53,8 +53,8 @@ from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import ModelFacts
-from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.formatted import FormattedArray
+from polygraphy.domain.tensors.parts import Layout
 
 _AGGREGATIONS = ("per_sample", "average")
 """Every iteration is judged by itself, or the average of all."""

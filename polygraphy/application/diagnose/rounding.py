@@ -179,8 +179,7 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
         rounding = case.rounding(name, right, right)
         parts = [] if rounding is None else by_part(each, rounding)
         if rounding is None or any(
-            excess > BESIDE * _seen(case, made, name, limits, excess)
-            for _, limits, excess in parts
+            excess > BESIDE * _seen(case, made, name, limits, excess) for _, limits, excess in parts
         ):
             return DiagnosisResult(
                 INCONCLUSIVE,

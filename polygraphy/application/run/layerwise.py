@@ -518,8 +518,6 @@ def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
         }
         known = {name: dtype.name for name, dtype in found.items() if dtype is not None}
         ordered = {*facts.ordered, *of_model().ordered}
-        return ModelFacts(
-            known, bounded=facts.bounded, ordered=ordered, layouts=facts.layouts
-        )
+        return ModelFacts(known, bounded=facts.bounded, ordered=ordered, layouts=facts.layouts)
 
     return DeferredFacts(find)

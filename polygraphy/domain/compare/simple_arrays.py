@@ -206,7 +206,7 @@ def compare_arrays(
         )
 
     result = held_to(rounding)
-    if rounding is None or result and not rounding.parts:
+    if rounding is None or (result and not rounding.parts):
         return result
     if result:
         result = _in_parts(result, rounding, held_to)

@@ -159,7 +159,7 @@ class _Reader:
         if other is None:
             return False
         if all(one == 1 for one in other):
-            return own is not None and len(other) <= len(own) or not other or len(other) == 1
+            return (own is not None and len(other) <= len(own)) or not other or len(other) == 1
         if own is None or len(other) > len(own):
             return False
         return all(b in (1, a) for a, b in zip(own[::-1], other[::-1]))
@@ -172,7 +172,7 @@ class _Reader:
 
     def _finite(self, name: str) -> tuple[float, ...]:
         value = self._graph.constant(name) if name else None
-        if value is None or not value.size or value.dtype.kind not in "fiub":
+        if value is None or not value.size or value.dtype.kind in "OSU":
             return ()
         found = np.unique(np.asarray(value, np.float64))
         return tuple(float(one) for one in found[np.isfinite(found)][:4])
@@ -214,7 +214,7 @@ class _Reader:
         if len(node.inputs) <= at or not node.inputs[at]:
             return None
         value = self._graph.constant(node.inputs[at])
-        if value is None or value.dtype.kind not in "iu":
+        if value is None or not np.issubdtype(value.dtype, np.integer):
             return None
         return [int(one) for one in value.reshape(-1)]
 
@@ -322,7 +322,9 @@ class _Reader:
     def _clipped(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         names = [*node.inputs[1:3]]
         fills = tuple(number for name in names for number in self._finite(name))
-        fills += tuple(float(node.attributes[key]) for key in ("min", "max") if key in node.attributes)
+        fills += tuple(
+            float(node.attributes[key]) for key in ("min", "max") if key in node.attributes
+        )
         made = self.layout(node.inputs[0], depth)
         return made.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 

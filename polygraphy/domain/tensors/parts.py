@@ -205,7 +205,8 @@ def _of_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -
     if prod(before) != size:
         raise UnresolvedError
     labels = _labels(layout.operands[0], before, number)
-    return np.broadcast_to(labels, before).reshape(shape)
+    made: Array = np.broadcast_to(labels, before).reshape(shape)
+    return made
 
 
 def _of_unsqueeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:

@@ -1,0 +1,129 @@
+"""What rounding explains of each part of an output, and how far its elements are off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.sizes import Sizes, in_words
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.pickling import pickled_as
+
+_STEP = 1.01
+"""Two quantized sides may decide for neighboring steps, which differ by rounding themselves."""
+
+
+@pickled_as("polygraphy.comparator.compare")
+@frozen
+class PartRounding:
+    """What rounding explains of a part of an output.
+
+    Attributes:
+        name: the part, such as ``scores (output[:, 4:6])``.
+        size: that of its elements.
+        rtol: how large relative differences may become.
+        atol: how large absolute differences may become.
+    """
+
+    name: str
+    size: float
+    rtol: float
+    atol: float
+
+
+def limits_of(
+    sizes: Sizes, rtol: float, smallest: float, *, is_bounded: bool, is_quantized: bool
+) -> tuple[PartRounding, ...]:
+    """Return what rounding explains of each part.
+
+    Args:
+        sizes: those of the parts.
+        rtol: what it explains as a fraction.
+        smallest: the size of a part of zeros.
+        is_bounded: whether all elements lie between -1 and 1 by nature.
+        is_quantized: whether both sides are quantized: a step may be decided differently.
+    """
+    parts = []
+    for one in sizes.parts:
+        size = max(one.size, 1.0) if is_bounded or one.is_bounded else one.size
+        size = size or smallest
+        atol = max(rtol * size, one.floor, _STEP * one.step if is_quantized else 0.0)
+        parts.append(PartRounding(in_words(one), size, rtol, brief(atol)))
+    return tuple(parts)
+
+
+def brief(number: float) -> float:
+    """Return a number with three digits: more of a tolerance are neither read nor typed."""
+    return float(f"{number:.3g}")
+
+
+class Limits:
+    """What is explained of each element of a flat array, and what is worst in each part."""
+
+    def __init__(
+        self,
+        limits: tuple[float, float],
+        parts: Sequence[PartRounding],
+        labels: Array | None,
+        shape: tuple[int, ...],
+    ) -> None:
+        self._whole, self._parts = limits, parts
+        self._labels: Array | None = None
+        self.off = self._worst = 0.0
+        self.excesses, self._errors = np.zeros(len(parts)), np.zeros(len(parts))
+        self._rtol = np.array([part.rtol for part in parts])
+        self._atol = np.array([part.atol for part in parts])
+        if parts and labels is not None:
+            self._labels = np.broadcast_to(labels, shape).reshape(-1)
+
+    def of(self, block: slice) -> tuple[Any, Any]:
+        """Return the relative and the absolute limit of the elements of a block."""
+        if self._labels is None:
+            return self._whole
+        own = self._labels[block]
+        return self._rtol[own], self._atol[own]
+
+    def note(self, block: slice, ratio: Array, error: Array) -> None:
+        """Note how far the elements of a block are off."""
+        if self._labels is not None:
+            at = int(np.argmax(ratio))
+            if ratio[at] > self._worst:
+                self._worst, self.off = float(ratio[at]), float(error[at])
+            np.maximum.at(self.excesses, self._labels[block], ratio)
+            np.maximum.at(self._errors, self._labels[block], error)
+
+    def relative(self, largest: float, rms: float) -> float:
+        """Return the largest error in multiples of the size of its output, or of its part."""
+        if self._labels is None:
+            return largest / rms if rms else (np.inf if largest else 0.0)
+        is_judged = np.isfinite(self._atol)
+        sizes = np.array([part.size for part in self._parts])
+        shares = self._errors / np.maximum(sizes, np.finfo(np.float64).tiny)
+        return float(shares[is_judged].max(initial=0.0))
+
+    def part_at(self, place: int) -> str:
+        """Return the part that an element belongs to."""
+        if self._labels is None:
+            return ""
+        return self._parts[int(self._labels[place])].name
+
+
+def errors_of(
+    value: Array, reference: Array, noise: Array, limits: tuple[Any, Any]
+) -> tuple[Array, Array, Array]:
+    """Return per element the error in multiples of what is explained, the error itself, and whether
+    one side alone is no number.
+    """
+    one, other = np.asarray(value, np.float64), np.asarray(reference, np.float64)
+    finite = np.isfinite(other)
+    held = np.where(finite, other, 0.0)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        tolerance = np.maximum(limits[0] * np.abs(held), limits[1]) + noise
+        error = np.abs(np.where(finite & np.isfinite(one), one - held, 0.0))
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        broken = ~same & ~(finite & np.isfinite(one)) & np.isfinite(tolerance)
+        ratio = np.where(error > 0, error / np.maximum(tolerance, np.finfo(np.float64).tiny), 0.0)
+    return np.where(broken, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf)), error, broken
