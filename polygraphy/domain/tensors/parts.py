@@ -193,7 +193,8 @@ def _of_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], int])
     before = [0] * len(shape)
     for position, axis in enumerate(order):
         before[axis] = shape[position]
-    return _labels(layout.operands[0], tuple(before), number).transpose(order)
+    made: Array = _labels(layout.operands[0], tuple(before), number).transpose(order)
+    return made
 
 
 def _of_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
