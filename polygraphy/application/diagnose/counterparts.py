@@ -26,9 +26,11 @@ from polygraphy.domain.diagnosis.exported import (
     stacked,
     without_counterpart,
 )
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.words import changes, evidence
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.precision import is_float
@@ -214,18 +216,16 @@ class Counterparts:
             return []
         return [*found]
 
-    def proof(self, tensors: Sequence[str]) -> str:
-        """Return what becomes of the outputs when wrong tensors are as in the program, in words."""
+    def proof(self, tensors: Sequence[str]) -> list[Fact]:
+        """Return what becomes of the outputs when wrong tensors are as in the program."""
         if not tensors:
-            return ""
+            return []
         self._changed = {name: self.saved[name] for name in tensors}
         held = ChainMap(self._changed, self._forced(self._changed), self.own)  # type: ignore[arg-type]
         differing = self.off(held)
-        what = "it" if len(tensors) == 1 else f"these {len(tensors)} tensors"
         if not differing:
-            return f"With only {what} taken from the program, all outputs match."
-        names = ", ".join(map(repr, differing[:4]))
-        return f"With {what} taken from the program, {names} still differ."
+            return [evidence.replaced_by_program(len(tensors))]
+        return [evidence.still_differ(len(tensors), differing[:4])]
 
 
 def _prints(values: Mapping[str, Any]) -> dict[str, Print]:
@@ -252,14 +252,14 @@ class OtherWeights:
         readers: the positions of the nodes that read them.
         operation: what reads them in the program; None where they are a number that an exporter
             wrote.
-        said: what they are, in sentences.
+        facts: what they are.
         is_as_held: whether one of them is, as it stands, a weight that the program reads there.
     """
 
     values: Mapping[str, Any]
     readers: Sequence[int]
     operation: GraphNode | None
-    said: Sequence[str]
+    facts: Sequence[Fact]
     is_as_held: bool = False
 
 
@@ -319,7 +319,7 @@ def with_weights(model: Any, readers: Iterable[Node], weights: Mapping[str, Any]
         given = {name: array for name, array in weights.items() if name in node.inputs}
         if given:
             output = next(filter(None, node.outputs))
-            model = altered(model, output, Variant("weight", "", node, given))
+            model = altered(model, output, Variant("weight", changes.differs(), node, given))
     return model
 
 
@@ -434,23 +434,21 @@ class _Search:
         self, weights: Mapping[str, Any], names: Mapping[str, str], node: GraphNode
     ) -> OtherWeights:
         """Return what is known of weights that are others."""
-        said = []
+        facts = []
         for name, right in weights.items():
             held = self._held[name]
             other = self._other(name, names[name])
-            kind = f"that is {other!r}" if other else relation(held, right)
-            ops = dict.fromkeys(reader.op for _, reader in self._readers(name))
-            said.append(
-                f"The weight {name!r} of {' and '.join(ops)} is not {names[name]} of the program"
-                f"{f', but {kind}' if kind else ''}: it {deviation(held, right).in_words()}."
-            )
+            kind = None if other else relation(held, right)
+            ops = [*dict.fromkeys(reader.op for _, reader in self._readers(name))]
+            off = deviation(held, right)
+            facts.append(evidence.weight_is_not(name, ops, names[name], off, other, kind))
         is_as_held = any(
             np.shape(x) == self._held[name].shape and not deviation(self._held[name], x)
             for name in weights
             for _, own in self._asked()
             for x in own.values()
         )
-        return OtherWeights(weights, self._positions(weights), node, said, is_as_held)
+        return OtherWeights(weights, self._positions(weights), node, facts, is_as_held)
 
     def _other(self, name: str, asked: str) -> str:
         """Return which other weight of the program one of the model is."""
@@ -495,11 +493,9 @@ class _Search:
             tries = [({name: np.full_like(held, x)}, x) for x in others]
             best = self._best(tries)
             if best is not None:
-                ops = " and ".join(dict.fromkeys(node.op for _, node in self._readers(name)))
-                said = (
-                    f"The number {name!r} that {ops} reads is {now:.6g} instead of {best[1]:.6g}."
-                )
-                return OtherWeights(best[0], self._positions([name]), None, [said])
+                ops = [*dict.fromkeys(node.op for _, node in self._readers(name))]
+                facts = [evidence.number_is_not(name, ops, now, best[1])]
+                return OtherWeights(best[0], self._positions([name]), None, facts)
         return None
 
     def _is_operand(self, name: str) -> bool:

@@ -117,7 +117,7 @@ def test_the_node_and_the_kind_of_the_difference_are_named(kind, alike):
     found = suspects(pairing)
     assert [[pairing.model.identity(i) for i in one.nodes] for one in found] == [[node]]
     assert found[0].cause == cause
-    assert said in found[0].what
+    assert said in str(found[0].change)
 
 
 @pytest.mark.parametrize("seed", range(3))

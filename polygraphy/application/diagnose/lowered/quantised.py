@@ -23,6 +23,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.pairing import paired
 from polygraphy.domain.diagnosis.quantising import QuantisedOperand, losses
+from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import (
@@ -140,13 +141,12 @@ class Quantised:
             )
             return DiagnosisResult(INCONCLUSIVE, reason=reason)
         after = self._off(kept, sets)
-        which = "this one" if len(kept) == 1 else f"these {len(kept)}"
-        evidence = [f"{costs}, {after:.2g} where {which} of {len(names)} nodes are not quantised."]
-        evidence += [f"What {name!r} reads loses {ranked[name]:.2g} of its size." for name in kept]
-        note = f"Quantise it again without {', '.join(map(repr, kept))} (nodes_to_exclude)."
+        facts = [evidence.quantization_cost(most, after, len(kept), len(names))]
+        facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in kept]
+        note = remedies.quantize_without(kept)
         op = next((node.op for node in case.model.nodes if node.name == kept[0]), "")
         remedy = Remedy(None, True, note)
-        culprit = Culprit(kept, None, MODEL, "quantisation", None, evidence, remedy, op)
+        culprit = Culprit(kept, None, MODEL, "quantisation", None, facts, remedy, op)
         return DiagnosisResult(FAULT, [culprit])
 
     def _ranked(self, feed: Feed) -> dict[str, float]:
