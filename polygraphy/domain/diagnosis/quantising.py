@@ -11,7 +11,6 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
 
-
 OUTPUT = -1
 """The position of an operand that no node reads: an output of the model."""
 
