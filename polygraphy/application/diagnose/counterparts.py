@@ -398,21 +398,21 @@ class _Search:
         made = (each.astype(held.dtype) for each in arrangements(right, held.shape))
         return [each for each in made if held.size > 1 and deviation(held, each)]
 
-    def _single(self) -> Iterator[tuple[dict[str, Any], dict[str, str], GraphNode]]:
+    def _single(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
         """Yield other values of one weight, what they are in the program, and what reads it."""
         for node, own in self._asked():
             for theirs, right in own.items():
                 for name, held in self._held.items():
                     if held.size == right.size:
                         for made in self._fitting(name, right):
-                            yield {name: made}, {name: repr(theirs)}, node
+                            yield {name: made}, {name: [theirs]}, node
             for name, held in self._held.items():
                 for op in {reader.op for _, reader in self._readers(name)}:
                     for names, made in stacked(own, op, held.shape):
                         if deviation(held, made := made.astype(held.dtype)):
-                            yield {name: made}, {name: " and ".join(map(repr, names))}, node
+                            yield {name: made}, {name: names}, node
 
-    def _together(self) -> Iterator[tuple[dict[str, Any], dict[str, str], GraphNode]]:
+    def _together(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
         """Yield other values of all weights, where model and program have as many of each size."""
         asked = [(node, name, x) for node, own in self._asked() for name, x in own.items()]
         for way in (0, -1):
@@ -426,12 +426,12 @@ class _Search:
                         self._held[name], made[way].astype(self._held[name].dtype)
                     ):
                         weights[name] = made[way].astype(self._held[name].dtype)
-                        names[name] = repr(other)
+                        names[name] = [other]
             if len(weights) > 1:
                 yield weights, names, asked[0][0]
 
     def _told(
-        self, weights: Mapping[str, Any], names: Mapping[str, str], node: GraphNode
+        self, weights: Mapping[str, Any], names: Mapping[str, Sequence[str]], node: GraphNode
     ) -> OtherWeights:
         """Return what is known of weights that are others."""
         facts = []
@@ -450,11 +450,11 @@ class _Search:
         )
         return OtherWeights(weights, self._positions(weights), node, facts, is_as_held)
 
-    def _other(self, name: str, asked: str) -> str:
+    def _other(self, name: str, asked: Sequence[str]) -> str:
         """Return which other weight of the program one of the model is."""
         held = self._held[name]
         for theirs in self._program.weights:
-            if repr(theirs) not in asked:
+            if theirs not in asked:
                 other = self._program.weights[theirs]
                 if np.size(other) == held.size > 1 and same_weight(held, other):
                     return theirs

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from importlib import import_module
 from inspect import signature
 from typing import Any, ParamSpec
 
@@ -33,6 +34,9 @@ class Fact:
         """Return the fact in English."""
         return self._write(**self.values)
 
+    def __reduce__(self) -> tuple[Callable[..., Fact], tuple[str, str, Mapping[str, Any]]]:
+        return _restored, (self._write.__module__, self.kind, self.values)
+
     def data(self) -> dict[str, Any]:
         """Return the fact as documents keep it."""
         return {"kind": self.kind, **{name: _data(value) for name, value in self.values.items()}}
@@ -54,6 +58,12 @@ def fact(write: Callable[P, str]) -> Callable[P, Fact]:
 def texts(facts: Iterable[Fact]) -> list[str]:
     """Return facts in English."""
     return [str(each) for each in facts]
+
+
+def _restored(module: str, kind: str, values: Mapping[str, Any]) -> Fact:
+    """Return a fact that came from another process."""
+    restored: Fact = getattr(import_module(module), kind)(**values)
+    return restored
 
 
 def _data(value: Any) -> Any:

@@ -85,7 +85,7 @@ def test_a_convolution_without_the_bias_that_others_have_lacks_it():
     ]
     made = side(*nodes, w=np.ones((3, 3, 1, 1)), b=np.ones(3))
     assert guess(made, 0, np.ones((1, 3, 1, 1)), np.zeros((1, 3, 1, 1))) == (
-        "structure", "Conv lacks a bias",
+        "structure", changes.lost_bias("Conv"),
     )  # fmt: skip
 
 
@@ -121,10 +121,13 @@ def test_a_difference_that_is_no_bias_is_another_weight():
     node = Node("n", "Conv", "", ("x", "w", "b"), ("y",))
     made = side(node, w=np.ones((3, 3, 1, 1)), b=np.ones(3))
     expected = np.random.default_rng(0).standard_normal((1, 3, 4, 4))
-    assert guess(made, 0, expected * 1.5, expected) == ("weight", changes.unknown_weight_change("Conv", "w"))
-    assert guess(made, 0, expected + 1, expected) == ("weight", "the bias 'b' differs")
+    assert guess(made, 0, expected * 1.5, expected) == (
+        "weight",
+        changes.unknown_weight_change("Conv", "w"),
+    )
+    assert guess(made, 0, expected + 1, expected) == ("weight", changes.other_bias("b"))
     one = expected[..., :1, :1]  # Too little to tell.
-    assert guess(made, 0, one + 1, one)[1] == "one of the weights 'w', 'b' of Conv differs"
+    assert guess(made, 0, one + 1, one)[1] == changes.one_of_weights("Conv", ["w", "b"])
 
 
 def test_only_rounding_is_explained():

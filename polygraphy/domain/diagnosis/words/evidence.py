@@ -488,6 +488,11 @@ def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str
 
 
 @fact
+def wrong_part(output: str, deviation: Deviation) -> str:
+    return f"Output {output!r} {deviation.in_words()}."
+
+
+@fact
 def quantized_inputs_cost(node: str, loss: float) -> str:
     return f"Quantizing the inputs of {node!r} costs {_percent(loss)} of their RMS."
 

@@ -71,5 +71,13 @@ def quantize_without(nodes: Sequence[str]) -> str:
     return f"Quantize the model again without {_quoted(nodes)} (nodes_to_exclude)."
 
 
+def split_scale(output: str) -> str:
+    """Say that the parts of an output need different scales."""
+    return (
+        f"Quantize the inputs of the concatenation {output!r} separately, each with its own scale,"
+        f" or keep {output!r} in floating point."
+    )
+
+
 def _quoted(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
