@@ -79,8 +79,6 @@ class Layout:
     def as_fields(self) -> dict[str, Any]:
         """Return what is saved: all that is not the default."""
         fields: dict[str, Any] = {"kind": self.kind}
-        if self.is_plain and not self.step:  # Of most outputs that is all.
-            return fields
         for name in ("name", "origin", "is_bounded", "step", "is_mixed"):
             if value := getattr(self, name):
                 fields[name] = value
