@@ -313,7 +313,10 @@ def detector(quantized: str = "", *, far: bool = False) -> onnx.ModelProto:
         node("Conv", ["f", "ws"], ["cs"], "scores_conv"),
     ]
     if far:
-        nodes += [node("Add", ["cs", "far"], ["up"], "up"), node("Sub", ["up", "far"], ["s"], "down")]
+        nodes += [
+            node("Add", ["cs", "far"], ["up"], "up"),
+            node("Sub", ["up", "far"], ["s"], "down"),
+        ]
     nodes += [
         node("Sigmoid", ["s" if far else "cs"], ["ss"], "scores_sigmoid"),
         node("Reshape", ["ss", "scores_shape"], ["scores"], "scores"),
