@@ -90,14 +90,15 @@ def sizes_of(
     value, reference = arrays
     if reference.size < 2:
         return None
-    whole = Layout(is_mixed=True, name="") if layout is None else layout
+    is_known = layout is not None
+    whole = Layout(is_mixed=True) if layout is None else layout
     try:
         labels, leaves = labeled(whole, reference.shape)
     except UnresolvedError:
         whole = Layout(is_mixed=True)
         labels, leaves = labeled(whole, reference.shape)
     if len(leaves) == 1:
-        return _of_one(name, (value, reference), leaves[0], rtol, epsilon)
+        return _of_one(name, arrays, leaves[0], rtol, 0.0 if is_known else epsilon)
     rms = root_mean_square(reference)
     parts = []
     for number, leaf in enumerate(leaves):
@@ -111,7 +112,16 @@ def sizes_of(
 def _of_one(
     name: str, arrays: tuple[Array, Array], leaf: Layout, rtol: float, epsilon: float
 ) -> Sizes | None:
-    """Return the sizes of an output that no graph takes apart."""
+    """Return the sizes of an output that no graph takes apart.
+
+    Args:
+        name: the output.
+        arrays: the output and its reference.
+        leaf: the one part that it has.
+        rtol: what is explained as a fraction of an element.
+        epsilon: what is explained of the larger slices in smaller ones, if these may be what is
+            left of their terms.
+    """
     value, reference = arrays
     rest = _without_fills(value, reference, leaf.fills, rtol)
     if leaf.is_mixed:
@@ -143,7 +153,7 @@ def _of_levels(
         if number:
             if _peak(own) <= 1:  # They may be probabilities.
                 size = max(size, 1.0)
-            if size >= _RESOLVED * epsilon * larger and _is_like_noise(own):
+            if epsilon and size >= _RESOLVED * epsilon * larger and _is_like_noise(own):
                 floor = epsilon * larger
         where = place_of(name, labels, number, counted.shape)
         parts.append(PartSize("", where, size, floor))
