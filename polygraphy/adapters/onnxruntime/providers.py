@@ -208,16 +208,19 @@ def matched_providers(
     for name, source in (libraries or {}).items():
         _register(name, source)
     available = list(dict.fromkeys([*onnxrt.get_available_providers(), *_of_plugins()]))
-    may_skip = any(_is_cpu(provider) for provider in providers)
-    matched = []
-    for provider in providers:
-        try:
-            matched.append(_matched(provider, available))
-        except UnavailableError as error:
-            if not may_skip:
-                raise
-            G_LOGGER.warning(f"{error} The model runs without it.")
-    return matched
+    if not any(_is_cpu(provider) for provider in providers):
+        return [_matched(provider, available) for provider in providers]
+    found = (_matched_or_skipped(provider, available) for provider in providers)
+    return [provider for provider in found if provider is not None]
+
+
+def _matched_or_skipped(provider: Provider, available: Sequence[str]) -> Provider | None:
+    """Return a provider by its full name; None, with a warning, if this build does not have it."""
+    try:
+        return _matched(provider, available)
+    except UnavailableError as error:
+        G_LOGGER.warning(f"{error} The model runs without it.")
+        return None
 
 
 def _is_cpu(provider: Provider) -> bool:

@@ -85,7 +85,9 @@ def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSessi
             reason, hint = _why(failed)
         if not may_skip:
             raise UnavailableError(
-                f"ONNX Runtime could not start {failed}: {reason}.", backend="onnxruntime", hint=hint
+                f"ONNX Runtime could not start {failed}: {reason}.",
+                backend="onnxruntime",
+                hint=hint,
             )
         requested = [each for each in requested if names_of([each]) != [failed]]
         instead = ", ".join(names_of(requested))
@@ -130,9 +132,7 @@ def _preload() -> bool:
 
 def _first_failing(providers: Sequence[Provider]) -> str | None:
     """Return the first provider that does not start with a model of one node."""
-    return next(
-        (name for each in providers for name in names_of([each]) if not starts(each)), None
-    )
+    return next((name for each in providers for name in names_of([each]) if not starts(each)), None)
 
 
 def starts(provider: Provider) -> bool:
