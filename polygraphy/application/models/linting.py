@@ -28,10 +28,10 @@ from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
     BackendError,
     MissingDependencyError,
-    UnavailableError,
     ModelError,
     NotFetchedError,
     PolygraphyException,
+    UnavailableError,
     UsageError,
 )
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource

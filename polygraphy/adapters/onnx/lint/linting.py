@@ -60,8 +60,8 @@ from polygraphy.domain.checks.lint import (
 from polygraphy.domain.errors import (
     BackendError,
     InconclusiveError,
-    UnavailableError,
     ModelError,
+    UnavailableError,
 )
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.ports.models import Lint, ModelTrial
