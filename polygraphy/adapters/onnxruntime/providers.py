@@ -429,7 +429,7 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
 
 def _known_elsewhere(wanted: str) -> str:
     """Return the full name of a provider that other builds of ONNX Runtime have, if one matches."""
-    known = getattr(onnxrt, "get_all_providers", list)()
+    known: Sequence[str] = getattr(onnxrt, "get_all_providers", list)()
     matches = [name for name in known if wanted.lower() in name.lower()]
     return min(matches, key=len, default="")
 
