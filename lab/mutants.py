@@ -1,8 +1,8 @@
 """Count the mutants of the product that its tests do not notice.
 
-    make mutants BIN=.venv-test/bin                        # 30 mutants of the commit that is checked out
+    make mutants BIN=.venv-test/bin    # 30 mutants of the commit that is checked out
     python lab/mutants.py --seed 7 --count 300 --json mutants.json
-    python lab/mutants.py --seed 7 --count 300 --before 5eaf8dd7   # the same lines, with the tests of both commits
+    python lab/mutants.py --seed 7 --count 300 --before 5eaf8dd7    # with the tests of both
 
 A mutant is the product with one expression changed: a comparison flipped, a number off by one, a
 condition negated, a returned value replaced or a call dropped. Lines are drawn by the seed, and one
@@ -29,11 +29,13 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -79,13 +81,17 @@ class Mutant:
 
     def apply_to(self, source: str) -> str:
         """Return the source of the file with the change."""
-        lines = source.encode().splitlines(keepends=True)
-        start = sum(map(len, lines[: self.line - 1])) + self.column
-        end = sum(map(len, lines[: self.end_line - 1])) + self.end_column
         text = source.encode()
+        starts = _line_starts(text)
+        start = starts[self.line - 1] + self.column
+        end = starts[self.end_line - 1] + self.end_column
         if text[start:end].decode() != self.before:
             raise ValueError(f"{self.path}:{self.line} is not {self.before!r}")
         return (text[:start] + self.after.encode() + text[end:]).decode()
+
+
+def _line_starts(text: bytes) -> list[int]:
+    return list(accumulate(map(len, text.splitlines(keepends=True)), initial=0))
 
 
 @dataclass(frozen=True)
@@ -103,11 +109,13 @@ class Outcome:
 def find_mutants(path: str, source: str) -> list[Mutant]:
     """Return every change of the bodies of functions in a file, in the order of the source."""
     mutants: list[Mutant] = []
+    text = source.encode()
+    starts = _line_starts(text)
 
     def add(kind: str, node: ast.expr | ast.stmt, after: str) -> None:
-        before = ast.get_source_segment(source, node) or ""
         position = (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
-        mutants.append(Mutant(path, kind, *position, before, after))
+        first, last = starts[position[0] - 1] + position[1], starts[position[2] - 1] + position[3]
+        mutants.append(Mutant(path, kind, *position, text[first:last].decode(), after))
 
     functions = [
         node
@@ -118,7 +126,7 @@ def find_mutants(path: str, source: str) -> list[Mutant]:
         inner
         for function in functions
         for inner in ast.walk(function)
-        if inner is not function and inner in functions
+        if inner is not function and isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef))
     }
     for function in functions:
         if function not in nested:
@@ -210,7 +218,7 @@ class Commit:
         }
         with (folder / "log.txt").open("w") as log:
             code = subprocess.run(
-                [*_pytest("-n", str(jobs), "-p", "sitecustomize"), "tests"],
+                [*_pytest("-n", str(jobs), "-p", "sitecustomize", "--durations=0"), "tests"],
                 cwd=tree,
                 env=_environment(tree) | variables,
                 stdout=log,
@@ -237,7 +245,7 @@ class Commit:
         tests: dict[tuple[str, int], set[str]] = {line: set() for line in lines}
         for path in sorted(folder.glob("lines-*.gz")):
             with gzip.open(path, "rt") as file:
-                for row in _json_lines(file):
+                for row in _json_lines(_readable(file)):
                     if row["test"] in failed or row["test"] not in seconds:
                         continue
                     for name in wanted.keys() & row["lines"].keys():
@@ -343,7 +351,7 @@ def _try(mutant: Mutant, tests: Sequence[str], tree: Path, settings: Settings) -
     start = time.monotonic()
     try:
         path.write_text(mutant.apply_to(original), encoding="utf-8")
-        # Bytecode is recognized by the time of its source in whole seconds: no two mutants share one.
+        # Bytecode is recognized by the second in which its source was written: each has its own.
         stamp = int(times.st_mtime) + 1000 + mutant.line * 1000 + mutant.column
         os.utime(path, (stamp, stamp))
         code, output = _run_tests(tests[: settings.limit], tree, settings.timeout, "-x")
@@ -408,7 +416,7 @@ def _collect(tree: Path) -> list[str]:
 
 
 def _matching(tests: Sequence[str], existing: Sequence[str]) -> list[str]:
-    """Return the tests that exist by these names; of a name whose cases changed, all of its cases."""
+    """Return the tests of these names that exist; of a function with other cases, all of them."""
     present = set(existing)
     functions: dict[str, list[str]] = {}
     for test in existing:
@@ -432,10 +440,15 @@ def _pytest(*options: str) -> list[str]:
 
 
 def _environment(tree: Path) -> dict[str, str]:
-    """Return variables with which every process imports the copy, and keeps its bytecode beside it."""
+    """Return variables with which every process imports the copy, and stores bytecode in it."""
     left_out = {"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "POLYGRAPHY_UPDATE_GOLDEN"}
     environment = {k: v for k, v in os.environ.items() if k not in left_out}
     return environment | {"PYTHONPATH": str(tree), "COLUMNS": "500"}
+
+
+def _readable(lines: Iterable[str]) -> Iterator[str]:
+    with suppress(EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError):
+        yield from lines  # Of a process that was killed as far as it came.
 
 
 def _json_lines(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -459,9 +472,8 @@ def _report(title: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     for outcome in outcomes:
         if outcome.result in (SURVIVED, UNREACHED):
             mutant = outcome.mutant
-            print(
-                f"  {outcome.result}: {mutant.path}:{mutant.line}: {mutant.kind} ({outcome.tests} tests)"
-            )
+            place = f"{mutant.path}:{mutant.line}"
+            print(f"  {outcome.result}: {place}: {mutant.kind} ({outcome.tests} tests)")
             print(f"    {_abridged(mutant.before)}  ->  {_abridged(mutant.after)}")
     return {"commit": title, "counts": dict(counts), "outcomes": [asdict(o) for o in outcomes]}
 

@@ -1,4 +1,4 @@
-"""Record which lines of the product each test reaches; `mutants.py` installs it as ``sitecustomize``.
+"""Record which lines of the product each test reaches; `mutants.py` uses it as ``sitecustomize``.
 
 Every interpreter of a test run imports it: the workers of pytest, the fork server and its forks,
 and the commands that tests start. The variable ``PYTEST_CURRENT_TEST``, which pytest sets and
@@ -33,11 +33,11 @@ class _Recorder:
 
     def start(self) -> None:
         monitoring = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+        self._disabled = monitoring.DISABLE
+        self._restart = monitoring.restart_events
         monitoring.use_tool_id(_TOOL, "mutants")
         monitoring.register_callback(_TOOL, monitoring.events.LINE, self._reach)
         monitoring.set_events(_TOOL, monitoring.events.LINE)
-        self._disabled = monitoring.DISABLE
-        self._restart = monitoring.restart_events
 
     def _reach(self, code: Any, line: int) -> Any:
         path = code.co_filename
@@ -62,9 +62,7 @@ class _Recorder:
         test = self._test or os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
         if test and self._lines:
             lines = {path: sorted(numbers) for path, numbers in self._lines.items()}
-            path = os.path.join(
-                self._folder, f"lines-{os.getpid()}.gz"
-            )  # noqa: PTH118 - imports less
+            path = f"{self._folder}/lines-{os.getpid()}.gz"
             with gzip.open(path, "at", compresslevel=3) as file:
                 file.write(json.dumps({"test": test, "lines": lines}) + "\n")
         self._lines = {}
@@ -102,7 +100,7 @@ def pytest_runtest_logreport(report: Any) -> None:
     if RECORDER and not hasattr(report, "node"):  # That one was sent by a worker.
         row = {"test": report.nodeid, "when": report.when, "outcome": report.outcome}
         row["seconds"] = round(report.duration, 4)
-        path = os.path.join(os.environ[FOLDER], f"ends-{os.getpid()}.jsonl")  # noqa: PTH118
+        path = f"{os.environ[FOLDER]}/ends-{os.getpid()}.jsonl"
         with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123
             file.write(json.dumps(row) + "\n")
         if report.when == "teardown":
