@@ -74,7 +74,7 @@ _SWAPPED = 2
 """So few rows may change places in any type: two that are equally good."""
 
 
-WHOLE = Layout()
+WHOLE = Layout(is_pure=True)
 """The layout of an output that is judged as one."""
 
 
@@ -211,8 +211,8 @@ def in_parts(
         is_quantized: whether both sides are quantized: a step may be decided differently.
     """
     known = precision_of(rounding.dtype)
-    is_plain = layout is not None and layout == WHOLE
-    if is_plain or known is None or not all(map(is_float, arrays)):
+    is_one = layout is not None and layout.is_plain and layout.is_pure
+    if is_one or known is None or not all(map(is_float, arrays)):
         return rounding
     sizes = sizes_of(name, arrays, layout, rounding.rtol, known.epsilon)
     if sizes is None:

@@ -23,9 +23,11 @@ from polygraphy.domain.errors import (
     MissingFileError,
     ModelError,
     PolygraphyException,
+    UnavailableError,
     UnknownNameError,
     UsageError,
 )
+from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from onnxruntime import OrtEpDevice, SessionOptions
@@ -197,14 +199,33 @@ def matched_providers(
         libraries: the paths or modules of plugins by the names of these; they are registered.
 
     Raises:
-        UnknownNameError: this installation does not have one.
+        UnknownNameError: ONNX Runtime has no such provider.
+        UnavailableError: the installed ONNX Runtime is built without one, and the list does not
+            allow the CPU.
         UsageError: a part of a name is one of several.
         BackendError: a plugin cannot be loaded, or there is no device for it here.
     """
     for name, source in (libraries or {}).items():
         _register(name, source)
     available = list(dict.fromkeys([*onnxrt.get_available_providers(), *_of_plugins()]))
-    return [_matched(provider, available) for provider in providers]
+    if not any(_is_cpu(provider) for provider in providers):
+        return [_matched(provider, available) for provider in providers]
+    found = (_matched_or_skipped(provider, available) for provider in providers)
+    return [provider for provider in found if provider is not None]
+
+
+def _matched_or_skipped(provider: Provider, available: Sequence[str]) -> Provider | None:
+    """Return a provider by its full name; None, with a warning, if this build does not have it."""
+    try:
+        return _matched(provider, available)
+    except UnavailableError as error:
+        G_LOGGER.warning(f"{error} The model runs without it.")
+        return None
+
+
+def _is_cpu(provider: Provider) -> bool:
+    name = provider if isinstance(provider, str) else provider[0]
+    return name.lower() in ("cpu", "cpuexecutionprovider")
 
 
 def chosen_providers(options: SessionOptions, providers: Sequence[Provider]) -> dict[str, Any]:
@@ -394,8 +415,23 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
             hint="Write more of its name.",
         )
     if not matches:
-        raise UnknownNameError("Execution provider", wanted, available, hint=_where_it_is(wanted))
+        hint = _where_it_is(wanted)
+        if built_elsewhere := _known_elsewhere(wanted):
+            raise UnavailableError(
+                f"The installed ONNX Runtime {onnxrt.__version__} is built without"
+                f" {built_elsewhere}. It has {', '.join(available)}.",
+                backend="onnxruntime",
+                hint=hint,
+            )
+        raise UnknownNameError("Execution provider", wanted, available, hint=hint)
     return matches[0]
+
+
+def _known_elsewhere(wanted: str) -> str:
+    """Return the full name of a provider that other builds of ONNX Runtime have, if one matches."""
+    known: Sequence[str] = getattr(onnxrt, "get_all_providers", list)()
+    matches = [name for name in known if wanted.lower() in name.lower()]
+    return min(matches, key=len, default="")
 
 
 def _where_it_is(wanted: str) -> str:
@@ -410,4 +446,4 @@ def _where_it_is(wanted: str) -> str:
     package = next((found for sign, found in _PACKAGES if sign in wanted.lower()), None)
     if package is None:
         return ""
-    return f"The installed ONNX Runtime is built without it: python -m pip install {package}"
+    return f"Install the build that has it: python -m pip install {package}"

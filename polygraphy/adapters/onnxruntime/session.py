@@ -19,6 +19,7 @@ from polygraphy.adapters.onnxruntime.providers import (
     matched_providers,
     translated_errors,
 )
+from polygraphy.adapters.onnxruntime.starting import start_session
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
@@ -114,6 +115,7 @@ class SessionFromOnnx(BaseLoader):
             UnknownNameError: a provider does not exist in this installation.
             BackendError: ONNX Runtime cannot load the model, or would crash when it is run; or it
                 cannot load a plugin, or there is no device for it here.
+            UnavailableError: a provider does not start, and the CPU provider is not in the list.
         """
         providers = matched_providers(self._providers, self._provider_libraries)
         options = session_options(self._graph_optimization_level)
@@ -133,9 +135,7 @@ class SessionFromOnnx(BaseLoader):
         def session(model: Any) -> InferenceSession:
             _refuse_left_out_results(model)
             with translated_errors("load", name):
-                made = load_session(model, options, providers, without)
-            _warn_of_unused(providers, made.get_providers())
-            return made
+                return load_session(model, options, providers, without)
 
         with loadable(model) as source:
             return _remembered(session(source), model)
@@ -157,19 +157,29 @@ def load_session(
     """Make a session of a serialised model or the path of one, perhaps without some rewrites;
     ctrl-C ends that within seconds from ONNX Runtime 1.31 on, which lets other threads of Python
     run meanwhile, as 1.30 does not. Errors are those of ONNX Runtime.
+
+    Raises:
+        UnavailableError: a provider does not start, and the CPU provider is not in the list.
     """
-
-    given = chosen_providers(options, providers)
-    if without:
-        given["disabled_optimizers"] = list(without)
-
-    def load() -> InferenceSession:
-        made: InferenceSession = onnxrt.InferenceSession(model, sess_options=options, **given)
-        _made.add(made)
-        return made
-
     cancel = getattr(options, "set_load_cancellation_flag", None)
-    return load() if cancel is None else cancellable(load, lambda: cancel(True))
+
+    def start(requested: Sequence[Provider]) -> InferenceSession:
+        given = chosen_providers(options, requested)
+        if without:
+            given["disabled_optimizers"] = list(without)
+
+        def load() -> InferenceSession:
+            # Its own fallback prints on standard output, and then computes on the CPU.
+            made: InferenceSession = onnxrt.InferenceSession(
+                model, sess_options=options, enable_fallback=0, **given
+            )
+            made.disable_fallback()
+            _made.add(made)
+            return made
+
+        return load() if cancel is None else cancellable(load, lambda: cancel(True))
+
+    return start_session(start, providers)
 
 
 def terminable(call: Callable[[RunOptions], T]) -> T:
@@ -179,18 +189,6 @@ def terminable(call: Callable[[RunOptions], T]) -> T:
     """
     options = onnxrt.RunOptions()
     return cancellable(partial(call, options), lambda: setattr(options, "terminate", True))
-
-
-def _warn_of_unused(wanted: Sequence[Provider], used: Sequence[str]) -> None:
-    """Log which providers ONNX Runtime has left out: it does so silently when one cannot start."""
-    names = [provider if isinstance(provider, str) else provider[0] for provider in wanted]
-    unused = [name for name in names if name not in used]
-    if unused:
-        G_LOGGER.warning(
-            f"ONNX Runtime could not start {', '.join(unused)}, and computes with"
-            f" {', '.join(used)} instead. Its libraries, such as those of CUDA and cuDNN, or a"
-            " device may be missing."
-        )
 
 
 def _refuse_left_out_results(model: str | bytes) -> None:

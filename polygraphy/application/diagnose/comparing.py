@@ -24,7 +24,7 @@ from polygraphy.application.diagnose.parting import parted
 from polygraphy.application.diagnose.rounding import adds_up, explained
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.diagnosis.closeness import breaks, said_of_untested, untested
+from polygraphy.domain.diagnosis.closeness import are_equal, breaks, said_of_untested, untested
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -128,7 +128,7 @@ class _Comparison:
         if not compared:
             if len(case.parties) > 1:
                 return None
-            return DiagnosisResult(AGREE, reason=self._without_effect(values))
+            return DiagnosisResult(AGREE, reason=self._without_effect(values, expected))
         del compute
         case.unload()
         is_coarse = narrow is not None or is_quantised(self._pairing)
@@ -136,7 +136,7 @@ class _Comparison:
             if len(case.parties) > 1:  # They are compared with each other.
                 return None
             is_lost = rounded is not None and not explained(case, self._feeds, rounded, expected)
-            return self._of_rounding(values, lost if is_lost else "")
+            return self._of_rounding(values, expected, lost if is_lost else "")
         case.feed, case.expected = self._feeds[compared.number], expected[compared.number]
         if narrow in HALF:
             return self._of_precision(values[compared.number], compared.most)
@@ -201,8 +201,8 @@ class _Comparison:
                 said = ", ".join(map(repr, sorted(names)))
                 yield f"the {who} has {said}, which the {other} has not"
 
-    def _without_effect(self, values: Sequence[Values]) -> str:
-        """Return in what the models differ, though their outputs do not, and which outputs say
+    def _without_effect(self, values: Sequence[Values], expected: Sequence[Values]) -> str:
+        """Return in what the models differ, though their outputs match, and which outputs say
         little; empty where there is nothing of it.
         """
         said = said_of_untested(untested(values, self._case.model.outputs))
@@ -212,7 +212,11 @@ class _Comparison:
         names = dict.fromkeys(name for one in found for name in named(self._pairing.model, one))
         shown = f"{', '.join(map(repr, [*names][:4]))}{' and others' if len(names) > 4 else ''}"
         differ = f"The models differ in {counted(len(found), 'place')} ({shown})" if names else ""
-        return f"{differ and differ + ', which changes no output of these data. '}{said}".strip()
+        if differ and are_equal(values, expected):
+            differ += ", which changes no output of these data. "
+        elif differ:
+            differ += ". Rounding explains how much these change the outputs. "
+        return f"{differ}{said}".strip()
 
     def _of_refusal(self, goal: Values, error: BackendError) -> DiagnosisResult | None:
         """Return which differences make a party refuse a model that runs its reference; None where
@@ -437,11 +441,14 @@ class _Comparison:
         op = suspect.op or last.op
         return Culprit(nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=op)
 
-    def _of_rounding(self, values: Sequence[Values], lost: str) -> DiagnosisResult:
+    def _of_rounding(
+        self, values: Sequence[Values], expected: Sequence[Values], lost: str
+    ) -> DiagnosisResult:
         """Return that outputs are as near as what they are computed in allows.
 
         Args:
             values: what the party makes of the data.
+            expected: what is right.
             lost: how much further off they are where every operator rounds, if that is too much.
         """
         case, reason = self._case, ROUNDED
@@ -451,7 +458,8 @@ class _Comparison:
                 f" {self._party.name} does not round at every operator: hardware that does loses"
                 f" more, {lost[:-1]}. To find out where: {shlex.join(words)}"
             )
-        return DiagnosisResult(AGREE, reason=f"{reason} {self._without_effect(values)}".strip())
+        effect = self._without_effect(values, expected)
+        return DiagnosisResult(AGREE, reason=f"{reason} {effect}".strip())
 
     def _of_precision(self, own: Values, most: float) -> DiagnosisResult:
         """Describe what half precision loses of the reference, or else what differs beside it.

@@ -31,6 +31,7 @@ from polygraphy.domain.errors import (
     ModelError,
     NotFetchedError,
     PolygraphyException,
+    UnavailableError,
     UsageError,
 )
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
@@ -171,7 +172,7 @@ def _contained(checked: Lint, feed: Mapping[str, Any] | None, trial: ModelTrial)
         return checked(None, None)
     try:
         return alone(lambda: checked(feed, trial), "The backend", is_silent=True)
-    except MissingDependencyError:
+    except UnavailableError:
         raise
     except BackendError:
         return checked(feed, _CarefulTrial(trial))

@@ -60,6 +60,8 @@ class Worst:
         is_rounding: whether rounding alone explains that the output failed.
         reason: why the output could not be compared; empty where it could.
         is_missing: whether that is because one side does not have it.
+        part: the part of the output that this is about, such as ``scores (output[:, 4:6])``; empty
+            if it is about all of it.
     """
 
     iteration: int | None
@@ -74,6 +76,7 @@ class Worst:
     is_rounding: bool = False
     reason: str = ""
     is_missing: bool = False
+    part: str = ""
 
 
 @frozen
@@ -463,6 +466,7 @@ def _of_differences(
         non_finite=None if is_finite or answer.arrays is None else _non_finite(answer.arrays),
         rounding=None if passed else answer.rounding,
         is_rounding=not passed and answer.is_rounding,
+        part=answer.part,
     )
 
 
@@ -537,6 +541,8 @@ def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
     """Describe where an output that failed is worst, relative to what is allowed."""
     name, worst = repr(row.name), row.worst
+    if worst.part and not worst.reason:
+        name += f", part {worst.part}"
     where = ""
     if row.total > 1 and row.passed is False and worst.iteration is not None:
         where = f" (iteration {worst.iteration})"

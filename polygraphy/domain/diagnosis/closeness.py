@@ -13,6 +13,7 @@ from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.precision import is_float
 
 Array = np.ndarray[Any, Any]
+Values = Mapping[str, Any]
 
 
 def has_nan(value: Any) -> bool:
@@ -23,6 +24,15 @@ def has_nan(value: Any) -> bool:
 def is_broken(value: Any) -> bool:
     """Return whether a tensor has elements that are NaN or infinite."""
     return is_float(value) and not bool(np.isfinite(value).all())
+
+
+def are_equal(values: Sequence[Values], expected: Sequence[Values]) -> bool:
+    """Return whether all outputs are what they should be, to the last bit."""
+    return all(
+        np.array_equal(in_a_row(own[name]), in_a_row(right[name]), equal_nan=is_float(right[name]))
+        for own, right in zip(values, expected)
+        for name in own.keys() & right.keys()
+    )
 
 
 def breaks(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
@@ -51,9 +61,6 @@ def together(one: Any, other: Any) -> float:
     if not first.std() or not second.std():
         return 0.0
     return float(np.corrcoef(first, second)[0, 1])
-
-
-Values = Mapping[str, Any]
 
 
 def by_names_of(outputs: Values, saved: Values) -> dict[str, str]:

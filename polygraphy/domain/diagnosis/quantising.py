@@ -11,14 +11,17 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
 
+OUTPUT = -1
+"""The position of an operand that no node reads: an output of the model."""
+
 
 @frozen
 class QuantisedOperand:
-    """An operand that is quantised before a node reads it.
+    """An operand that is quantised before a node reads it, or an output of the model that is.
 
     Attributes:
-        node: the node, by its name, or that of what it makes.
-        position: which operand of it.
+        node: the node, by its name, or that of what it makes; of an output, the one that makes it.
+        position: which operand of it; `OUTPUT` for an output.
         name: the tensor that it reads.
         step: does to an array what quantising does to this; None where that is not known.
     """

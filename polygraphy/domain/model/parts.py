@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.parts import DEEPEST, Layout
+from polygraphy.domain.tensors.shapes import Dim
 
 
 @frozen
@@ -37,8 +38,10 @@ class PartsGraph(Protocol):
     def maker(self, tensor: str) -> Maker | None:
         """Return the node that makes a tensor; None if no standard operator does."""
 
-    def shape(self, tensor: str) -> Sequence[int | None] | None:
-        """Return the dimensions of a tensor, None for each that is not known."""
+    def shape(self, tensor: str) -> Sequence[Dim] | None:
+        """Return the dimensions of a tensor, names for those that depend on the data, and None for
+        each that is not known.
+        """
 
     def constant(self, tensor: str) -> Array | None:
         """Return a small constant; None for other tensors."""
@@ -68,6 +71,13 @@ _ELEMENTWISE = frozenset(
 )  # fmt: skip
 """Others that compute each element of one."""
 _WITH_CONSTANT = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "PRelu", "Sub"})
+_COMPUTE_ALIKE = _ELEMENTWISE | {
+    "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DFT", "Einsum", "Gemm",
+    "GlobalAveragePool", "GRU", "GroupNormalization", "InstanceNormalization",
+    "LayerNormalization", "LSTM", "MatMul", "MaxPool", "ReduceMean", "ReduceSum", "Resize", "RNN",
+    "RMSNormalization", "Softmax", "STFT",
+}  # fmt: skip
+"""Operators none of whose results is a constant that does not follow from the others."""
 _CUTS = frozenset({"Gather", "Slice", "Split"})
 _LIMITS = frozenset({"Clip", "Max", "Min"})
 
@@ -112,7 +122,10 @@ class _Reader:
         if node.op in _WITH_CONSTANT:
             constant = [self._graph.is_constant(name) for name in node.inputs]
             if len(node.inputs) == 2 and sum(constant) == 1:
-                return self._elementwise(tensor, node, constant.index(False), depth)
+                at = constant.index(False)
+                made = self._elementwise(tensor, node, at, depth)
+                is_scaled = node.op == "Mul" or (node.op == "Div" and at == 0)
+                return self._scaled(node, at) if made is None and is_scaled else made
         return None
 
     def _leaf(self, tensor: str, depth: int = 0) -> Layout:
@@ -120,7 +133,13 @@ class _Reader:
             name=tensor,
             origin=self._origin(tensor, depth),
             is_bounded=self._graph.is_bounded(tensor),
+            is_pure=self._is_pure(tensor, depth),
         )
+
+    def _is_pure(self, tensor: str, depth: int) -> bool:
+        """Return whether an operator that fills nothing computes all elements of a tensor."""
+        node = self._graph.maker(self._origin(tensor, depth))
+        return node is not None and node.op in _COMPUTE_ALIKE
 
     def _origin(self, tensor: str, depth: int) -> str:
         """Return the tensor that another is a piece of, in another shape."""
@@ -145,13 +164,43 @@ class _Reader:
         def changed(leaf: Layout) -> Layout:
             if is_same:
                 return evolve(leaf, step=max(step, leaf.step))
-            return evolve(leaf, is_bounded=always, fills=(), step=0.0)
+            pure = leaf.is_pure and node.op in _ELEMENTWISE
+            return evolve(leaf, is_bounded=always, fills=(), step=0.0, is_pure=pure)
 
         made = made.with_leaves(changed)
         if node.op in _LIMITS:
             limits = self._finite(node.inputs[1 - at])
             made = made.with_leaves(lambda leaf: evolve(leaf, fills=limits))
         return made
+
+    def _scaled(self, node: Maker, at: int) -> Layout | None:
+        """Return the parts of a tensor whose slices along an axis are multiplied by constants of
+        different magnitude, as boxes by the size of an image and scores by one.
+        """
+        factors = self._graph.constant(node.inputs[1 - at])
+        if factors is None or factors.size < 2 or factors.size != max(factors.shape):
+            return None
+        sizes = np.abs(np.asarray(factors, np.float64).reshape(-1))
+        if not np.isfinite(sizes).all() or not sizes.all():
+            return None
+        sizes = 1 / sizes if node.op == "Div" else sizes
+        levels = _levels(sizes)
+        if not levels.any():
+            return None
+        is_bounded = self._graph.is_bounded(node.inputs[at])
+        starts = [0, *(at for at in range(1, len(levels)) if levels[at] != levels[at - 1])]
+        lengths = np.diff([*starts, len(levels)])
+        tensor = node.outputs[0]
+        leaves = [
+            Layout(
+                origin=f"{tensor}//{levels[start]}",
+                is_pure=True,
+                is_bounded=is_bounded and max(sizes[levels == levels[start]]) <= 1,
+            )
+            for start in starts
+        ]
+        axis = factors.shape.index(factors.size) - factors.ndim
+        return Layout("join", "", "", tuple(leaves), (axis,), tuple(int(one) for one in lengths))
 
     def _keeps_shape(self, node: Maker, at: int) -> bool:
         """Return whether a constant operand makes nothing larger."""
@@ -226,7 +275,7 @@ class _Reader:
         axes = self._axes(node)
         if axes is None:
             shape = self._graph.shape(node.inputs[0])
-            if shape is None or None in shape:
+            if shape is None or not all(isinstance(one, int) for one in shape):
                 return None
             axes = [axis for axis, length in enumerate(shape) if length == 1]
         return self._moved("squeeze", node, depth, axes)
@@ -255,7 +304,7 @@ class _Reader:
                 shape = [*shape]
                 shape[axis] = (
                     None
-                    if length is None or step == 0
+                    if not isinstance(length, int) or step == 0
                     else len(range(length)[slice(start, None if end < -length else end, step)])
                 )
         return made
@@ -266,7 +315,7 @@ class _Reader:
         shape = self._graph.shape(node.inputs[0])
         length = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
         if sizes is None:
-            if length is None:
+            if not isinstance(length, int):
                 return None
             each = -(-length // len(node.outputs))
             sizes = [min(each, length - each * at) for at in range(len(node.outputs))]
@@ -336,6 +385,21 @@ class _Reader:
 _MOVES_PIECES = _CUTS | {
     "Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze",
 }  # fmt: skip
+
+
+def _levels(sizes: Array) -> Array:
+    """Return the number of the level of each size; each level begins far above the last."""
+    levels = np.zeros(len(sizes), int)
+    first, level = 0.0, -1
+    for at in np.argsort(sizes, kind="stable"):
+        if level < 0 or sizes[at] > _FAR_ABOVE * first:
+            first, level = sizes[at], level + 1
+        levels[at] = level
+    return levels
+
+
+_FAR_ABOVE = 16.0
+"""Slices that are multiplied by numbers so many times larger are another part."""
 
 
 def _is_one(made: Layout) -> bool:

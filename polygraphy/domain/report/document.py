@@ -166,6 +166,7 @@ def _row_as_json(row: OutputRow) -> dict[str, Any]:
         "rounding": row.rounding,
         "is_rounding": worst.is_rounding if worst.rounding is not None else None,
         "reason": worst.reason or None,
+        "part": worst.part or None,
         "uniform": [*row.uniform] if any(row.uniform) else None,
         "node": node and node.label,
         "op": node and node.op,
@@ -514,7 +515,7 @@ def plain(value: Any) -> Any:
         return {"dtype": plain(None if dtype is None else str(dtype)), "shape": plain(shape)}
     if attrs.has(type(value)):
         fields = attrs.fields(type(value))
-        return {one.name: plain(getattr(value, one.name)) for one in fields}
+        return {one.name: plain(getattr(value, one.name)) for one in fields if one.repr}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.shapes import Dim
 
 Kind = Literal[
     "leaf", "join", "transpose", "reshape", "unsqueeze", "squeeze", "take", "choose", "pad"
@@ -44,12 +45,15 @@ class Layout:
         operands: what it is put together of.
         numbers: see `kind`.
         shape: the dimensions of the first operand, or the lengths of all along the axis of a join;
-            None for each that is not known.
+            a name for each that depends on the data, the same for the same lengths, and None for
+            each that is not known.
         is_bounded: whether the elements of a leaf lie between -1 and 1 by nature.
         fills: constants that fill elements of a leaf.
         step: the size of a quantization step behind the join; 0 if there is none.
         is_mixed: whether the elements of a leaf come from several tensors, at places that only the
             data tell.
+        is_pure: whether all elements of a leaf are known to be computed alike, so that none can be
+            filled in, as those of a product of matrices, but not those of a sum with a mask.
     """
 
     kind: Kind = "leaf"
@@ -57,11 +61,12 @@ class Layout:
     origin: str = ""
     operands: tuple[Layout, ...] = ()
     numbers: tuple[int, ...] = ()
-    shape: tuple[int | None, ...] | None = None
+    shape: tuple[Dim, ...] | None = None
     is_bounded: bool = False
     fills: tuple[float, ...] = ()
     step: float = 0.0
     is_mixed: bool = False
+    is_pure: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -77,9 +82,7 @@ class Layout:
     def as_fields(self) -> dict[str, Any]:
         """Return what is saved: all that is not the default."""
         fields: dict[str, Any] = {"kind": self.kind}
-        if self.is_plain and not self.step:  # Of most outputs that is all.
-            return fields
-        for name in ("name", "origin", "is_bounded", "step", "is_mixed"):
+        for name in ("name", "origin", "is_bounded", "step", "is_mixed", "is_pure"):
             if value := getattr(self, name):
                 fields[name] = value
         for name in ("numbers", "fills"):
@@ -109,12 +112,17 @@ class Layout:
             str(fields.get("origin", "")),
             tuple(Layout.of_fields(one, depth + 1) for one in fields.get("operands", ())),
             tuple(int(one) for one in fields.get("numbers", ())),
-            None if shape is None else tuple(None if one is None else int(one) for one in shape),
+            None if shape is None else tuple(_dimension(one) for one in shape),
             bool(fields.get("is_bounded", False)),
             tuple(float(one) for one in fields.get("fills", ())),
             float(fields.get("step", 0.0)),
             bool(fields.get("is_mixed", False)),
+            bool(fields.get("is_pure", False)),
         )
+
+
+def _dimension(saved: Any) -> Dim:
+    return saved if saved is None or isinstance(saved, str) else int(saved)
 
 
 DEEPEST = 64
@@ -144,6 +152,7 @@ def labeled(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layout]]:
                 name=key,
                 is_bounded=held[1].is_bounded and leaf.is_bounded,
                 is_mixed=held[1].is_mixed or leaf.is_mixed,
+                is_pure=held[1].is_pure and leaf.is_pure,
                 step=max(held[1].step, leaf.step),
                 fills=tuple(dict.fromkeys((*held[1].fills, *leaf.fills))),
             )
@@ -168,13 +177,16 @@ def _labels(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Ar
 def _of_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     axis = _axis(layout.numbers[0], len(shape))
     lengths = list(layout.shape or (None,) * len(layout.operands))
-    missing = shape[axis] - sum(one for one in lengths if one is not None)
-    unknown = lengths.count(None)
-    if unknown > 1 or missing < 0 or (missing and not unknown):
+    missing = shape[axis] - sum(one for one in lengths if isinstance(one, int))
+    unknown = [one for one in lengths if not isinstance(one, int)]
+    are_alike = len(set(unknown)) == 1 and None not in unknown
+    if missing < 0 or (missing and not unknown) or (len(unknown) > 1 and not are_alike):
+        raise UnresolvedError
+    if unknown and missing % len(unknown):
         raise UnresolvedError
     pieces = []
     for length, operand in zip(lengths, layout.operands, strict=True):
-        own = missing if length is None else length
+        own = length if isinstance(length, int) else missing // len(unknown)
         if own:
             labels = _labels(operand, (*shape[:axis], own, *shape[axis + 1 :]), number)
             pieces.append(np.repeat(labels, own, axis) if labels.shape[axis] == 1 else labels)
@@ -199,10 +211,12 @@ def _of_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], int])
 
 def _of_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     dims = list(layout.shape or ())
-    if layout.shape is None or dims.count(None) > 1:
+    known = [one for one in dims if isinstance(one, int)]
+    if layout.shape is None or len(known) < len(dims) - 1:
         raise UnresolvedError
-    size, known = prod(shape), prod(one for one in dims if one is not None)
-    before = tuple(size // max(known, 1) if one is None else one for one in dims)
+    size = prod(shape)
+    rest = size // max(prod(known), 1)
+    before = tuple(one if isinstance(one, int) else rest for one in dims)
     if prod(before) != size:
         raise UnresolvedError
     labels = _labels(layout.operands[0], before, number)
@@ -228,7 +242,7 @@ def _of_take(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> A
     axis, start, stop, step = layout.numbers
     axis = _axis(axis, len(shape))
     length = None if layout.shape is None else layout.shape[axis]
-    if length is None:
+    if not isinstance(length, int):
         raise UnresolvedError
     before = (*shape[:axis], length, *shape[axis + 1 :])
     labels = _labels(layout.operands[0], before, number)
@@ -243,7 +257,7 @@ def _of_take(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> A
 def _of_choose(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     axis = _axis(layout.numbers[0], len(shape))
     length = None if layout.shape is None else layout.shape[axis]
-    before = (*shape[:axis], 1 if length is None else length, *shape[axis + 1 :])
+    before = (*shape[:axis], length if isinstance(length, int) else 1, *shape[axis + 1 :])
     labels = _labels(layout.operands[0], before, number)
     if labels.shape[axis] != 1:  # Which part an element is of, only the data tell.
         raise UnresolvedError

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnxruntime.providers import point_of
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
-from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
+from polygraphy.domain.errors import BackendError, InputError, UnavailableError
 
 
 def model(op: str, inputs: dict[str, tuple[int, list[object]]], **weights: object) -> bytes:
@@ -91,5 +91,5 @@ def test_where_in_the_source_of_onnxruntime_it_failed_is_left_out(message: str, 
 
 @pytest.mark.parametrize("name", ["cuda", "CUDAExecutionProvider", "TensorRT"])
 def test_a_provider_of_another_build_says_which_package_brings_it(name: str) -> None:
-    with pytest.raises(UnknownNameError, match="python -m pip install onnxruntime-gpu"):
+    with pytest.raises(UnavailableError, match="python -m pip install onnxruntime-gpu"):
         SessionFromOnnx(CASES["index"][0], providers=[name])()

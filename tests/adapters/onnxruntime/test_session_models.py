@@ -17,7 +17,13 @@ from polygraphy.adapters.onnx_common import loadable as module
 from polygraphy.backend.onnx import modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, session_from_onnx
 from polygraphy.binding import bind
-from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
+from polygraphy.domain.errors import (
+    BackendError,
+    InputError,
+    UnavailableError,
+    UnknownNameError,
+    UsageError,
+)
 from polygraphy.ports.models import save_model
 from tests.support import models
 
@@ -118,18 +124,54 @@ def test_an_unknown_level_is_named() -> None:
         session_from_onnx(models.mlp(), graph_optimization_level="ENABLE_SOME")
 
 
-def test_a_provider_that_cannot_start_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_provider_that_does_not_start_is_a_failure_unless_the_cpu_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     there = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: there)
     model = models.mlp(features=512).SerializeToString()
+    reason = "could not start CUDAExecutionProvider: the library libonnxruntime_providers_cuda"
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"):  # ONNX Runtime's own.
+        with pytest.raises(UnavailableError, match=reason):
+            session_from_onnx(model, providers=["cuda"])
+        assert capfd.readouterr().out.count("\n") == 1  # The session that is created.
         session = session_from_onnx(model, providers=["cuda", "cpu"])
     assert session.get_providers() == ["CPUExecutionProvider"]
-    assert "could not start CUDAExecutionProvider, and computes with CPU" in capsys.readouterr().out
-    session_from_onnx(model, providers=["cpu"])
-    assert "could not start" not in capsys.readouterr().out
+    said = capfd.readouterr().out
+    assert reason in said
+    assert "runs with CPUExecutionProvider" in said
+
+
+def test_a_provider_of_another_build_is_unavailable_unless_the_cpu_is_allowed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this build has it")
+    with pytest.raises(UnavailableError, match="built without CUDAExecutionProvider"):
+        session_from_onnx(models.mlp(features=512), providers=["cuda"])
+    session = session_from_onnx(models.mlp(features=512), providers=["cuda", "cpu"])
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    assert "built without CUDAExecutionProvider" in capsys.readouterr().out
+
+
+def test_an_error_of_the_model_is_not_one_of_the_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A provider that refuses a model is not said to be missing, nor replaced."""
+    real = onnxruntime.InferenceSession
+    broken = models.mlp(features=512).SerializeToString()
+
+    def session(model: Any, *args: Any, providers: Any, **options: Any) -> Any:
+        if model == broken:
+            raise RuntimeError("no kernel for this node")
+        made = real(model, *args, providers=["CPUExecutionProvider"], **options)
+        monkeypatch.setattr(made, "get_providers", lambda: ["CUDAExecutionProvider"], raising=False)
+        return made
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    with pytest.raises(BackendError, match="no kernel for this node"):
+        session_from_onnx(broken, providers=["cuda", "cpu"])
 
 
 def test_what_goes_wrong_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:

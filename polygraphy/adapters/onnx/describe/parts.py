@@ -14,6 +14,7 @@ from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.domain.model.parts import Maker, layout_of
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.parts import Layout
+from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -45,7 +46,7 @@ class _Graph:
         self._nodes: dict[str, NodeProto] = {
             name: node for node in model.graph.node for name in node.output if name
         }
-        self._shapes: dict[str, list[int | None] | None] = {}
+        self._shapes: dict[str, list[Dim] | None] = {}
 
     @cached_property
     def _weights(self) -> dict[str, Any]:
@@ -74,21 +75,21 @@ class _Graph:
         }
         return Maker(node.op_type, tuple(node.input), tuple(node.output), made)
 
-    def shape(self, tensor: str) -> Sequence[int | None] | None:
+    def shape(self, tensor: str) -> Sequence[Dim] | None:
         if tensor not in self._shapes:
             self._shapes[tensor] = self._shape(tensor)
         return self._shapes[tensor]
 
-    def _shape(self, tensor: str) -> list[int | None] | None:
+    def _shape(self, tensor: str) -> list[Dim] | None:
         if tensor in self._weights:
             return [int(one) for one in self._weights[tensor].dims]
         for known in (self._stated, self._inferred):
             if tensor in known:
                 shape = shape_of(known[tensor])
                 if shape is not None:
-                    dims = [one if isinstance(one, int) and one >= 0 else None for one in shape]
-                    if None not in dims or known is self._inferred:
-                        return dims
+                    is_known = all(isinstance(one, int) and one >= 0 for one in shape)
+                    if is_known or known is self._inferred:
+                        return [_dimension(one) for one in shape]
         return None
 
     def constant(self, tensor: str) -> Array | None:
@@ -115,6 +116,10 @@ class _Graph:
 
     def is_bounded(self, tensor: str) -> bool:
         return tensor in self._bounded
+
+
+def _dimension(dim: Any) -> Dim:
+    return dim if isinstance(dim, str) or (isinstance(dim, int) and dim >= 0) else None
 
 
 _PLAIN = frozenset({1, 2, 3, 6, 7, 8})

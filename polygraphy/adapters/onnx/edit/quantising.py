@@ -11,7 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.onnx_common.quantization import dequantize, quantize
-from polygraphy.domain.diagnosis.quantising import QuantisedOperand
+from polygraphy.domain.diagnosis.quantising import OUTPUT, QuantisedOperand
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,11 +29,16 @@ _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
 def quantised_operands(model: ModelProto) -> list[QuantisedOperand]:
     """Return which operands of which nodes are quantised before they are read; see the port."""
     sites = _Sites(model.graph)
-    return [
+    operands = [
         QuantisedOperand(identity_of(node), position, name, sites.step(name))
         for node in sites.readers()
         for position, name in enumerate(node.input)
         if name in sites.pairs
+    ]
+    outputs = [node for node in sites.readers() if node.op_type == _DEQUANTISE]
+    return operands + [
+        QuantisedOperand(identity_of(node), OUTPUT, node.output[0], sites.step(node.output[0]))
+        for node in outputs
     ]
 
 
@@ -69,6 +74,9 @@ def requantised(
     made: dict[tuple[str, str], str] = {}
     before: list[NodeProto] = []
     for twin, position, name in places:
+        if position == OUTPUT:
+            _quantise_output(copy, sites, name, twin)
+            continue
         node = nodes[twin]
         key = name, node.input[position]
         if key not in made:
@@ -79,6 +87,15 @@ def requantised(
     del copy.graph.value_info[:]
     sort(copy.graph)
     return copy
+
+
+def _quantise_output(copy: ModelProto, sites: _Sites, name: str, output: str) -> None:
+    """Quantise an output of a model as that of another is."""
+    exact = f"{output}//exact"
+    for node in copy.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [exact if each == output else each for each in names]
+    copy.graph.node.extend(_quantising(copy, sites, name, exact, output))
 
 
 def _quantising(

@@ -60,8 +60,8 @@ from polygraphy.domain.checks.lint import (
 from polygraphy.domain.errors import (
     BackendError,
     InconclusiveError,
-    MissingDependencyError,
     ModelError,
+    UnavailableError,
 )
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.ports.models import Lint, ModelTrial
@@ -279,7 +279,7 @@ class NodeTrials:
         feed = dict(self._inputs(made.graph, needed))
         try:
             results = self._trial.run(with_all_results(made).SerializeToString(), feed, wanted)
-        except MissingDependencyError:
+        except UnavailableError:
             raise
         except (BackendError, InconclusiveError) as error:
             return str(error)
@@ -480,7 +480,7 @@ class _Trying:
         try:
             outputs = [value.name for value in self._model.graph.output]
             self._trial.run(self._source.path, self._feed, outputs)
-        except MissingDependencyError:
+        except UnavailableError:
             raise
         except BackendError as error:
             return str(error)

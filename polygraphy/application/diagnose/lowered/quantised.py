@@ -22,7 +22,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.pairing import paired
-from polygraphy.domain.diagnosis.quantising import QuantisedOperand, losses
+from polygraphy.domain.diagnosis.quantising import OUTPUT, QuantisedOperand, losses
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import (
@@ -86,7 +86,12 @@ class Quantised:
         ops = {mine.identity(index): node.op for index, node in enumerate(mine.nodes)}
         places = {theirs.identity(index): index for index in range(len(theirs.nodes))}
         places |= {mine.identity(index): other for index, other in pairing.nodes.items()}
+        outputs = self._named({name: name for name in self._reference.outputs})
         for one in self._operands:
+            if one.position == OUTPUT:
+                if one.step is not None and one.name in outputs:
+                    yield one, outputs[one.name], outputs[one.name]
+                continue
             if one.node not in places or one.step is None:
                 continue
             twin = theirs.nodes[places[one.node]]
@@ -142,12 +147,44 @@ class Quantised:
         after = self._off(kept, sets)
         which = "this one" if len(kept) == 1 else f"these {len(kept)}"
         evidence = [f"{costs}, {after:.2g} where {which} of {len(names)} nodes are not quantised."]
-        evidence += [f"What {name!r} reads loses {ranked[name]:.2g} of its size." for name in kept]
+        output = self._output_of(kept)
+        if output is None:
+            evidence += [
+                f"What {name!r} reads loses {ranked[name]:.2g} of its size." for name in kept
+            ]
         note = f"Quantise it again without {', '.join(map(repr, kept))} (nodes_to_exclude)."
+        if output is not None:
+            evidence += self._of_part(output, made[number], goals[number])
+            note = (
+                f"Quantize what is joined in {output!r} apart, each with its own scale, or leave"
+                f" {output!r} in floating point."
+            )
         op = next((node.op for node in case.model.nodes if node.name == kept[0]), "")
         remedy = Remedy(None, True, note)
-        culprit = Culprit(kept, None, MODEL, "quantisation", None, evidence, remedy, op)
+        nodes = kept if output is None else [*self._before(output), *kept]
+        culprit = Culprit(nodes, None, MODEL, "quantisation", None, evidence, remedy, op)
         return DiagnosisResult(FAULT, [culprit])
+
+    def _output_of(self, kept: Sequence[str]) -> str | None:
+        """Return the output whose quantizing is all that is at fault; None if it is another."""
+        found = [one.name for one in self._operands if one.node in kept and one.position == OUTPUT]
+        return found[0] if len(found) == len(kept) == 1 else None
+
+    def _before(self, output: str) -> list[str]:
+        """Return the node that quantizes an output."""
+        reads = {
+            name
+            for node in self._case.model.nodes
+            if output in node.makes
+            for name in node.reads[:1]
+        }
+        nodes = self._case.model.nodes
+        return [node.name for node in nodes if not reads.isdisjoint(node.makes)]
+
+    def _of_part(self, output: str, values: Values, goals: Values) -> list[str]:
+        """Say in which part of an output the most is lost."""
+        off = self._case.judged(output, values[output], goals[output])
+        return [f"The output {off.in_words()}."] if off.part else []
 
     def _ranked(self, feed: Feed) -> dict[str, float]:
         """Return by node what quantising loses of what it reads."""

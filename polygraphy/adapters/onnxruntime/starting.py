@@ -1,0 +1,217 @@
+"""Start execution providers: a provider that you ask for either runs, or fails with its reason.
+
+ONNX Runtime computes on the CPU if another provider does not start. It reports that on standard
+output, in the log of its C++ library, or not at all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnxruntime.providers import Provider, point_of
+from polygraphy.domain.errors import UnavailableError
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
+onnx = mod.lazy_import("onnx")
+
+CPU = "CPUExecutionProvider"
+_LIBRARIES = {
+    "CUDAExecutionProvider": "cuda",
+    "TensorrtExecutionProvider": "tensorrt",
+    "ROCMExecutionProvider": "rocm",
+    "MIGraphXExecutionProvider": "migraphx",
+    "OpenVINOExecutionProvider": "openvino",
+}
+"""What the library of each provider is called, between its prefix and its suffix."""
+_NVIDIA = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
+_PACKAGES = (
+    ("nvinfer", "pip install tensorrt"),
+    ("cud", "pip install 'onnxruntime-gpu[cuda,cudnn]'"),
+    ("cu", "pip install 'onnxruntime-gpu[cuda,cudnn]'"),
+)
+"""Which command installs a missing library, by a part of its name; the first match counts."""
+_NO_DEVICE = 100
+"""CUDA_ERROR_NO_DEVICE of the CUDA driver API."""
+
+Start = Callable[[Sequence[Provider]], "InferenceSession"]
+
+
+def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSession:
+    """Create a session in which every requested provider runs.
+
+    If the CPU provider is in the list, it may replace providers that do not start; a warning says
+    so.
+
+    Args:
+        start: creates a session with the providers that it is given, without a fallback.
+        providers: full names, alone or with options, in order of priority.
+
+    Raises:
+        UnavailableError: a provider does not start, and the list does not allow the CPU.
+    """
+    names = names_of(providers)
+    if set(names) <= {CPU}:
+        return start(providers)
+    _silence()
+    may_skip = CPU in names
+    requested = list(providers)
+    while True:
+        try:
+            session = _started(start, requested)
+        except (ValueError, RuntimeError) as error:
+            # The error may be about the model: then the provider starts with another one.
+            failed = _first_failing(requested)
+            if failed is None:
+                raise
+            reason, hint = _why(failed, str(error))
+        else:
+            running = session.get_providers()
+            failed = next((name for name in names_of(requested) if name not in running), None)
+            if failed is None:
+                return session
+            reason, hint = _why(failed)
+        if not may_skip:
+            raise UnavailableError(
+                f"ONNX Runtime could not start {failed}: {reason}.",
+                backend="onnxruntime",
+                hint=hint,
+            )
+        requested = [each for each in requested if names_of([each]) != [failed]]
+        instead = ", ".join(names_of(requested))
+        G_LOGGER.warning(
+            f"ONNX Runtime could not start {failed}: {reason}. The model runs with {instead}."
+        )
+
+
+def names_of(providers: Sequence[Provider]) -> list[str]:
+    """Return the names of providers without their options."""
+    return [each if isinstance(each, str) else each[0] for each in providers]
+
+
+def _started(start: Start, providers: Sequence[Provider]) -> InferenceSession:
+    """Create a session; if libraries of CUDA are missing, look for them in Python packages."""
+    session = start(providers)
+    missing = set(names_of(providers)) - set(session.get_providers())
+    if missing.isdisjoint(_NVIDIA) or not _preload():
+        return session
+    return start(providers)
+
+
+@lru_cache(maxsize=1)
+def _silence() -> None:
+    """Stop the C++ library from writing to standard error: its reasons are reported here."""
+    onnxrt.set_default_logger_severity(4)
+
+
+@lru_cache(maxsize=1)
+def _preload() -> bool:
+    """Load CUDA and cuDNN from installed Python packages; return whether this ONNX Runtime can."""
+    load = getattr(onnxrt, "preload_dlls", None)
+    if load is None:
+        return False
+    said = io.StringIO()
+    with redirect_stdout(said):
+        load()
+    if text := " ".join(said.getvalue().split()):
+        G_LOGGER.extra_verbose(f"ONNX Runtime, loading CUDA: {text}")
+    return True
+
+
+def _first_failing(providers: Sequence[Provider]) -> str | None:
+    """Return the first provider that does not start with a model of one node."""
+    return next((name for each in providers for name in names_of([each]) if not starts(each)), None)
+
+
+def starts(provider: Provider) -> bool:
+    """Return whether a provider starts with a model of one node."""
+    options = onnxrt.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxrt.InferenceSession(
+            _smallest_model(), options, providers=[provider], enable_fallback=0
+        )
+    except Exception:  # Each provider raises what it likes.
+        return False
+    return names_of([provider])[0] in session.get_providers()
+
+
+@lru_cache(maxsize=1)
+def _smallest_model() -> bytes:
+    made = onnx.helper
+    info = made.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+    result = made.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
+    graph = made.make_graph([made.make_node("Relu", ["x"], ["y"])], "relu", [info], [result])
+    opsets = [made.make_opsetid("", 13)]
+    model: bytes = made.make_model(graph, opset_imports=opsets, ir_version=7).SerializeToString()
+    return model
+
+
+def _why(provider: str, message: str = "") -> tuple[str, str]:
+    """Return why a provider does not start, and what to do about it.
+
+    Args:
+        provider: its full name.
+        message: what ONNX Runtime raised; empty if it raised nothing.
+    """
+    if missing := _missing_library(provider):
+        command = next((each for sign, each in _PACKAGES if sign in missing), "")
+        hint = f"Install it ({command}), or add its folder to LD_LIBRARY_PATH." if command else ""
+        return f"the library {missing} is missing", hint
+    if provider in _NVIDIA and (reason := _missing_driver()):
+        return reason, "`nvidia-smi` shows the driver and its GPUs."
+    text = " ".join(point_of(" ".join(message.split())).split()).rstrip(".;, ")
+    if "invalid device ordinal" in text:
+        return (
+            "there is no GPU with this device_id (CUDA: invalid device ordinal)",
+            "`nvidia-smi -L` lists the GPUs.",
+        )
+    return text or "it gives no reason", "`polygraphy doctor` starts each provider."
+
+
+def _missing_library(provider: str) -> str:
+    """Return the name of the library that keeps the library of a provider from being loaded."""
+    key = _LIBRARIES.get(provider)
+    if key is None:
+        return ""
+    folder = Path(onnxrt.__file__).parent / "capi"
+    windows = sys.platform == "win32"
+    path = folder / f"{'' if windows else 'lib'}onnxruntime_providers_{key}"
+    path = path.with_suffix(".dll" if windows else ".so")
+    if not path.exists():
+        return path.name
+    try:
+        ctypes.CDLL(str(path))
+    except OSError as error:
+        name, _, reason = str(error).partition(": ")
+        return name if "cannot open shared object" in reason else ""
+    return ""
+
+
+def _missing_driver() -> str:
+    """Return what keeps every program from using a GPU of NVIDIA here; empty if nothing does."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver: Any = ctypes.CDLL(name)
+    except OSError:
+        return f"no NVIDIA driver is installed ({name} is missing)"
+    code = driver.cuInit(0)
+    if code == 0:
+        return ""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    where = "" if visible is None else f" (CUDA_VISIBLE_DEVICES is {visible!r})"
+    if code == _NO_DEVICE:
+        return f"there is no NVIDIA GPU{where}"
+    return f"the NVIDIA driver does not start (error {code}){where}"
