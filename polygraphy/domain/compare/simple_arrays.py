@@ -50,6 +50,7 @@ from polygraphy.domain.tensors.facts import (
     is_bounded,
     is_ordered,
     layout_between,
+    lowered_precision,
 )
 from polygraphy.domain.tensors.precision import Precision, is_exact
 
@@ -305,11 +306,17 @@ def _explained(
     """
     first, second = (compute_dtype(facts, name) for facts, name in sides)
     by_nature = any(is_bounded(facts, name) for facts, name in sides)
-    return rounding_between(
+    made = rounding_between(
         arrays,
         (first, second),
         is_bounded=by_nature,
         threads=threads,
         name=sides[0][1],
         layout=layout_between(sides),
+    )
+    if made is None:
+        return None
+    reasons = (lowered_precision(facts) for facts, _ in sides)
+    return evolve(
+        made, lowered=next((each for each in reasons if each and each.dtype == made.dtype), None)
     )
