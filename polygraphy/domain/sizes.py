@@ -3,7 +3,8 @@
 An output has the parts that its graph says (`Layout`). If nobody knows the graph, slices along an
 axis are parts if all elements of some are so small that the tolerance of the rest covers them. In
 both cases constants that fill are left out: numbers that both sides have at the same places, far
-outside the rest, such as the -1e9 of suppressed logits.
+outside the rest, such as the -1e9 of suppressed logits. Numbers that are not usual in masks may
+have been computed, as the first bin of a spectrum is, and count a little (the last rule below).
 
 The size of a part follows from what its computation can resolve, so that no part is held to more
 than that:
@@ -11,7 +12,7 @@ than that:
 - Zeros do not count, because a sparse part is computed from terms as large as its other elements.
 - A few elements may be small by chance: their size is what it would be in 99 of 100 cases.
 - Slices of unknown origin may be what is left where large terms cancel, if their signs are mixed
-  or many of them are zero. An epsilon of the whole output is explained there.
+  or many of them are zero. An epsilon of the large elements is explained there.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ _NEAR_FILL = 1 / 128
 _MATTERS = 0.1
 """Constants are left out if their tolerance covers this share of the size of the rest."""
 _MOST_FILLS = 4
+_USUAL_FILL = 1e4
+"""Powers of ten from this one on are usual in masks, and the largest numbers of data types."""
+_LARGEST = (65504.0, 3.3895314e38, 3.4028235e38, 1.7976931348623157e308)
 _BY_CHANCE = 0.01
 """How often a few elements are smaller by chance than is assumed."""
 _MANY = 32
@@ -98,19 +102,34 @@ def sizes_of(
         whole = Layout(is_mixed=True)
         labels, leaves = labeled(whole, reference.shape)
     if len(leaves) == 1:
-        return _of_one(name, arrays, leaves[0], rtol, 0.0 if is_known else epsilon)
+        return _of_one(name, arrays, leaves[0], (rtol, epsilon), is_known=is_known)
     rms = root_mean_square(reference)
     parts = []
     for number, leaf in enumerate(leaves):
         own, other = (_elements(array, labels, number) for array in (value, reference))
-        size = _size(own, other, leaf.fills, rtol, rms)
-        where = place_of(name, labels, number, reference.shape)
-        parts.append(PartSize(leaf.name, where, size, is_bounded=leaf.is_bounded, step=leaf.step))
+        rest, fill = _without_fills(own, other, leaf, rtol)
+        counted = other if rest is None else rest
+        size = _typical(counted, rms)
+        parts.append(
+            PartSize(
+                leaf.name,
+                place_of(name, labels, number, reference.shape),
+                size,
+                _floor(_where_finite(own, counted), counted, fill, epsilon),
+                leaf.is_bounded,
+                leaf.step,
+            )
+        )
     return Sizes(parts, labels)
 
 
 def _of_one(
-    name: str, arrays: tuple[Array, Array], leaf: Layout, rtol: float, epsilon: float
+    name: str,
+    arrays: tuple[Array, Array],
+    leaf: Layout,
+    limits: tuple[float, float],
+    *,
+    is_known: bool,
 ) -> Sizes | None:
     """Return the sizes of an output that no graph takes apart.
 
@@ -118,47 +137,55 @@ def _of_one(
         name: the output.
         arrays: the output and its reference.
         leaf: the one part that it has.
-        rtol: what is explained as a fraction of an element.
-        epsilon: what is explained of the larger slices in smaller ones, if these may be what is
-            left of their terms.
+        limits: what is explained as a fraction of an element, and the epsilon of its type.
+        is_known: whether a graph says so.
     """
     value, reference = arrays
-    rest = _without_fills(value, reference, leaf.fills, rtol)
-    if leaf.is_mixed:
-        labels = _levels(reference if rest is None else rest, rtol)
-        if labels is not None:
-            return _of_levels(name, arrays, rest, labels, rtol, epsilon)
-    if rest is None:
+    rtol, epsilon = limits
+    rest, fill = _without_fills(value, reference, leaf, rtol)
+    counted = reference if rest is None else rest
+    labels = _levels(counted, rtol) if leaf.is_mixed else None
+    if labels is None and rest is None:
         return None
-    size = _typical(rest, root_mean_square(reference))
-    part = PartSize("", "", size, is_bounded=leaf.is_bounded)
-    return Sizes([part], np.zeros((1,) * reference.ndim, np.uint8))
-
-
-def _of_levels(
-    name: str,
-    arrays: tuple[Array, Array],
-    rest: Array | None,
-    labels: Array,
-    rtol: float,
-    epsilon: float,
-) -> Sizes:
-    counted = arrays[1] if rest is None else rest
+    if labels is None:
+        size = _typical(counted, root_mean_square(reference))
+        floor = _floor(_where_finite(value, counted), counted, fill, epsilon)
+        part = PartSize("", "", size, floor, leaf.is_bounded)
+        return Sizes([part], np.zeros((1,) * reference.ndim, np.uint8))
     parts: list[PartSize] = []
-    larger = 0.0  # The levels are numbered from the largest.
+    larger = fill  # The levels are numbered from the largest.
     for number in range(int(labels.max()) + 1):
         own = _elements(counted, labels, number)
         size = _typical(own, larger)
-        floor = 0.0
-        if number:
-            if _peak(own) <= 1:  # They may be probabilities.
-                size = max(size, 1.0)
-            if epsilon and size >= _RESOLVED * epsilon * larger and _is_like_noise(own):
-                floor = epsilon * larger
-        where = place_of(name, labels, number, counted.shape)
-        parts.append(PartSize("", where, size, floor))
+        if number and _peak(own) <= 1:  # They may be probabilities.
+            size = max(size, 1.0)
+        # What a graph joins is not left of terms that are joined to it.
+        terms = fill if is_known else larger
+        other = _elements(_where_finite(value, counted), labels, number) if terms else own
+        floor = _floor(other, own, terms, epsilon)
+        parts.append(PartSize("", place_of(name, labels, number, counted.shape), size, floor))
         larger = max(larger, size)
     return Sizes(parts, labels)
+
+
+def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> float:
+    """Return what is explained at least of elements that may be what is left of larger terms, on
+    the side at least that resolves less.
+    """
+    for array in (reference, value) if terms else ():
+        if _typical(array, 0.0) >= _RESOLVED * epsilon * terms and _is_like_noise(array):
+            return epsilon * terms
+    return 0.0
+
+
+def _where_finite(value: Array, counted: Array) -> Array:
+    """Return a value without the elements that do not count in its reference."""
+    return value if _is_all_finite(counted) else np.where(np.isfinite(counted), value, np.nan)
+
+
+def _is_all_finite(array: Array) -> bool:
+    """Return whether no element is NaN or infinite."""
+    return all(bool(np.isfinite(block).all()) for (block,) in _blocks(array))
 
 
 def _elements(array: Array, labels: Array, number: int) -> Array:
@@ -182,13 +209,6 @@ def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     flat = [array.reshape(-1) for array in arrays]
     for start in range(0, flat[0].size, _BLOCK):
         yield tuple(np.asarray(one[start : start + _BLOCK], np.float64) for one in flat)
-
-
-def _size(
-    value: Array, reference: Array, fills: Sequence[float], rtol: float, whole: float
-) -> float:
-    rest = _without_fills(value, reference, fills, rtol)
-    return _typical(reference if rest is None else rest, whole)
 
 
 def _typical(array: Array, whole: float) -> float:
@@ -225,20 +245,34 @@ def _peak(array: Array) -> float:
 
 
 def _without_fills(
-    value: Array, reference: Array, known: Sequence[float], rtol: float
-) -> Array | None:
-    """Return the reference with NaN in place of the constants that fill it; None if there are none
-    that matter.
+    value: Array, reference: Array, leaf: Layout, rtol: float
+) -> tuple[Array | None, float]:
+    """Return the reference with NaN in place of the constants that fill it, and the largest of them
+    that may have been computed; None if there are none that matter.
     """
     left: Array | None = None
-    for _ in range(_MOST_FILLS):
+    computed = 0.0
+    for _ in range(0 if leaf.is_pure and not leaf.fills else _MOST_FILLS):
         array = reference if left is None else left
-        fill = _fill_of(value, array, known, rtol)
+        fill = _fill_of(value, array, leaf.fills, rtol)
         if fill is None:
             break
+        if not _is_usual(fill) and not _is_among(fill, leaf.fills):
+            computed = max(computed, abs(fill))
         wide = np.asarray(array, np.float64)
         left = np.where(np.abs(wide - fill) <= abs(fill) * _NEAR_FILL, np.nan, wide)
-    return left
+    return left, computed
+
+
+def _is_among(fill: float, known: Sequence[float]) -> bool:
+    return any(abs(fill - one) <= abs(fill) * _NEAR_FILL for one in known)
+
+
+def _is_usual(fill: float) -> bool:
+    """Return whether a constant is one that masks are filled with, or nearly."""
+    size = abs(fill)
+    power = 10.0 ** round(math.log10(size))
+    return size >= _USUAL_FILL / 2 and _is_among(size, (power, power / 2, *_LARGEST))
 
 
 def _fill_of(value: Array, reference: Array, known: Sequence[float], rtol: float) -> float | None:
@@ -266,8 +300,7 @@ def _fill_of(value: Array, reference: Array, known: Sequence[float], rtol: float
         counted = others[others != 0]
         rest += counted.size
         squares += float(np.square(counted).sum())
-    is_known = any(abs(extreme - one) <= near for one in known)
-    if not rest or filled < (1 if is_known else 2):
+    if not rest or filled < (1 if _is_among(extreme, known) else 2):
         return None
     size = math.sqrt(squares / rest)
     all_size = abs(extreme) * math.sqrt(filled / (filled + rest))

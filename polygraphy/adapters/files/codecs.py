@@ -313,7 +313,8 @@ def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
         "bounded": sorted(getattr(facts, "bounded", ())),  # Facts of a runner of somebody's own.
         "ordered": sorted(getattr(facts, "ordered", ())),
         "layouts": {
-            name: layout.as_fields() for name, layout in getattr(facts, "layouts", {}).items()
+            name: (Layout(is_pure=layout.is_pure) if layout.is_plain else layout).as_fields()
+            for name, layout in getattr(facts, "layouts", {}).items()
         },
     }
     return {

@@ -71,6 +71,13 @@ _ELEMENTWISE = frozenset(
 )  # fmt: skip
 """Others that compute each element of one."""
 _WITH_CONSTANT = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "PRelu", "Sub"})
+_COMPUTE_ALIKE = _ELEMENTWISE | {
+    "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DFT", "Einsum", "Gemm",
+    "GlobalAveragePool", "GRU", "GroupNormalization", "InstanceNormalization",
+    "LayerNormalization", "LSTM", "MatMul", "MaxPool", "ReduceMean", "ReduceSum", "Resize", "RNN",
+    "RMSNormalization", "Softmax", "STFT",
+}  # fmt: skip
+"""Operators none of whose results is a constant that does not follow from the others."""
 _CUTS = frozenset({"Gather", "Slice", "Split"})
 _LIMITS = frozenset({"Clip", "Max", "Min"})
 
@@ -126,7 +133,13 @@ class _Reader:
             name=tensor,
             origin=self._origin(tensor, depth),
             is_bounded=self._graph.is_bounded(tensor),
+            is_pure=self._is_pure(tensor, depth),
         )
+
+    def _is_pure(self, tensor: str, depth: int) -> bool:
+        """Return whether an operator that fills nothing computes all elements of a tensor."""
+        node = self._graph.maker(self._origin(tensor, depth))
+        return node is not None and node.op in _COMPUTE_ALIKE
 
     def _origin(self, tensor: str, depth: int) -> str:
         """Return the tensor that another is a piece of, in another shape."""
@@ -151,7 +164,8 @@ class _Reader:
         def changed(leaf: Layout) -> Layout:
             if is_same:
                 return evolve(leaf, step=max(step, leaf.step))
-            return evolve(leaf, is_bounded=always, fills=(), step=0.0)
+            pure = leaf.is_pure and node.op in _ELEMENTWISE
+            return evolve(leaf, is_bounded=always, fills=(), step=0.0, is_pure=pure)
 
         made = made.with_leaves(changed)
         if node.op in _LIMITS:
@@ -180,6 +194,7 @@ class _Reader:
         leaves = [
             Layout(
                 origin=f"{tensor}//{levels[start]}",
+                is_pure=True,
                 is_bounded=is_bounded and max(sizes[levels == levels[start]]) <= 1,
             )
             for start in starts

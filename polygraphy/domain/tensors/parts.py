@@ -52,6 +52,8 @@ class Layout:
         step: the size of a quantization step behind the join; 0 if there is none.
         is_mixed: whether the elements of a leaf come from several tensors, at places that only the
             data tell.
+        is_pure: whether all elements of a leaf are known to be computed alike, so that none can be
+            filled in, as those of a product of matrices, but not those of a sum with a mask.
     """
 
     kind: Kind = "leaf"
@@ -64,6 +66,7 @@ class Layout:
     fills: tuple[float, ...] = ()
     step: float = 0.0
     is_mixed: bool = False
+    is_pure: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -79,9 +82,7 @@ class Layout:
     def as_fields(self) -> dict[str, Any]:
         """Return what is saved: all that is not the default."""
         fields: dict[str, Any] = {"kind": self.kind}
-        if self.is_plain and not self.step:  # Of most outputs that is all.
-            return fields
-        for name in ("name", "origin", "is_bounded", "step", "is_mixed"):
+        for name in ("name", "origin", "is_bounded", "step", "is_mixed", "is_pure"):
             if value := getattr(self, name):
                 fields[name] = value
         for name in ("numbers", "fills"):
@@ -116,6 +117,7 @@ class Layout:
             tuple(float(one) for one in fields.get("fills", ())),
             float(fields.get("step", 0.0)),
             bool(fields.get("is_mixed", False)),
+            bool(fields.get("is_pure", False)),
         )
 
 
@@ -150,6 +152,7 @@ def labeled(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layout]]:
                 name=key,
                 is_bounded=held[1].is_bounded and leaf.is_bounded,
                 is_mixed=held[1].is_mixed or leaf.is_mixed,
+                is_pure=held[1].is_pure and leaf.is_pure,
                 step=max(held[1].step, leaf.step),
                 fills=tuple(dict.fromkeys((*held[1].fills, *leaf.fills))),
             )

@@ -1,0 +1,191 @@
+"""An output that is put together of parts is judged part by part, in every command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from polygraphy.adapters.onnx.describe.facts import facts_of
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.compare.verification import verify
+from polygraphy.application.diagnose.lowered.half import try_half_precision
+from polygraphy.backend.onnx import OnnxReferenceRunner, convert_to_fp16
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.binding import bind
+from polygraphy.comparator import Comparator, RunResults, SimpleCompareFunc
+from polygraphy.diagnose import diagnose, diagnose_half
+from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, MODEL
+from polygraphy.domain.tensors.parts import Layout
+from polygraphy.ports.diagnosing import DiagnosisReports
+from tests.support.joined import JOINED, Joined, detector, feeds_of, suppressed
+
+AUTO = SimpleCompareFunc(rtol="auto", atol="auto")
+ERROR = 3e-4
+IMAGES = [{"x": np.random.RandomState(one).randn(1, 3, 8, 8).astype(np.float32)} for one in (0, 1)]
+ALL = pytest.mark.parametrize("joined", JOINED, ids=lambda one: one.make.__name__)
+
+
+class Concluding:
+    """Keeps what a diagnosis comes to; implements the port `DiagnosisReports`."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+
+    def attempted(self, attempt: Any) -> None:
+        pass
+
+    def concluded(self, result: Any) -> None:
+        self.result = result
+
+
+def diagnosed(run: Callable[[], Any]) -> Any:
+    reports: Any = Concluding()
+    with bind(DiagnosisReports, reports):
+        run()
+    return reports.result
+
+
+def beside(model: onnx.ModelProto, reference: onnx.ModelProto, feeds: Any) -> Any:
+    return diagnosed(lambda: diagnose(model, [OnnxrtParty()], feeds, reference=reference))
+
+
+def outputs_of(model: onnx.ModelProto, feeds: Any, *, by_ort: bool = True) -> RunResults:
+    session = SessionFromOnnx(model.SerializeToString())
+    runner = OnnxrtRunner(session) if by_ort else OnnxReferenceRunner(model)
+    return Comparator.run([runner], data_loader=feeds)
+
+
+def verdict(own: RunResults, right: RunResults) -> Any:
+    """Return the verdict about the first output of the first iteration."""
+    runs = RunResults([*own, *right])
+    compared = Comparator.compare_accuracy(runs, compare_func=AUTO)
+    return next(iter(next(iter(compared[0].values()))[0].values()))
+
+
+@ALL
+def test_a_wrong_part_fails_whatever_stands_beside_it(joined: Joined) -> None:
+    feeds = feeds_of(9)
+    right = outputs_of(joined.make(), feeds, by_ort=False)
+    assert verdict(outputs_of(joined.make(), feeds), right)
+    found = verdict(outputs_of(joined.make(ERROR), feeds), right)
+    assert not found
+    assert found.part == joined.part
+
+
+@ALL
+def test_saved_outputs_know_their_parts(joined: Joined, tmp_path: Path) -> None:
+    path = str(tmp_path / "right.json")
+    outputs_of(joined.make(), feeds_of(9)).save(path)
+    outputs_of(joined.make(ERROR), feeds_of(9)).save(str(tmp_path / "wrong.json"))
+    saved = RunResults.load(path)
+    found = verdict(RunResults.load(str(tmp_path / "wrong.json")), saved)
+    assert not found
+    assert found.part == joined.part
+    assert verdict(outputs_of(joined.make(), feeds_of(9), by_ort=False), saved)
+
+
+@ALL
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_rounding_of_healthy_parts_is_explained_in_half_precision(
+    joined: Joined, dtype: str
+) -> None:
+    found = try_half_precision(joined.make(), dtype, data_loader=feeds_of(9, 10))
+    is_beyond_its_range = "become infinite" in str(found.before) or found.before.excess > 60
+    assert found.verdict == AGREE or (dtype == "fp16" and is_beyond_its_range)
+
+
+@pytest.mark.parametrize(
+    ("model", "reference", "nodes", "cause"),
+    [
+        (detector("together"), detector(), ["q_joined", "dq_joined"], "quantisation"),
+        (suppressed(1), suppressed(), ["matmul"], "weight"),
+        (JOINED[0].make(ERROR), JOINED[0].make(), ["logits"], "weight"),
+        (JOINED[4].make(ERROR), JOINED[4].make(), ["h0"], "weight"),
+    ],
+    ids=["quantized detector", "suppressed logits", "three operands", "heads"],
+)
+def test_the_node_that_makes_a_part_wrong_is_named(
+    model: onnx.ModelProto, reference: onnx.ModelProto, nodes: Sequence[str], cause: str
+) -> None:
+    is_image = "detector" in model.graph.name
+    found = beside(model, reference, IMAGES if is_image else feeds_of(9))
+    assert found.verdict == FAULT
+    (culprit,) = found.culprits
+    assert (culprit.nodes, culprit.party, culprit.cause) == (nodes, MODEL, cause)
+
+
+def test_scores_that_are_quantized_apart_from_boxes_are_right() -> None:
+    found = beside(detector("apart"), detector(), IMAGES)
+    assert found.verdict == AGREE
+    assert "changes no output" not in found.reason  # A step is lost everywhere.
+    same = beside(detector(), detector(), IMAGES)
+    assert same.verdict == AGREE
+
+
+def test_what_changes_no_output_is_said_of_equal_outputs() -> None:
+    """A node that computes nothing new, and one that moves outputs by less than rounding does."""
+    reference = suppressed()
+
+    def followed_by(op: str, *operands: str) -> onnx.ModelProto:
+        made = suppressed()
+        made.graph.node[-1].output[0] = "before"
+        made.graph.node.append(onnx.helper.make_node(op, ["before", *operands], ["output"], "last"))
+        one = np.array(1 + 2**-22, np.float32)
+        made.graph.initializer.append(onnx.numpy_helper.from_array(one, "almost_one"))
+        return made
+
+    moved = beside(followed_by("Mul", "almost_one"), reference, feeds_of(9))
+    assert moved.verdict == AGREE
+    assert "changes no output" not in moved.reason
+    assert "'last'" in moved.reason
+
+
+@pytest.mark.parametrize("is_far", [False, True])
+def test_half_precision_is_judged_by_the_scores_beside_boxes(is_far: bool) -> None:
+    model = detector(far=is_far)
+    found = diagnosed(lambda: diagnose_half(model, data_loader=IMAGES))
+    assert found.verdict == (FAULT if is_far else AGREE)
+    if is_far:
+        (culprit,) = found.culprits
+        assert {"up", "down"} >= set(culprit.nodes)
+        assert culprit.cause == "rounding"
+
+
+@pytest.mark.parametrize("is_far", [False, True])
+def test_a_cast_model_is_verified_part_by_part(is_far: bool) -> None:
+    model = detector(far=is_far)
+    results = verify(model, convert_to_fp16(model), IMAGES, AUTO)
+    (found,) = next(iter(results[0].values()))[0].values()
+    assert bool(results) == bool(found) == (not is_far)
+    assert found.part == ("scores (output[:, 4:6])" if is_far else "")
+
+
+def test_two_quantized_backends_may_decide_for_neighboring_steps() -> None:
+    """Scores are less than a step there, so that any that are quantized so are healthy."""
+    model = detector("together")
+    own, other = outputs_of(model, IMAGES), outputs_of(model, IMAGES)
+    for _, iterations in other:
+        for iteration in iterations:
+            output = np.array(iteration["output"])
+            output[0, 5, ::9] += np.float32(640 / 255)
+            output[0, 1, ::9] += np.float32(640 / 255)
+            iteration["output"] = output
+    assert verdict(other, own)
+    for _, iterations in other:
+        for iteration in iterations:
+            iteration["output"][0, 5, 0] += np.float32(640 / 255)
+    assert not verdict(other, own)
+
+
+def test_layouts_of_outputs_are_known_before_shapes_are() -> None:
+    """Operands of a batch size that the data decide; and a model that computes all at once."""
+    layouts = facts_of(JOINED[1].make()).layouts
+    assert layouts["output"].shape == ("n", "n")
+    plain = facts_of(suppressed(fill=0)).layouts["output"]
+    assert (plain.kind, plain.fills) == ("leaf", (0.0,))
+    assert Layout.of_fields(layouts["output"].as_fields()) == layouts["output"]

@@ -1,0 +1,344 @@
+"""Models whose outputs have parts of different size and kind, one function each.
+
+Each takes an `error`: what is added to a weight of the smallest part, so that 0 is the right model.
+An error of 3e-4 is far above float32 rounding of that part, and far below that of the largest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from attrs import frozen
+from onnx import helper
+
+from tests.support.models import make, value
+
+__all__ = ["BOXES", "JOINED", "Joined", "detector", "feeds_of", "suppressed"]
+
+BOXES = 640.0
+node = helper.make_node
+
+
+def _weight(*shape: int, size: float = 0.3) -> np.ndarray[Any, Any]:
+    return (np.random.RandomState(sum(shape)).randn(*shape) * size).astype(np.float32)
+
+
+def _wrong(weight: np.ndarray[Any, Any], error: float) -> np.ndarray[Any, Any]:
+    """Change what a few columns are computed with."""
+    weight[2, -2:] += np.float32(error)
+    return weight
+
+
+def _numbers(*each: float) -> np.ndarray[Any, Any]:
+    return np.array(each, np.float32)
+
+
+def _graph(
+    nodes: Sequence[onnx.NodeProto], weights: Mapping[str, Any], shape: Sequence[Any], rows: Any
+) -> onnx.ModelProto:
+    inputs, outputs = [value("x", [rows, 16])], [value("output", shape)]
+    return make("joined", nodes, inputs, outputs, weights=weights)
+
+
+def three_operands(error: float = 0.0) -> onnx.ModelProto:
+    """Boxes, logits and scores."""
+    weights = {"a": _weight(16, 8), "b": _wrong(_weight(16, 6), error), "c": _weight(16, 4)}
+    nodes = [
+        node("MatMul", ["x", "a"], ["xa"], "boxes_matmul"),
+        node("Sigmoid", ["xa"], ["sa"], "boxes_sigmoid"),
+        node("Mul", ["sa", "k"], ["boxes"], "boxes"),
+        node("MatMul", ["x", "b"], ["logits"], "logits"),
+        node("MatMul", ["x", "c"], ["xc"], "scores_matmul"),
+        node("Sigmoid", ["xc"], ["scores"], "scores"),
+        node("Concat", ["boxes", "logits", "scores"], ["output"], "join", axis=-1),
+    ]
+    return _graph(nodes, {**weights, "k": _numbers(BOXES)}, ["n", 18], "n")
+
+
+def along_the_batch(error: float = 0.0) -> onnx.ModelProto:
+    """Rows of two sizes, of which there are as many as the data have."""
+    weights = {"a": _weight(16, 8), "b": _wrong(_weight(16, 8, size=0.2), error)}
+    nodes = [
+        node("MatMul", ["x", "a"], ["xa"], "large_matmul"),
+        node("Mul", ["xa", "k"], ["large"], "large"),
+        node("MatMul", ["x", "b"], ["small"], "small"),
+        node("Concat", ["large", "small"], ["output"], "join", axis=0),
+    ]
+    return _graph(nodes, {**weights, "k": _numbers(1e7)}, ["m", 8], "n")
+
+
+def padded_detections(error: float = 0.0) -> onnx.ModelProto:
+    """Boxes and scores, with rows of -1 behind them."""
+    weights = {
+        "a": _weight(16, 4),
+        "b": _wrong(_weight(16, 2), error),
+        "k": _numbers(1e4),
+        "pads": np.array([0, 0, 5, 0]),
+        "none": np.array(-1, np.float32),
+    }
+    nodes = [
+        node("MatMul", ["x", "a"], ["xa"], "boxes_matmul"),
+        node("Mul", ["xa", "k"], ["boxes"], "boxes"),
+        node("MatMul", ["x", "b"], ["xb"], "scores_matmul"),
+        node("Sigmoid", ["xb"], ["scores"], "scores"),
+        node("Concat", ["boxes", "scores"], ["rows"], "join", axis=1),
+        node("Pad", ["rows", "pads", "none"], ["output"], "pad"),
+    ]
+    return _graph(nodes, weights, ["m", 6], "n")
+
+
+def cache(error: float = 0.0) -> onnx.ModelProto:
+    """Keys that are written into a cache of -1e9."""
+    weights = {
+        "b": _wrong(_weight(16, 8), error),
+        "places": np.array([[3], [4], [9]]),
+        "empty": np.full((12, 8), -1e9, np.float32),
+    }
+    nodes = [
+        node("MatMul", ["x", "b"], ["keys"], "keys"),
+        node("ScatterND", ["empty", "places", "keys"], ["output"], "scatter"),
+    ]
+    return _graph(nodes, weights, [12, 8], 3)
+
+
+def heads(error: float = 0.0) -> onnx.ModelProto:
+    """Heads of different size, stacked and transposed."""
+    nodes, weights = [], {"axis": np.array([1])}
+    for number in range(4):
+        weights[f"w{number}"] = _weight(16, 8, size=10.0 ** (2 * number - 1))
+        nodes += [
+            node("MatMul", ["x", f"w{number}"], [f"h{number}"], f"h{number}"),
+            node("Unsqueeze", [f"h{number}", "axis"], [f"u{number}"], f"u{number}"),
+        ]
+    _wrong(weights["w0"], error)
+    nodes += [
+        node("Concat", [f"u{number}" for number in range(4)], ["stacked"], "join", axis=1),
+        node("Transpose", ["stacked"], ["output"], "transpose", perm=[1, 0, 2]),
+    ]
+    return _graph(nodes, weights, [4, "n", 8], "n")
+
+
+def keypoints(error: float = 0.0) -> onnx.ModelProto:
+    """Coordinates and visibility."""
+    weights = {
+        "a": _weight(16, 34),
+        "b": _wrong(_weight(16, 17), error),
+        "k": _numbers(1920),
+        "pairs": np.array([-1, 17, 2]),
+        "singles": np.array([-1, 17, 1]),
+    }
+    nodes = [
+        node("MatMul", ["x", "a"], ["xa"], "xy_matmul"),
+        node("Sigmoid", ["xa"], ["sa"], "xy_sigmoid"),
+        node("Mul", ["sa", "k"], ["ka"], "xy_mul"),
+        node("Reshape", ["ka", "pairs"], ["xy"], "xy"),
+        node("MatMul", ["x", "b"], ["xb"], "visibility_matmul"),
+        node("Sigmoid", ["xb"], ["sb"], "visibility_sigmoid"),
+        node("Reshape", ["sb", "singles"], ["visibility"], "visibility"),
+        node("Concat", ["xy", "visibility"], ["output"], "join", axis=2),
+    ]
+    return _graph(nodes, weights, ["n", 17, 3], "n")
+
+
+def logits_and_logarithms(error: float = 0.0) -> onnx.ModelProto:
+    """Large logits, and logarithms of probabilities."""
+    weights = {"a": _weight(16, 10), "b": _wrong(_weight(16, 10), 3 * error), "k": _numbers(3000)}
+    nodes = [
+        node("MatMul", ["x", "a"], ["xa"], "logits_matmul"),
+        node("Mul", ["xa", "k"], ["logits"], "logits"),
+        node("MatMul", ["x", "b"], ["xb"], "log_matmul"),
+        node("LogSoftmax", ["xb"], ["logarithms"], "logarithms", axis=-1),
+        node("Concat", ["logits", "logarithms"], ["output"], "join", axis=1),
+    ]
+    return _graph(nodes, weights, ["n", 20], "n")
+
+
+def padded_by_a_constant(error: float = 0.0) -> onnx.ModelProto:
+    """Numbers between two columns of 1e7."""
+    weights = {
+        "b": _wrong(_weight(16, 6), error),
+        "pads": np.array([0, 2, 0, 2]),
+        "far": np.array(1e7, np.float32),
+    }
+    nodes = [
+        node("MatMul", ["x", "b"], ["inside"], "inside"),
+        node("Pad", ["inside", "pads", "far"], ["output"], "pad"),
+    ]
+    return _graph(nodes, weights, ["n", 10], "n")
+
+
+def clipped(error: float = 0.0) -> onnx.ModelProto:
+    """Logits, of which some are suppressed by an addition and cut off."""
+    mask = np.zeros((1, 40), np.float32)
+    mask[0, ::5] = -1e30
+    weights = {"b": _wrong(_weight(16, 40), error), "mask": mask, "least": np.array(-1e8, "f")}
+    nodes = [
+        node("MatMul", ["x", "b"], ["logits"], "logits"),
+        node("Add", ["logits", "mask"], ["masked"], "mask"),
+        node("Clip", ["masked", "least"], ["output"], "clip"),
+    ]
+    return _graph(nodes, weights, ["n", 40], "n")
+
+
+def added_mask(error: float = 0.0) -> onnx.ModelProto:
+    """Logits, of which some are suppressed by an addition: not all of these are the same."""
+    mask = np.zeros((1, 40), np.float32)
+    mask[0, ::5] = -1e9
+    weights = {"b": _wrong(_weight(16, 40), error), "mask": mask}
+    nodes = [
+        node("MatMul", ["x", "b"], ["logits"], "logits"),
+        node("Add", ["logits", "mask"], ["output"], "mask"),
+    ]
+    return _graph(nodes, weights, ["n", 40], "n")
+
+
+def multiplied_columns(error: float = 0.0) -> onnx.ModelProto:
+    """Boxes and scores that one Sigmoid computes, and a constant multiplies."""
+    sizes = _numbers(*[1e4] * 4, 1, 1)
+    weights = {"b": _wrong(_weight(16, 6), error), "sizes": sizes}
+    nodes = [
+        node("MatMul", ["x", "b"], ["xb"], "matmul"),
+        node("Sigmoid", ["xb"], ["shares"], "sigmoid"),
+        node("Mul", ["shares", "sizes"], ["output"], "mul"),
+    ]
+    return _graph(nodes, weights, ["n", 6], "n")
+
+
+def split_and_chosen(error: float = 0.0) -> onnx.ModelProto:
+    """Channels that are split, computed apart, joined, chosen by row and flattened."""
+    weight = _weight(16, 60)
+    weight[2, 4::6] += np.float32(error)
+    weights = {
+        "b": weight,
+        "k": _numbers(BOXES),
+        "shape": np.array([0, 10, 6]),
+        "twos": np.array([2, 2, 2]),
+        "flat": np.array([-1, 6]),
+        "best": np.array([7, 3, 3, 1]),
+    }
+    nodes = [
+        node("MatMul", ["x", "b"], ["xb"], "matmul"),
+        node("Reshape", ["xb", "shape"], ["rows"], "rows"),
+        node("Split", ["rows", "twos"], ["xy", "wh", "logits"], "split", axis=2),
+        node("Sigmoid", ["xy"], ["sxy"], "xy_sigmoid"),
+        node("Mul", ["sxy", "k"], ["centers"], "centers"),
+        node("Exp", ["wh"], ["ewh"], "wh_exp"),
+        node("Mul", ["ewh", "k"], ["sizes"], "sizes"),
+        node("Sigmoid", ["logits"], ["confidence"], "confidence"),
+        node("Concat", ["centers", "sizes", "confidence"], ["all"], "join", axis=2),
+        node("Gather", ["all", "best"], ["chosen"], "choose", axis=1),
+        node("Reshape", ["chosen", "flat"], ["output"], "flatten"),
+    ]
+    return _graph(nodes, weights, ["m", 6], 3)
+
+
+@frozen
+class Joined:
+    """A model, and how the part that an error is in is called."""
+
+    make: Callable[..., onnx.ModelProto]
+    part: str
+
+
+JOINED = (
+    Joined(three_operands, "logits (output[:, 8:14])"),
+    Joined(along_the_batch, "small (output[3:6])"),
+    Joined(padded_detections, "scores (output[0:3, 4:6])"),
+    Joined(cache, ""),
+    Joined(heads, "u0 (output[0])"),
+    Joined(keypoints, "visibility (output[:, :, 2])"),
+    Joined(logits_and_logarithms, "logarithms (output[:, 10:20])"),
+    Joined(padded_by_a_constant, "inside (output[:, 2:8])"),
+    Joined(clipped, ""),
+    Joined(added_mask, ""),
+    Joined(multiplied_columns, "output[:, 4:6]"),
+    Joined(split_and_chosen, "confidence (output[:, 4:6])"),
+)
+
+
+def feeds_of(*seeds: int) -> list[dict[str, Any]]:
+    """Return data for these models."""
+    return [{"x": np.random.RandomState(one).randn(3, 16).astype(np.float32)} for one in seeds]
+
+
+def suppressed(error: float = 0.0, fill: float = -1e9) -> onnx.ModelProto:
+    """Logits of which every fifth column is filled with a constant."""
+    weight = np.random.RandomState(1).randn(16, 40).astype(np.float32) * np.float32(0.3)
+    weight[3] += np.float32(error)
+    mask = np.zeros((1, 40), bool)
+    mask[0, ::5] = True
+    weights = {"W": weight, "mask": mask, "fill": np.array(fill, np.float32)}
+    nodes = [
+        node("MatMul", ["x", "W"], ["all"], "matmul"),
+        node("Where", ["mask", "fill", "all"], ["output"], "where"),
+    ]
+    return _graph(nodes, weights, ["n", 40], "n")
+
+
+def detector(quantized: str = "", *, far: bool = False) -> onnx.ModelProto:
+    """A detector whose boxes and scores are one output.
+
+    Args:
+        quantized: ``together`` or ``apart``; in float32 by default.
+        far: whether scores are computed where float16 has no digits behind the point.
+    """
+    rng = np.random.RandomState(0)
+
+    def drawn(*shape: int, size: float) -> Any:
+        return (rng.randn(*shape) * size).astype(np.float32)
+
+    weights = {
+        "w": drawn(8, 3, 3, 3, size=0.2),
+        "b": drawn(8, size=0.1),
+        "wb": drawn(4, 8, 1, 1, size=0.3),
+        "ws": drawn(2, 8, 1, 1, size=0.15),
+        "k": _numbers(BOXES),
+        "far": _numbers(4096),
+        "boxes_shape": np.array([1, 4, 64]),
+        "scores_shape": np.array([1, 2, 64]),
+        "zero": np.array(0, np.uint8),
+        "boxes_step": np.array(BOXES / 255, np.float32),
+        "scores_step": np.array(1 / 255, np.float32),
+    }
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"], "stem", pads=[1, 1, 1, 1]),
+        node("Relu", ["c"], ["f"], "relu"),
+        node("Conv", ["f", "wb"], ["cb"], "boxes_conv"),
+        node("Sigmoid", ["cb"], ["sb"], "boxes_sigmoid"),
+        node("Mul", ["sb", "k"], ["mb"], "boxes_mul"),
+        node("Reshape", ["mb", "boxes_shape"], ["boxes"], "boxes"),
+        node("Conv", ["f", "ws"], ["cs"], "scores_conv"),
+    ]
+    if far:
+        nodes += [
+            node("Add", ["cs", "far"], ["up"], "up"),
+            node("Sub", ["up", "far"], ["s"], "down"),
+        ]
+    nodes += [
+        node("Sigmoid", ["s" if far else "cs"], ["ss"], "scores_sigmoid"),
+        node("Reshape", ["ss", "scores_shape"], ["scores"], "scores"),
+    ]
+
+    def pair(source: str, target: str, step: str) -> list[onnx.NodeProto]:
+        names = [step, "zero"]
+        return [
+            node("QuantizeLinear", [source, *names], [f"{source}_q"], f"q_{source}"),
+            node("DequantizeLinear", [f"{source}_q", *names], [target], f"dq_{source}"),
+        ]
+
+    joined = ["boxes", "scores"]
+    if quantized == "apart":
+        nodes += pair("boxes", "boxes_dq", "boxes_step")
+        nodes += pair("scores", "scores_dq", "scores_step")
+        joined = ["boxes_dq", "scores_dq"]
+    target = "joined" if quantized == "together" else "output"
+    nodes.append(node("Concat", joined, [target], "join", axis=1))
+    if quantized == "together":
+        nodes += pair("joined", "output", "boxes_step")
+    used = {name for each in nodes for name in each.input}
+    held = {name: array for name, array in weights.items() if name in used}
+    inputs, outputs = [value("x", [1, 3, 8, 8])], [value("output", [1, 6, 64])]
+    return make("detector", nodes, inputs, outputs, weights=held)
