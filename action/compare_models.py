@@ -16,6 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from polygraphy.adapters.report.markdown import text_of
+from polygraphy.lifetime import end_group, start_command
+from polygraphy.logger.sinks import plain
+from polygraphy.python_command import safe_command
+
 _POINTER = b"version https://git-lfs"
 _PASSED = ("passed", "new", "removed", "unchanged", "not fetched")
 
@@ -25,10 +30,31 @@ def setting(name: str, default: str = "") -> list[str]:
     return shlex.split(os.environ.get(f"POLYGRAPHY_ACTION_{name}") or default)
 
 
+class StepError(Exception):
+    """The step cannot compare anything, which is not the same as nothing to compare."""
+
+
 def git(*words: str, folder: Path | None = None) -> str:
-    """Return what git prints; empty where it fails."""
-    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False, cwd=folder)
-    return done.stdout if done.returncode == 0 else ""
+    """Return what git prints.
+
+    Raises:
+        StepError: git failed, or is not installed.
+    """
+    try:
+        done = subprocess.run(
+            ["git", *words],
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            check=False,
+            cwd=folder,
+        )
+    except OSError as error:
+        raise StepError(f"git cannot be run: {error.strerror}.") from error
+    if done.returncode:
+        reason = " ".join(done.stderr.split()) or f"it ended with exit code {done.returncode}"
+        raise StepError(f"git {words[0]} failed: {reason}")
+    return done.stdout
 
 
 def models_in(folder: Path, patterns: list[str]) -> list[str]:
@@ -37,17 +63,30 @@ def models_in(folder: Path, patterns: list[str]) -> list[str]:
     return sorted(name for name in listed.split("\0") if name)
 
 
+def is_fetched(commit: str) -> bool:
+    """Return whether the checkout has a commit, in a repository that git can read."""
+    try:
+        git("cat-file", "-e", f"{commit}^{{commit}}")
+    except StepError:
+        return False
+    return True
+
+
 @contextmanager
 def base_of(commit: str) -> Iterator[Path | None]:
-    """Check the base out; None where there is none, or it was not fetched."""
-    if not commit or not git("cat-file", "-t", commit):
+    """Check the base out; None where there is none, or it was not fetched.
+
+    Raises:
+        StepError: it cannot be checked out.
+    """
+    if not commit or not is_fetched(commit):
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
         base = Path(folder) / "base"
         git("worktree", "add", "--detach", str(base), commit)
         try:
-            yield base if base.is_dir() else None
+            yield base
         finally:
             git("worktree", "remove", "--force", str(base))
 
@@ -61,9 +100,10 @@ def is_pointer(path: Path) -> bool:
 class Comparing:
     """Compares one model after the other."""
 
-    def __init__(self, base: Path | None, report: Path) -> None:
-        """Take the folder of the base, and that of the reports."""
-        self._base, self._report = base, report
+    def __init__(self, base: Path | None, report: Path, listed: set[str]) -> None:
+        """Take the folder of the base, that of the reports, and the models that git lists now."""
+        self._base, self._report, self._listed = base, report, listed
+        self._stems: set[str] = set()
         self._backends = setting("BACKENDS", "--onnxrt")
         self._data = setting("DATA", "--seed 1")
         self._tolerance = setting("TOLERANCE", "--rtol auto --atol auto")
@@ -71,8 +111,10 @@ class Comparing:
     def row(self, name: str) -> tuple[str, str]:
         """Return what became of a model, in a word and in a sentence."""
         now, before = Path(name), None if self._base is None else self._base / name
-        if not now.exists():
+        if name not in self._listed:
             return "removed", "The base has it."
+        if not now.is_file():
+            return "error", "git lists it, but it is not a file of the checkout."
         known = before is not None and before.exists()
         if is_pointer(now) or (before is not None and known and is_pointer(before)):
             return "not fetched", "A pointer of Git LFS: check out with lfs: true."
@@ -91,51 +133,95 @@ class Comparing:
             return self._run(name, ["--load-outputs", saved])
 
     def _run(self, name: str, saved: list[str]) -> tuple[str, str]:
-        stem = self._report / name.replace("/", "__")
+        stem = self._stem(name)
         compares = bool(saved) or len([word for word in self._backends if word in _FLAGS]) > 1
         words = [name, *self._backends, *self._data, *saved]
         words += self._tolerance if compares else []
-        for extension in ("json", "xml", "html"):
+        for extension in _REPORTS:
             words += ["--report", f"{stem}.{extension}"]
-        self._polygraphy([*words, "-q"])
+        code = self._polygraphy([*words, "-q"])
         try:
             document = json.loads(Path(f"{stem}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            verdict, summary = str(document["verdict"]), str(document["summary"])
+        except (OSError, ValueError, KeyError, TypeError):
             return "error", "There is no report: see the log of the step."
-        return str(document["verdict"]), str(document["summary"])
+        if code and verdict in _PASSED:
+            return "error", f"It ended with exit code {code}: see the log of the step. {summary}"
+        return verdict, summary
+
+    def _stem(self, name: str) -> str:
+        """Return the path of a model's reports without extension, of which none exists."""
+        stem = name.replace("/", "__")
+        while stem.casefold() in self._stems:  # a/b.onnx and a__b.onnx
+            stem += "_"
+        self._stems.add(stem.casefold())
+        for extension in _REPORTS:
+            (self._report / f"{stem}.{extension}").unlink(missing_ok=True)
+        return str(self._report / stem)
 
     def _polygraphy(self, words: list[str]) -> int:
         # Each run would write a summary of its own.
         env = {name: text for name, text in os.environ.items() if name != "GITHUB_STEP_SUMMARY"}
-        command = [sys.executable, "-m", "polygraphy", "run", *words]
-        return subprocess.run(command, env=env, check=False).returncode
+        command = safe_command([sys.executable, "-m", "polygraphy", "run", *words])
+        process = start_command(command, env=env)
+        try:
+            return process.wait()
+        finally:
+            end_group(process)
+            process.wait()
 
 
+_REPORTS = ("json", "xml", "html")
 _FLAGS = ("--onnxrt", "--onnx", "--trt", "--tf", "--torch", "--pluginref", "--openvino")
 
 
 def main() -> int:
     """Compare, write the table, and return the exit code."""
+    # The step starts in the folder of the action, so that Python imports nothing of the checkout.
+    if Path.cwd() == Path(__file__).resolve().parent.parent:
+        os.chdir(os.environ.get("GITHUB_WORKSPACE") or ".")
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(os.path.isabs, paths))
+    try:
+        rows = compared_models()
+    except (StepError, OSError, ValueError) as error:
+        write_summary([f"Nothing was compared: {text_of(str(error))}"])
+        sys.stdout.flush()
+        print(f"::error title=Polygraphy::{plain(' '.join(str(error).split()))}")
+        return 3
+    patterns = setting("MODELS", "*.onnx")
+    lines = ["| model | | |", "| --- | --- | --- |"]
+    lines += [f"| {' | '.join(map(text_of, row))} |" for row in rows]
+    write_summary(lines if rows else [f"No model matches {text_of(' '.join(patterns))}."])
+    return int(any(verdict not in _PASSED for _, verdict, _ in rows))
+
+
+def compared_models() -> list[tuple[str, str, str]]:
+    """Return name, verdict and a sentence for each model.
+
+    Raises:
+        StepError: git cannot tell which models there are.
+    """
+    git("rev-parse", "--verify", "HEAD")
     report = Path((setting("REPORT") or ["polygraphy-report"])[0])
     report.mkdir(parents=True, exist_ok=True)
     patterns = setting("MODELS", "*.onnx")
     with base_of("".join(setting("BASE"))) as base:
-        names = {*models_in(Path(), patterns), *(models_in(base, patterns) if base else ())}
-        comparing = Comparing(base, report)
-        rows = [(name, *comparing.row(name)) for name in sorted(names)]
-    lines = ["| model | | |", "| --- | --- | --- |"]
-    for name, verdict, summary in rows:
-        cells = (" ".join(cell.replace("|", "\\|").split()) for cell in (name, verdict, summary))
-        lines.append(f"| {' | '.join(cells)} |")
-    if not rows:
-        lines = [f"No model matches {' '.join(patterns)}."]
+        listed = set(models_in(Path(), patterns))
+        names = {*listed, *(models_in(base, patterns) if base else ())}
+        comparing = Comparing(base, report, listed)
+        return [(name, *comparing.row(name)) for name in sorted(names)]
+
+
+def write_summary(lines: list[str]) -> None:
+    """Print some lines of Markdown, and append them to the summary of the step."""
     text = "\n".join(["### Polygraphy", "", *lines, ""])
     summary_path = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary_path:
-        with Path(summary_path).open("a", encoding="utf-8") as stream:
+        with Path(summary_path).open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
-    print(text)
-    return int(any(verdict not in _PASSED for _, verdict, _ in rows))
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    print(plain(text), flush=True)
 
 
 if __name__ == "__main__":

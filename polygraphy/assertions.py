@@ -41,10 +41,12 @@ from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import format_shape, typed_shape
+from polygraphy.lifetime import end_group, start_command
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import save_model
 from polygraphy.ports.reporting import Console, Findings
 from polygraphy.ports.running import Runner
+from polygraphy.python_command import safe_command
 
 __all__ = ["OutputsDiffer", "assert_close", "assert_matches_golden", "assert_outputs_match"]
 
@@ -466,9 +468,10 @@ def _first_layer(diagnosis: str, budget: float) -> Iterator[str]:
     if budget <= 0:
         return
     words = [sys.executable, "-m", "polygraphy", *shlex.split(diagnosis)[1:], "--format", "json"]
+    process = start_command(safe_command(words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
-        ended = subprocess.run(words, capture_output=True, timeout=budget, check=False)
-        document = json.loads(ended.stdout)
+        output, _ = process.communicate(timeout=budget)
+        document = json.loads(output)
     except subprocess.TimeoutExpired:
         yield f"  layer     not found in {budget:g} s; --polygraphy-budget gives it more"
     except ValueError:  # It has no answer, which is not what failed.
@@ -476,6 +479,9 @@ def _first_layer(diagnosis: str, budget: float) -> Iterator[str]:
     else:
         if document["culprits"] or document["verdict"] == "inconclusive":
             yield f"  layer     {document['summary']}"
+    finally:
+        end_group(process)
+        process.communicate()
 
 
 def write_report(

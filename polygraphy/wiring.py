@@ -75,6 +75,7 @@ _ADAPTERS: dict[str, str] = {
     "write_matches": "polygraphy.adapters.files.small.match_files:write_matches",
     "model_page": "polygraphy.adapters.web.page:model_page",
     "serve_page": "polygraphy.adapters.web.page:serve",
+    "computes_in_tf32": "polygraphy.adapters.machine:computes_in_tf32",
     "cores": "polygraphy.adapters.machine:cores",
     "free_memory": "polygraphy.adapters.machine:free_memory",
     "release_memory": "polygraphy.adapters.machine:release_memory",

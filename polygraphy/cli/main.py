@@ -41,7 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(words)
     except CommandLineError as error:
         usage = error.usage or "polygraphy"
-        sys.stderr.write(f"{usage}: error: {error}\n{usage} -h shows the options.\n")
+        from polygraphy.logger.sinks import plain
+
+        said = f"{usage}: error: {error}\n{usage} -h shows the options.\n"
+        sys.stderr.write(plain(said))
         if any(word.startswith(("--format", "--report")) for word in words):
             _report_error(error, words)
         return error.exit_code

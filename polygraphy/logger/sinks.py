@@ -27,6 +27,7 @@ __all__ = [
     "plain",
     "shows_colours",
     "text_lines",
+    "without_commands",
     "write_console",
 ]
 
@@ -88,8 +89,10 @@ _pattern: list[Pattern[str]] = []
 
 def plain(text: str) -> str:
     """Return a text in which characters that control a terminal stand as escapes; tabs and line
-    breaks stay.
+    breaks stay. In a job of GitHub, so do those that begin a command to its runner.
     """
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        text = without_commands(text)
     if text.isprintable():
         return text
     if not _pattern:
@@ -97,6 +100,21 @@ def plain(text: str) -> str:
 
         _pattern.append(re.compile(_CONTROLS))
     return _pattern[0].sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def without_commands(text: str, hash_sign: str = "\\x23") -> str:
+    """Return a text that GitHub's runner takes for no command: it looks for ``::`` at the start of
+    a line, after white space, and for ``##[`` anywhere.
+
+    Args:
+        text: what is going to be printed.
+        hash_sign: replaces the second number sign of ``##[``.
+    """
+    if "::" in text:
+        import re
+
+        text = re.sub(r"(?m)^(\s*):(?=:)", r"\1\\x3a", text)
+    return text.replace("##[", f"#{hash_sign}[")
 
 
 def _escaped(found: Match[str]) -> str:

@@ -371,10 +371,13 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
     """Run a command and return its exit status, 127 if it cannot be run, and what it printed."""
     import subprocess
 
+    from polygraphy.lifetime import end_group, start_command
+    from polygraphy.python_command import safe_command
+
+    is_python = command[:2] == [sys.executable, "-m"]
     try:
-        done = subprocess.run(
-            command,
-            check=False,
+        process = start_command(
+            safe_command(command) if is_python else command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -383,7 +386,12 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
         )
     except OSError as error:
         return 127, str(error)
-    return done.returncode, done.stdout
+    try:
+        with process:
+            output, _ = process.communicate()
+    finally:
+        end_group(process)
+    return process.returncode, output
 
 
 # Tools look at every global of a module for such attributes as `__wrapped__`, which must not import

@@ -173,3 +173,49 @@ def test_the_page_lists_every_rule() -> None:
     if os.environ.get("POLYGRAPHY_UPDATE_GOLDEN") == "1":
         page.write_text(before + head + rows + rest, encoding="utf-8")
     assert page.read_text(encoding="utf-8") == before + head + rows + rest, "run `make golden`"
+
+
+def test_a_step_in_which_git_fails_does_not_pass(repository: Path) -> None:
+    outside = repository.parent / "outside"
+    outside.mkdir()
+    code, _, said = step(outside)
+    assert code == 3
+    assert "Nothing was compared: git rev-parse failed: fatal: not a git repository" in said
+    shutil.rmtree(repository / "models")
+    code, rows, _ = step(repository, MODELS="models/same.onnx")
+    assert (code, rows["models/same.onnx"][0]) == (1, "error")
+
+
+def test_a_report_in_the_checkout_is_not_that_of_a_run(repository: Path) -> None:
+    (repository / "models" / "same.onnx").write_bytes(b"")
+    stale = repository / "polygraphy-report" / "models__same.onnx.json"
+    stale.parent.mkdir()
+    stale.write_text('{"verdict": "passed", "summary": "1 output matched"}')
+    code, rows, _ = step(repository, MODELS="models/same.onnx", BACKENDS="--nonsense")
+    assert (code, rows["models/same.onnx"][0]) == (1, "error")
+
+
+@pytest.mark.parametrize("name", ["::set-output name=verdict::passed", "a##[add-mask]FAILED"])
+def test_a_name_is_not_a_command_to_the_runner_of_github(
+    polygraphy: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    import onnx
+
+    model = onnx.load(DIGITS / "digits.onnx")
+    node = model.graph.node[0]
+    model.graph.node.append(onnx.helper.make_node("Identity", [node.output[0]], [name]))
+    model.graph.output.append(onnx.helper.make_tensor_value_info(name, 1, None))
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model, "m.onnx")
+    for command in (
+        "run m.onnx --onnxrt --onnx --save-outputs o.json --report r.md",
+        "inspect data o.json -a",
+        "inspect model m.onnx --show layers",
+        "check lint m.onnx --format json",
+        f"inspect model m.onnx --show '{name}'",
+        f"'{name}'",
+    ):
+        done = polygraphy(f"polygraphy {command}", env={"GITHUB_ACTIONS": "true"})
+        lines = [line.strip() for line in (done.out + done.err).splitlines()]
+        assert not [line for line in lines if line.startswith("::") and "::error" not in line]
+        assert "##[" not in done.out + done.err

@@ -65,7 +65,7 @@ class LogDiagnosisReports:
 
     def written_up(self, text: str) -> None:
         """Write the text of a bug report to standard output."""
-        sys.stdout.write(text)
+        sys.stdout.write(plain(text))
 
 
 def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:

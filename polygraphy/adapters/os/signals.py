@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -92,26 +91,6 @@ def _ends_call(number: int) -> bool:
     if number == signal.SIGINT:
         return handler in (signal.default_int_handler, interrupt_program)
     return number == signal.SIGTERM and callable(handler)
-
-
-_DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG."""
-
-
-def ends_with(parent: int) -> Callable[[], None]:
-    """Return what a new process calls so that it ends when its parent, whose id is given, does."""
-    if sys.platform != "linux":
-        return lambda: None
-    import ctypes
-
-    library = ctypes.CDLL(None)
-
-    def prepare() -> None:
-        library.prctl(_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:  # It ended before.
-            os._exit(1)
-
-    return prepare
 
 
 _WITNESS = 'read -r dismissed || printf "%s\\n" "$0" >&2'

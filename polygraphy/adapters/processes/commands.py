@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,7 +20,9 @@ from weakref import finalize
 
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
+from polygraphy.lifetime import end_group, forget_group, start_command
 from polygraphy.ports.running import RunningCommand
+from polygraphy.python_command import safe_command
 
 _ENDED = "The interpreter that runs check commands has ended."
 _PATIENCE = 2.0
@@ -45,13 +47,10 @@ class WarmInterpreter:
         preload: str = "",
         interpreter: str = sys.executable,
         environment: Mapping[str, str] | None = None,
-        prepare: Callable[[], None] | None = None,
     ) -> None:
-        """Take what the interpreter is: variables that it has in addition, and what its process
-        calls first.
-        """
-        self._command = [interpreter, "-m", _SERVER, preload]
-        self._variables, self._prepare = environment or {}, prepare
+        """Take what the interpreter is, and variables that it has in addition."""
+        self._command = safe_command([interpreter, "-m", _SERVER, preload])
+        self._variables = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._end: Callable[[], Any] | None = None
         self._environment: Mapping[str, str] = {}
@@ -64,7 +63,7 @@ class WarmInterpreter:
     @staticmethod
     def cold_command() -> list[str]:
         """Return how this package is run in a new interpreter."""
-        return [sys.executable, "-m", "polygraphy"]
+        return safe_command([sys.executable, "-m", "polygraphy"])
 
     def prepare(self, words: Sequence[str] = ()) -> None:
         """Start the interpreter, unless it runs, and have it import what a command line needs."""
@@ -186,13 +185,11 @@ class WarmInterpreter:
         self._environment = environment
         self._channel, other = socket.socketpair()
         with other:
-            self._process = subprocess.Popen(
+            self._process = start_command(
                 [*self._command, *words],
                 stdin=other.fileno(),
                 stdout=subprocess.PIPE,
-                start_new_session=True,
                 env=environment,
-                preexec_fn=self._prepare,  # noqa: PLW1509  # No lock is taken in it.
             )
         self._end = finalize(self, _stop, self._process, self._channel)  # Also at the end.
 
@@ -224,6 +221,7 @@ def _stop(process: subprocess.Popen[bytes], channel: socket.socket) -> None:
     """End an interpreter and what it runs."""
     process.terminate()  # It ends what it runs.
     channel.close()
+    forget_group(process)
     try:
         process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:
@@ -234,6 +232,19 @@ def _stop(process: subprocess.Popen[bytes], channel: socket.socket) -> None:
 
 
 _OURS = "polygraphy"
+_AS_MODULE = ["-m", _OURS]
+
+
+def _own_path(interpreter: str) -> str:
+    """Return the path of the interpreter of this process if that is the one named, and else what
+    was named.
+    """
+    found = shutil.which(interpreter)
+    return (
+        sys.executable
+        if found and Path(found).parent == Path(sys.executable).parent
+        else interpreter
+    )
 
 
 class ProcessCommands:
@@ -266,6 +277,8 @@ class ProcessCommands:
                     words, timeout=timeout, folder=folder, environment=environment
                 )
             words[:1] = WarmInterpreter.cold_command()
+        elif words[1:3] == _AS_MODULE:
+            words = safe_command([_own_path(words[0]), *words[1:]])
         return _ProcessCommand(words, timeout, folder, environment)
 
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
@@ -306,6 +319,7 @@ class _ProcessCommand:
         except BaseException:  # Ctrl-C: the command is in a group of its own, and heard nothing.
             self.stop()
             raise
+        forget_group(self._process)
         with self._output as output:
             output.seek(0)
             text = output.read().decode("utf-8", errors="replace")
@@ -321,11 +335,7 @@ class _ProcessCommand:
         return max(0.0, self._start + self._timeout - time.perf_counter())
 
     def _kill(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            else:
-                self._process.kill()
+        end_group(self._process)
         self._process.wait()
 
 
@@ -336,12 +346,11 @@ def _started(
     environment: Mapping[str, str] | None,
 ) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
+        return start_command(
             words,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
             cwd=folder,
             env={**os.environ, **environment} if environment else None,
         )

@@ -19,10 +19,11 @@ from filelock import FileLock
 
 import polygraphy
 from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
-from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
 from polygraphy.binding import keyed
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.machine import sections_of
+from polygraphy.python_command import safe_command
 
 _NAME = "polygraphy"
 _NEEDED = (
@@ -51,6 +52,15 @@ print("versions", json.dumps(versions))
 """
 
 
+_PROGRAM = b"""# `python FOLDER run ...` runs the package that is linked here.
+import sys
+
+from polygraphy.cli.main import main
+
+sys.exit(main())
+"""
+
+
 def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
     """See the port."""
     variables = _variables(Path(folder))
@@ -58,7 +68,8 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
         sections = keyed(sections_of, "packages")()
         return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
     interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
-    output = output_of([interpreter, "-c", _ASKED], path, environment=variables)
+    asked = safe_command([interpreter, "-c", _ASKED])
+    output = output_of(asked, path, environment=variables)
     versions = json.loads(value_behind(output, "versions") or "{}")
     missing = [name for name, version in versions.items() if version == "missing"]
     if missing or not versions:
@@ -82,10 +93,10 @@ def install_environment(requirements: str, folder: str) -> str:
             if complete.exists():
                 return str(target)
             shutil.rmtree(target, ignore_errors=True)
-            output_of([sys.executable, "-m", "venv", str(target)], requirements)
+            output_of(safe_command([sys.executable, "-m", "venv", str(target)]), requirements)
             command = [interpreter_of(str(target)), "-m", "pip", "install", "--quiet"]
             command += ["--disable-pip-version-check", "-r", requirements, *needed]
-            output_of(command, requirements, timeout=_INSTALLING)
+            output_of(safe_command(command), requirements, timeout=_INSTALLING)
             complete.touch()
     return str(target)
 
@@ -101,6 +112,10 @@ def _variables(folder: Path) -> dict[str, str]:
                 link.unlink()
             with suppress(FileExistsError):  # Another shard of the sweep was quicker.
                 link.symlink_to(here)
+        program = link.parent / "__main__.py"
+        if not program.exists():
+            with atomic_file(str(program)) as stream:
+                stream.write(_PROGRAM)
     paths = [str(link.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**_OF_CELLS, "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import IO, Any, NoReturn, TypeVar, cast
 
 from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.lifetime import ParentLink
 
 T = TypeVar("T")
 
@@ -46,17 +47,22 @@ def call_isolated(
     sys.stdout.flush()  # What is buffered now would be written by both processes.
     sys.stderr.flush()
     with tempfile.TemporaryFile() as exchange:
+        link = ParentLink()
         pid = _fork()
         if pid == 0:
+            link.follow()
             gc.freeze()  # Garbage of the caller's may be a session, which waits for its threads.
             if is_silent:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             _answer_and_exit(function, exchange)
+        link.hold()
         try:
             status = _wait(pid, timeout)
         except BaseException:
             _kill(pid)
             raise
+        finally:
+            link.close()
         if status is None:
             _kill(pid)
             raise BackendError(

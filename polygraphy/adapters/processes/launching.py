@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
-from polygraphy.adapters.os.signals import ends_with
 from polygraphy.adapters.processes.commands import WarmInterpreter, can_fork
 from polygraphy.adapters.processes.warm_server import peak_memory
 from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.domain.sweep.outcome import HUNG, MEMORY, essence
+from polygraphy.lifetime import end_group, start_command
 from polygraphy.ports.machine import machine_facts
+from polygraphy.python_command import safe_command
 
 _NAME = "polygraphy"
 _OURS = ("-m", _NAME)
@@ -94,9 +95,7 @@ def _begin(preload: str, job: Job, device: str | None, output: int, lock: int) -
     if job.command[1:3] != _OURS or not can_fork() or interpreter in _unfit:
         return afresh()
     if interpreter not in _waiting:
-        _waiting[interpreter] = WarmInterpreter(
-            preload, job.command[0], job.environment, ends_with(os.getpid())
-        )
+        _waiting[interpreter] = WarmInterpreter(preload, job.command[0], job.environment)
     waiting, words = _waiting[interpreter], [_NAME, *job.command[3:]]
     try:
         number = waiting.request(words, [output, lock], folder=job.folder, environment=variables)
@@ -123,16 +122,15 @@ class _Fresh:
 
     def __init__(self, job: Job, variables: Mapping[str, str], output: int, lock: int) -> None:
         try:
-            self._process = subprocess.Popen(
-                job.command,
+            is_ours = job.command[1:3] == _OURS
+            self._process = start_command(
+                safe_command(job.command) if is_ours else job.command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
                 cwd=job.folder,
                 env={**os.environ, **variables},
                 pass_fds=(lock,),
-                preexec_fn=ends_with(os.getpid()),  # noqa: PLW1509  # No lock is taken in it.
             )
         except (OSError, subprocess.SubprocessError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -149,8 +147,7 @@ class _Fresh:
         return os.waitid(os.P_PID, self._process.pid, how) is not None
 
     def reap(self) -> _Used:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        end_group(self._process)
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         if self._descriptor is not None:

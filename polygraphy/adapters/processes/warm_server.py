@@ -28,7 +28,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
-from polygraphy.adapters.os.signals import ends_with
+from polygraphy.lifetime import ends_with
 
 _IMPORTED_EARLY = (
     "attr",

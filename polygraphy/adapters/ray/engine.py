@@ -11,8 +11,10 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Any
 
@@ -128,6 +130,16 @@ def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tupl
     return made.key, record["code"]
 
 
+@contextmanager
+def _current_folder(path: str) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(path)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 def _connect() -> None:
     """Connect to a cluster, until this process ends; workers import this package from where it is.
 
@@ -141,12 +153,13 @@ def _connect() -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")  # As without Ray: its own are 15 nicer.
     try:
-        ray.init(
-            os.environ.get("RAY_ADDRESS") or "local",  # Not one that was here once.
-            runtime_env={"env_vars": {"PYTHONPATH": paths}},
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with TemporaryDirectory(prefix="polygraphy-") as empty, _current_folder(empty):
+            ray.init(  # Workers import from the folder that is current now, before anything else.
+                os.environ.get("RAY_ADDRESS") or "local",  # Not one that was here once.
+                runtime_env={"env_vars": {"PYTHONPATH": paths}},
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
     except Exception as error:  # Whatever a cluster says that is not there.
         line = str(error).strip().partition("\n")[0]
         raise BackendError(f"Ray cannot be used: {line}", backend="ray") from error

@@ -39,6 +39,7 @@ from polygraphy.domain.report.document import (
     with_nodes,
 )
 from polygraphy.domain.report.summary import summary_of
+from polygraphy.logger.sinks import without_commands
 from polygraphy.ports.machine import sections_of
 from polygraphy.ports.models import ModelReports, describe_file
 from polygraphy.ports.reporting import Findings, Reports, report_page
@@ -428,5 +429,7 @@ def _take_standard_output() -> TextIO | None:
 
 def _print(stream: TextIO, text: str) -> None:
     with suppress(BrokenPipeError):  # Who would have read it went away.
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            text = without_commands(text, hash_sign="\\u0023")  # The same text as JSON.
         stream.write(text)
         stream.flush()

@@ -32,6 +32,7 @@ from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.description import Origin, frames_in
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.python_command import SAFE_PATH
 
 torch = mod.lazy_import("torch>=2.2")
 numpy = mod.lazy_import("numpy")
@@ -244,7 +245,7 @@ class OpenedTorch:
             )
             what = "p" if way is not _OLDER else f"{_TRACED}, p.example_inputs[0]"
             code = (
-                f"import torch; p = torch.export.load({json.dumps(self._path)});"
+                f"{SAFE_PATH}import torch; p = torch.export.load({json.dumps(self._path)});"
                 f' torch.onnx.export({what}, f="exported.onnx", {options})'
             )
             command = shlex.join(["python", "-c", code]) if self._path else ""

@@ -40,6 +40,7 @@ from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import sections_of
 from polygraphy.ports.running import Commands
 from polygraphy.ports.storage import write_text
+from polygraphy.python_command import safe_command
 
 _HOPS = (0, 1, 2, 4, 8)
 """How many nodes around a culprit are taken with it: what is rewritten depends on them."""
@@ -128,7 +129,7 @@ def _is_shown(failure: Failure, folder: str, program: str) -> bool:
         return True
     path = str(Path(folder) / PROGRAM_FILE)
     write_text(path, program, executable=True)
-    done = resolve(Commands).start([sys.executable, path], timeout=_SECONDS).wait()
+    done = resolve(Commands).start(safe_command([sys.executable, path]), timeout=_SECONDS).wait()
     return done.code < 0 or (done.code == 1 and "FAILED" in done.output)
 
 

@@ -258,6 +258,8 @@ class Planned:
         del words[words.index("--report") :]
         if words[0] == self._here.path:
             words[:3] = ["polygraphy"]
+        else:  # The environment has no package of its own: its interpreter runs the linked one.
+            words[1:3] = job.environment["PYTHONPATH"].split(os.pathsep)[:1]
         line = shlex.join(words)
         return line.replace(self.folder, os.path.relpath(self.folder, self._root))
 

@@ -62,4 +62,6 @@ def forget_what_was_said() -> None:
 
 def _say(text: str) -> None:
     _said.append(text)
-    sys.stderr.write(f"{text}\n")
+    from polygraphy.logger.sinks import plain
+
+    sys.stderr.write(f"{plain(text)}\n")

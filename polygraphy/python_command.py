@@ -1,0 +1,51 @@
+"""Command lines that start an interpreter of Python and import nothing from the current folder.
+
+``python -m`` and ``python -c`` put the current folder in front of the import path, and a script its
+own folder, so that a file `json.py` there runs as code of this package. PYTHONSAFEPATH and ``-P``
+need Python 3.11, and ``-I`` ignores PYTHONPATH and packages of the user, so every place that starts
+an interpreter calls `safe_command`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["SAFE_PATH", "safe_command"]
+
+SAFE_PATH = "import sys; sys.path[:] = filter(None, sys.path); "
+"""Code that removes the current folder from the import path, for ``python -c``, where it is the
+empty string; sys is part of the interpreter and comes from no file.
+"""
+
+_MODULE = "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
+_SCRIPT = "import runpy; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+def safe_command(command: Sequence[str]) -> list[str]:
+    """Return a command line that does the same without importing from the current folder.
+
+    In the interpreter of this process, this package is importable wherever its files are.
+
+    Args:
+        command: an interpreter, then ``-m MODULE``, ``-c CODE`` or the path of a script, then its
+            arguments.
+    """
+    interpreter, *words = command
+    code = SAFE_PATH
+    if interpreter == sys.executable:
+        code += f"sys.path.append({_root()!r}); "
+    if words[0] == "-m":
+        return [interpreter, "-c", code + _MODULE.format(words[1]), *words[2:]]
+    if words[0] == "-c":
+        return [interpreter, "-c", code + words[1], *words[2:]]
+    return [interpreter, "-c", code + _SCRIPT, *words]
+
+
+def _root() -> str:
+    """Return the folder that holds this package."""
+    return str(Path(__file__).absolute().parent.parent)
