@@ -210,7 +210,7 @@ def compare_arrays(
     if rounding is None or (result and not rounding.parts):
         return result
     if result:
-        result = _in_parts(result, rounding, held_to)
+        result = of_worst_part(result, rounding, held_to)
         if result:
             return result
     sides = value, reference
@@ -222,11 +222,11 @@ def compare_arrays(
     if explained != rounding or rounding.parts:
         result = held_to(explained, lambda _: explained)
         if explained.parts:
-            result = _in_parts(result, explained, held_to)
+            result = of_worst_part(result, explained, held_to)
     return result or _decided_otherwise(sides, explained, precision, held_to) or result
 
 
-def _in_parts(
+def of_worst_part(
     result: OutputCompareResult,
     rounding: Rounding,
     held_to: Callable[..., OutputCompareResult],
@@ -250,7 +250,7 @@ def _in_parts(
     own = np.broadcast_to(rounding.labels == number, value.shape)
     explained = evolve(rounding, rtol=part.rtol, atol=part.atol, parts=(), labels=None)
     made = held_to(explained, lambda _: explained, (np.where(own, value, reference), reference))
-    made.part = part.name
+    made.note_part(part.name, explained)
     return made
 
 
