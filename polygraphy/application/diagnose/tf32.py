@@ -16,7 +16,7 @@ from polygraphy.application.diagnose.case import Case, Feed
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.rounding import explained
 from polygraphy.application.diagnose.tracing import trace
-from polygraphy.domain.catalog.compute import TF32, ComputePrecision
+from polygraphy.domain.catalog.compute import TF32
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -25,6 +25,8 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.words.precision import lowered_alone, lowered_outputs
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.tensors.precision import is_float
@@ -92,9 +94,10 @@ def _judge(
             f"Differs from float32 by {worst.largest:.2g}; TF32"
             f" {'explains' if is_explained else 'does not explain'} that."
         )
-    why = _reason(own.facts.lowered or lowered, worst, is_explained=is_explained)
+    lowered = own.facts.lowered or lowered
+    why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
     if is_explained:
-        return DiagnosisResult(AGREE, reason=why)
+        return DiagnosisResult(AGREE, reason=str(why))
     case.data_options = data_options(case.model, data_loader, at, feeds[at])
     case.feed = feeds[at]
     own.feed = feeds[at]
@@ -113,15 +116,7 @@ def _worst(
     return worst
 
 
-def _reason(lowered: ComputePrecision, worst: Deviation, *, is_explained: bool) -> str:
-    what = "explains a difference of" if is_explained else "changes outputs by"
-    return (
-        f"{lowered.describe()}, which {what} {worst.largest:.2g}. In float32 all outputs match:"
-        f" {lowered.option}"
-    )
-
-
-def _culprits(case: Case, party: LoweringParty, wide: SuspectedParty, why: str) -> DiagnosisResult:
+def _culprits(case: Case, party: LoweringParty, wide: SuspectedParty, why: Fact) -> DiagnosisResult:
     """Name the nodes that lose more in TF32 than their operands' precision explains."""
     command = case.command(wide)
     remedy = Remedy(command, True)
@@ -132,11 +127,7 @@ def _culprits(case: Case, party: LoweringParty, wide: SuspectedParty, why: str) 
             tensor,
             party.name,
             "precision",
-            evidence=[
-                f"Run by itself in TF32 on the float32 values of its inputs, {tensor!r}"
-                f" {found.in_words()}: {found.relative:.2g} of its RMS.",
-                why,
-            ],
+            facts=[lowered_alone(tensor, found.in_words(), found.relative, "TF32"), why],
             remedy=remedy,
             op=case.model.nodes[index].op,
         )
