@@ -142,7 +142,7 @@ class SessionFromOnnx(BaseLoader):
             return _remembered(session(source), model)
 
 
-_CUDA = "CUDAExecutionProvider"
+CUDA = "CUDAExecutionProvider"
 
 _made: WeakSet[InferenceSession] = WeakSet()
 if hasattr(os, "register_at_fork"):
@@ -215,11 +215,19 @@ def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
 
 def compute_precision(session: InferenceSession) -> ComputePrecision | None:
     """Return how a session computes operators on float32 tensors, if not in float32."""
-    if _CUDA not in session.get_providers():
+    if CUDA not in session.get_providers():
         return None
-    options = session.get_provider_options().get(_CUDA, {})
+    return cuda_precision(session.get_provider_options().get(CUDA, {}))
+
+
+def cuda_precision(options: Mapping[str, Any]) -> ComputePrecision | None:
+    """Return how the CUDA provider computes operators on float32 tensors, if not in float32.
+
+    Args:
+        options: of the provider.
+    """
     gpu = int(options.get("device_id", 0))
-    if options.get("use_tf32", "1") == "0" or not computes_in_tf32(gpu):
+    if str(options.get("use_tf32", 1)) == "0" or not computes_in_tf32(gpu):
         return None
     shown = "cuda:" + (f"device_id={gpu}," if gpu else "") + "use_tf32=0"
     return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"--providers {shown}")
