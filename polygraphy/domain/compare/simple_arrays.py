@@ -32,6 +32,7 @@ from polygraphy.domain.compare.result import (
     OutputCompareResult,
     UncomparedResult,
 )
+from polygraphy.domain.part_limits import are_near
 from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.rounding import (
     GROWTH,
@@ -242,6 +243,8 @@ def of_worst_part(
     if result.arrays is None or rounding.labels is None or result.max_absdiff == 0:
         return result
     value, reference = result.arrays
+    if are_near(value, reference, rounding.parts, rounding.labels):
+        return result
     found = deviation(value, reference, rounding=rounding)
     if not found:
         return result
