@@ -109,6 +109,7 @@ _ADAPTERS: dict[str, str] = {
     "open_interpreter": "polygraphy.adapters.processes.environments:open_interpreter",
     "install_environment": "polygraphy.adapters.processes.environments:install_environment",
     "matching_files": "polygraphy.adapters.files.small.sweep_files:matching_files",
+    "files_named_by": "polygraphy.adapters.files.small.sweep_files:files_named_by",
     "digest_of": "polygraphy.adapters.files.small.sweep_files:digest_of",
     "read_record": "polygraphy.adapters.files.small.sweep_files:read_record",
     "forget_record": "polygraphy.adapters.files.small.sweep_files:forget_record",

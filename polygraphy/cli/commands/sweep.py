@@ -141,7 +141,7 @@ class JudgementOptions(Options):
         "--known",
         reads="File of known failures",
         kind=Text("FILE.toml"),
-        help="Failures that do not count: [[known]] with cell, a pattern, reason, and until, the"
+        help="Failures that do not count: [[known]] with cell, its name or a pattern, reason, and until, the"
         " last day on which that holds.",
     )
     strict: bool = option(
