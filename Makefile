@@ -10,8 +10,10 @@ PIP := -m pip --disable-pip-version-check --quiet
 # Seconds after which a test that hangs fails, read by pytest-timeout.
 export PYTEST_TIMEOUT ?= 600
 OTHER_PYTHONS := python3.10 python3.13
+# Many tests start interpreters. Without bytecode, each of them would compile every package that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults exports sweep-demo clean
+.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults mutants exports sweep-demo clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -113,6 +115,12 @@ exports:
 faults:
 	cd lab && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/development/diagnosis.md
 
+# How many small changes of the product its tests do not notice; needs Python 3.12 (see CONTRIBUTING.md). SEED, COUNT and BEFORE choose.
+SEED ?= 1
+COUNT ?= 30
+mutants:
+	nice -n 19 $(BIN)/python lab/mutants.py --seed $(SEED) --count $(COUNT) $(if $(BEFORE),--before $(BEFORE))
+
 # Lines of code, files, functions and classes by feature, and how long functions are.
 size:
 	@$(PYTHON) benchmarks/size.py
@@ -121,4 +129,4 @@ bench:
 	$(BIN)/python benchmarks/startup.py
 
 clean:
-	rm -rf .venv-* build dist docs/_build docs/generated *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv-* .mutants build dist docs/_build docs/generated *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polygraphy.domain.catalog.compute import TF32_CAPABILITY, TF32_ENVIRONMENT
 from polygraphy.domain.environment import Section
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 _DRIVER = Path("/proc/driver/nvidia")
 
 _VARIABLES = (
+    TF32_ENVIRONMENT,
     "POLYGRAPHY_ARRAY_SWAP_THRESHOLD_MB",
     "POLYGRAPHY_ASK_BEFORE_INSTALL",
     "POLYGRAPHY_AUTOINSTALL_DEPS",
@@ -27,6 +31,34 @@ _VARIABLES = (
     "POLYGRAPHY_TRIAL_TIME_LIMIT_S",
     "POLYGRAPHY_USE_TENSORRT_RTX",
 )
+
+
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR of the CUDA driver API."""
+
+
+def computes_in_tf32(gpu: int = 0) -> bool:
+    """Return whether libraries of NVIDIA may compute float32 in TF32 on a GPU; see the port."""
+    # Read when it is asked: the libraries read it once, when they start.
+    return os.environ.get(TF32_ENVIRONMENT) != "0" and _capability(gpu) >= TF32_CAPABILITY
+
+
+@cache
+def _capability(gpu: int) -> tuple[int, int]:
+    """Return the compute capability of a GPU; (0, 0) if there is none."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver: Any = ctypes.CDLL(name)
+    except OSError:
+        return (0, 0)
+    device, value, found = ctypes.c_int(), ctypes.c_int(), []
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), gpu):
+        return (0, 0)
+    for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR):
+        if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device):
+            return (0, 0)
+        found.append(value.value)
+    return found[0], found[1]
 
 
 def machine_sections(driver: Path = _DRIVER) -> list[Section]:

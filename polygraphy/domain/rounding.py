@@ -20,6 +20,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
+from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.part_limits import Limits, PartRounding, brief, errors_of, limits_of
 from polygraphy.domain.sizes import sizes_of
@@ -92,6 +93,7 @@ class Rounding:
         parts: what it explains of each part of the output; empty if it is judged as one.
         labels: by element the number of its part, of length 1 along axes along which that is the
             same; None if there are no parts.
+        lowered: how one side computes operators on float32 tensors, if that is why.
     """
 
     dtype: str
@@ -100,6 +102,7 @@ class Rounding:
     origin: str
     parts: tuple[PartRounding, ...] = ()
     labels: Array | None = field(default=None, eq=False, repr=False)
+    lowered: ComputePrecision | None = None
 
     @staticmethod
     def of(

@@ -106,7 +106,7 @@ def sizes_of(
     rms = root_mean_square(reference)
     parts = []
     for number, leaf in enumerate(leaves):
-        own, other = (_elements(array, labels, number) for array in (value, reference))
+        own, other = (elements_of(array, labels, number) for array in (value, reference))
         rest, fill = _without_fills(own, other, leaf, rtol)
         counted = other if rest is None else rest
         size = _typical(counted, rms)
@@ -155,13 +155,13 @@ def _of_one(
     parts: list[PartSize] = []
     larger = fill  # The levels are numbered from the largest.
     for number in range(int(labels.max()) + 1):
-        own = _elements(counted, labels, number)
+        own = elements_of(counted, labels, number)
         size = _typical(own, larger)
         if number and _peak(own) <= 1:  # They may be probabilities.
             size = max(size, 1.0)
         # What a graph joins is not left of terms that are joined to it.
         terms = fill if is_known else larger
-        other = _elements(_where_finite(value, counted), labels, number) if terms else own
+        other = elements_of(_where_finite(value, counted), labels, number) if terms else own
         floor = _floor(other, own, terms, epsilon)
         parts.append(PartSize("", place_of(name, labels, number, counted.shape), size, floor))
         larger = max(larger, size)
@@ -178,6 +178,15 @@ def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> floa
     return 0.0
 
 
+def _extremes(block: Array) -> tuple[float, float]:
+    """Return the largest and the smallest of the finite elements and zero."""
+    high, low = float(block.max(initial=0.0)), float(block.min(initial=0.0))
+    if math.isfinite(high) and math.isfinite(low):
+        return high, low
+    finite = block[np.isfinite(block)]
+    return float(finite.max(initial=0.0)), float(finite.min(initial=0.0))
+
+
 def _where_finite(value: Array, counted: Array) -> Array:
     """Return a value without the elements that do not count in its reference."""
     return value if _is_all_finite(counted) else np.where(np.isfinite(counted), value, np.nan)
@@ -188,7 +197,7 @@ def _is_all_finite(array: Array) -> bool:
     return all(bool(np.isfinite(block).all()) for (block,) in _blocks(array))
 
 
-def _elements(array: Array, labels: Array, number: int) -> Array:
+def elements_of(array: Array, labels: Array, number: int) -> Array:
     """Return the elements of a part: a view if it is a box of whole slices."""
     mask = labels == number
     index: list[slice] = []
@@ -205,10 +214,30 @@ def _elements(array: Array, labels: Array, number: int) -> Array:
     return made
 
 
+def pieces_of(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield the elements of arrays of one shape in flat pieces, so small that what is made of them
+    takes little memory, also of views.
+    """
+    first = arrays[0]
+    if not first.size:
+        return
+    if first.ndim < 2 or all(array.flags.c_contiguous for array in arrays):
+        flat = [array.reshape(-1) for array in arrays]
+        for start in range(0, first.size, _BLOCK):
+            yield tuple(one[start : start + _BLOCK] for one in flat)
+        return
+    width = _BLOCK // first[0].size
+    if not width:
+        for rows in zip(*arrays):
+            yield from pieces_of(*rows)
+        return
+    for start in range(0, len(first), width):
+        yield tuple(array[start : start + width].reshape(-1) for array in arrays)
+
+
 def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    flat = [array.reshape(-1) for array in arrays]
-    for start in range(0, flat[0].size, _BLOCK):
-        yield tuple(np.asarray(one[start : start + _BLOCK], np.float64) for one in flat)
+    for pieces in pieces_of(*arrays):
+        yield tuple(np.asarray(one, np.float64) for one in pieces)
 
 
 def _typical(array: Array, whole: float) -> float:
@@ -217,9 +246,9 @@ def _typical(array: Array, whole: float) -> float:
     """
     count = squares = 0.0
     for (block,) in _blocks(array):
-        finite = block[np.isfinite(block) & (block != 0)]
-        count += finite.size
-        squares += float(np.square(finite).sum())
+        own = block if math.isfinite(block.sum()) else block[np.isfinite(block)]
+        count += np.count_nonzero(own)
+        squares += float(np.square(own).sum())
     if not count:
         return 0.0
     size = math.sqrt(squares / count)
@@ -239,8 +268,8 @@ def _least_by_chance(count: int) -> float:
 def _peak(array: Array) -> float:
     found = 0.0
     for (block,) in _blocks(array):
-        finite = np.abs(block[np.isfinite(block)])
-        found = max(found, float(finite.max(initial=0.0)))
+        high, low = _extremes(block)
+        found = max(found, high, -low)
     return found
 
 
@@ -279,10 +308,7 @@ def _fill_of(value: Array, reference: Array, known: Sequence[float], rtol: float
     """Return the constant that fills most far outside the rest; None if there is none."""
     extreme = 0.0
     for (block,) in _blocks(reference):
-        finite = block[np.isfinite(block)]
-        if finite.size:
-            high, low = float(finite.max()), float(finite.min())
-            extreme = max((extreme, high, low), key=abs)
+        extreme = max((extreme, *_extremes(block)), key=abs)
     if not extreme:
         return None
     near, limit = abs(extreme) * _NEAR_FILL, abs(extreme) / FAR

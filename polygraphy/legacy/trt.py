@@ -256,7 +256,7 @@ def str_from_config(config: Any, network: Any) -> str:
         config: the `tensorrt.IBuilderConfig`.
         network: not needed.
     """
-    from polygraphy.adapters.tensorrt.build.config import config_lines
+    from polygraphy.adapters.tensorrt.engine.config import config_lines
 
     return "\n".join(config_lines(config))
 

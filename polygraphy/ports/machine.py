@@ -191,6 +191,16 @@ def release_memory() -> None:
 
 
 @port
+def computes_in_tf32(gpu: int = 0) -> bool:
+    """Return whether libraries of NVIDIA may compute float32 in TF32 on a GPU: the GPU has TF32,
+    and the environment variable ``NVIDIA_TF32_OVERRIDE`` does not forbid it.
+
+    Args:
+        gpu: its index.
+    """
+
+
+@port
 def machine_facts() -> Mapping[str, Any]:
     """Return what decides how long something takes: ``processor``, ``threads``, ``driver`` and
     ``gpus``, in plain values.

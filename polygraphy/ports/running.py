@@ -10,6 +10,7 @@ from polygraphy.binding import port
 if TYPE_CHECKING:
     import numpy as np
 
+    from polygraphy.domain.catalog.compute import ComputePrecision
     from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.search.check_rules import Finished
     from polygraphy.domain.tensors.facts import Facts
@@ -128,8 +129,12 @@ def call_isolated(
 
 
 @port
-def find_facts(model: Any) -> Facts:
+def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
     """Return what is known of a model: an ``onnx.ModelProto``, its bytes, or its path.
+
+    Args:
+        model: the model.
+        lowered: how its backend computes operators on float32 tensors, if not in float32.
 
     Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
     nothing is known.

@@ -220,7 +220,7 @@ def test_how_far_tensors_are_off_is_measured_whatever_is_right(
 
 def test_what_is_true_of_several_culprits_is_said_once(changed: None, polygraphy: Run) -> None:
     done = polygraphy("polygraphy diagnose model.onnx --onnxrt --reference right.onnx")
-    said = "With only these 2 differences taken from the reference, all outputs match."
+    said = "Restoring only these 2 differences makes all outputs match."
     assert done.out.count("CULPRIT") == 2 and done.out.count(said) == 1
     assert done.out.count("FIX") == 1
 

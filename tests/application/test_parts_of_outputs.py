@@ -12,8 +12,9 @@ import pytest
 
 from polygraphy.adapters.onnx.describe.facts import facts_of
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.compare.verification import verify
 from polygraphy.application.diagnose.lowered.half import try_half_precision
-from polygraphy.backend.onnx import OnnxReferenceRunner
+from polygraphy.backend.onnx import OnnxReferenceRunner, convert_to_fp16
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, RunResults, SimpleCompareFunc
@@ -153,6 +154,15 @@ def test_half_precision_is_judged_by_the_scores_beside_boxes(is_far: bool) -> No
         (culprit,) = found.culprits
         assert {"up", "down"} >= set(culprit.nodes)
         assert culprit.cause == "rounding"
+
+
+@pytest.mark.parametrize("is_far", [False, True])
+def test_a_cast_model_is_verified_part_by_part(is_far: bool) -> None:
+    model = detector(far=is_far)
+    results = verify(model, convert_to_fp16(model), IMAGES, AUTO)
+    (found,) = next(iter(results[0].values()))[0].values()
+    assert bool(results) == bool(found) == (not is_far)
+    assert found.part == ("scores (output[:, 4:6])" if is_far else "")
 
 
 def test_two_quantized_backends_may_decide_for_neighboring_steps() -> None:

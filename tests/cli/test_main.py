@@ -179,7 +179,7 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         (["inspect", "data"], "the following arguments are required: PATH."),
         (["inspect", "data", "a", "-n", "0"], "argument -n/--num-items: 0 would show nothing."),
         (["inspect", "diff", "a"], "the following arguments are required: CANDIDATE."),
-        (["data", "concat", "a"], "it is not said where to write. Name a path with -o."),
+        (["data", "concat", "a"], "missing --output: set the path with -o PATH."),
         (["data", "convert", "a", "./a"], "PATH and OUTPUT name the same path, ./a."),
         (["data", "merge", "b", "a", "-o", "a"], "PATH and --output name the same path, a."),
         (["check", "accuracy", "a", "--check-error-stat", "elemwise"], "'elemwise' is none of"),

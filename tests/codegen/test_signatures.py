@@ -16,8 +16,8 @@ import pytest
 from black import Mode, format_str
 
 from polygraphy import backend, cli
-from polygraphy.adapters.tensorrt.build.config import CreateConfig, CreateConfigRTX
-from polygraphy.adapters.tensorrt.build.config_settings import CommonSettings
+from polygraphy.adapters.tensorrt.engine.config import CreateConfig, CreateConfigRTX
+from polygraphy.adapters.tensorrt.engine.config_settings import CommonSettings
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.codegen import signatures
 from polygraphy.codegen.render import LINE_LENGTH

@@ -22,11 +22,12 @@ from polygraphy.adapters.onnxruntime.providers import (
 from polygraphy.adapters.onnxruntime.starting import start_session
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
+from polygraphy.domain.catalog.compute import CUDA_TF32, TF32, ComputePrecision
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.machine import cores
+from polygraphy.ports.machine import computes_in_tf32, cores
 from polygraphy.ports.running import (
     find_facts,
     first_omission,
@@ -141,6 +142,8 @@ class SessionFromOnnx(BaseLoader):
             return _remembered(session(source), model)
 
 
+_CUDA = "CUDAExecutionProvider"
+
 _made: WeakSet[InferenceSession] = WeakSet()
 if hasattr(os, "register_at_fork"):
     # A forked process has none of their threads: letting go of one there crashes, or never ends.
@@ -202,12 +205,24 @@ def _refuse_left_out_results(model: str | bytes) -> None:
 
 def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
     """Remember what the model of a session tells: of a file, when it is asked for."""
-    find = partial(find_facts, model)
+    find = partial(find_facts, model, compute_precision(session))
     is_file = isinstance(model, (str, Path))
     _facts[session] = DeferredFacts(find) if is_file else find()
     if not all(tensor.shape for tensor in session.get_inputs()):
         _scalars[session] = ranked_inputs(model)
     return session
+
+
+def compute_precision(session: InferenceSession) -> ComputePrecision | None:
+    """Return how a session computes operators on float32 tensors, if not in float32."""
+    if _CUDA not in session.get_providers():
+        return None
+    options = session.get_provider_options().get(_CUDA, {})
+    gpu = int(options.get("device_id", 0))
+    if options.get("use_tf32", "1") == "0" or not computes_in_tf32(gpu):
+        return None
+    shown = "cuda:" + (f"device_id={gpu}," if gpu else "") + "use_tf32=0"
+    return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"--providers {shown}")
 
 
 def scalars_of(session: InferenceSession) -> Collection[str]:

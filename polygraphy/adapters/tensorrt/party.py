@@ -15,9 +15,9 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
-from polygraphy.adapters.tensorrt.build.build import EngineFromNetwork
-from polygraphy.adapters.tensorrt.build.config import CreateConfig
-from polygraphy.adapters.tensorrt.build.profile import Profile
+from polygraphy.adapters.tensorrt.engine.build import EngineFromNetwork
+from polygraphy.adapters.tensorrt.engine.config import CreateConfig
+from polygraphy.adapters.tensorrt.engine.profile import Profile
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.network.network_edits import SetLayerPrecisions
 from polygraphy.adapters.tensorrt.network.onnx_network import (

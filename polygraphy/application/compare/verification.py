@@ -20,10 +20,12 @@ from polygraphy.application.run.feeding import Feeds
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.compare import CompareResult, PairwiseCompareFunc, SimpleCompareFunc
+from polygraphy.domain.compare.result import OutputCompareResult
+from polygraphy.domain.compare.simple_arrays import of_worst_part
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.rounding import deviation, in_a_row, in_order
+from polygraphy.domain.rounding import Rounding, deviation, in_a_row, in_order
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import is_ordered
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -224,14 +226,29 @@ class _OfHalf(PairwiseCompareFunc):
     ) -> dict[str, CompareResult]:
         """Compare all outputs of one iteration; the second run is that of the original model."""
         made, right = dict(iter_result0), dict(iter_result1)
-        rtol, atol = {"": 0.0}, {"": 0.0}
+        explained = {}
         for name in iter_result0:
             made[name], right[name] = self._alike(name, made[name], right[name])
-            rounding = self._tolerance.rounding(name, right[name])
-            rtol[name], atol[name] = rounding.rtol, rounding.atol
-        function = SimpleCompareFunc(rtol=rtol, atol=atol)
-        function.given_by = self.given_by
-        return function(iter_result0.with_outputs(made), iter_result1.with_outputs(right))
+            explained[name] = self._tolerance.rounding(name, right[name])
+
+        def held_to(rounding: Mapping[str, Rounding], values: Mapping[str, Any]) -> Any:
+            rtol = {"": 0.0, **{name: each.rtol for name, each in rounding.items()}}
+            atol = {"": 0.0, **{name: each.atol for name, each in rounding.items()}}
+            function = SimpleCompareFunc(rtol=rtol, atol=atol)
+            function.given_by = self.given_by
+            known = {name: right[name] for name in values} if len(rounding) == 1 else right
+            return function(iter_result0.with_outputs(values), iter_result1.with_outputs(known))
+
+        results: dict[str, CompareResult] = held_to(explained, made)
+        for name, rounding in explained.items():
+            result = results.get(name)
+            if rounding.parts and isinstance(result, OutputCompareResult):
+                results[name] = of_worst_part(
+                    result,
+                    rounding,
+                    lambda own, _, arrays, name=name: held_to({name: own}, {name: arrays[0]})[name],
+                )
+        return results
 
     def _alike(self, name: str, value: Any, right: Any) -> tuple[Any, Any]:
         """Return an output and its reference as arrays whose elements belong together."""

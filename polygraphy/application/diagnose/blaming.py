@@ -13,10 +13,10 @@ from polygraphy.application.diagnose.locating import Place
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.regions import around
+from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.search.subsets import healing_alone, healing_passes
-from polygraphy.domain.tensors.naming import some_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import open_model
@@ -27,33 +27,33 @@ def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Cul
     nodes = case.model.nodes
     names = [nodes[index].name for index in place.region]
     op = nodes[place.region[-1]].op
-    measured = f"{place.tensor!r} {place.deviation.in_words()}"
-    share = f"{place.deviation.count} of {np.size(known.values[place.tensor])} elements"
+    size = int(np.size(known.values[place.tensor]))
     if not place.fused:
         return Culprit(
             names, place.tensor, party.name, "kernel",
-            evidence=[
-                f"Alone, with nothing rewritten, on the inputs that {known.party.name} computed,"
-                f" {measured} ({share}).",
+            facts=[
+                evidence.wrong_by_itself(
+                    place.tensor, place.deviation, size, party.name, known.party.name
+                )
             ],
             op=op,
         )  # fmt: skip
     with case.attempt(f"rewrites, {party.name}") as result:
         passes = guilty_passes(case, party, place, known)
         result.append(" and ".join(passes) or "None can be named.")
-    evidence = [
-        f"In the graph that {party.name} runs, {measured} ({share}).",
-        f"Each of {some_of(names)} alone is right.",
+    facts = [
+        evidence.wrong_in_graph(place.tensor, place.deviation, size, party.name),
+        evidence.nodes_are_right(names),
     ]
     if place.explained:
-        evidence.append("Rounding otherwise between them does the same.")
+        facts.append(evidence.rounding_has_same_effect())
     return Culprit(
         names,
         place.tensor,
         party.name,
         "rounding" if place.explained else "rewrite",
         "+".join(passes) or None,
-        evidence,
+        facts,
         op=op,
     )
 
@@ -75,15 +75,14 @@ def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed
             best = next((how for how, off in tried.items() if off is not None), None)
             for one in own:
                 remedy = Remedy()
-                evidence = [*one.evidence]
+                facts = [*one.facts]
                 if best is not None:
                     plain, without = best
                     off = tried[best] or 0.0
                     command = case.command(party, plain=plain, without=without, off=off)
                     remedy = Remedy(command, True)
-                    what = " and ".join(without) or "all rewrites"
-                    evidence.append(f"With only {what} switched off, all outputs match.")
-                made.append(evolve(one, remedy=remedy, evidence=evidence))
+                    facts.append(evidence.right_without_rewrites(without))
+                made.append(evolve(one, remedy=remedy, facts=facts))
             if tried:
                 helps = "All outputs match" if best is not None else "They still differ"
                 what = "all rewrites" if best is None or best[0] else "these"

@@ -26,6 +26,7 @@ from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant, undoing
+from polygraphy.domain.diagnosis.words import remedies
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
 from polygraphy.domain.rounding import (
     Deviation,
@@ -230,8 +231,8 @@ class Case:
         """Return what undoes that nodes of the model were changed, which was tried."""
         is_file = self.is_given and self.model.given is self.model.proto
         command = undoing(self.path, side, changed) if is_file else None
-        said = "; ".join(one.what for one in changed)
-        return Remedy(command, True, "" if command else f"Undo that {said}.")
+        note = "" if command else remedies.undo([one.change for one in changed])
+        return Remedy(command, True, note)
 
     def measured(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
         """Keep the errors of tensors; see `Curve`."""

@@ -36,10 +36,12 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
     with_reasons,
 )
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.fused import traced
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
-from polygraphy.domain.diagnosis.variants import copying, taking
+from polygraphy.domain.diagnosis.variants import copying
+from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
@@ -231,38 +233,37 @@ class _Comparison:
             self._by_structure(case.model.proto, pairing, found, feed, goal), feed, goal
         )
         if not culprits:
-            said = f"{self._party.name} refuses the model: {error}"
-            if (cast := self._of_cast(said)) is not None:
+            refusal = evidence.refused(self._party.name, str(error))
+            if (cast := self._of_cast(refusal)) is not None:
                 return DiagnosisResult(FAULT, [cast])
-            case.evidence.unexplained = said
+            case.evidence.unexplained = str(refusal)
             return None
-        said = f"{self._party.name} refuses the model for that: {error}"
-        return DiagnosisResult(FAULT, [evolve(c, evidence=[*c.evidence, said]) for c in culprits])
+        refusal = evidence.refused(self._party.name, str(error), because=True)
+        return DiagnosisResult(FAULT, [evolve(c, facts=[*c.facts, refusal]) for c in culprits])
 
-    def _of_cast(self, refused: str) -> Culprit | None:
+    def _of_cast(self, refusal: Fact) -> Culprit | None:
         """Describe a model in half precision that is refused, where its reference works when it is
         cast; None where it is something else.
         """
         case, narrow = self._case, str(self._pairing.model.narrow)
         if narrow not in HALF:
             return None
-        evidence, party = [refused], self._party.name
+        facts, party = [refusal], self._party.name
         try:
             self._third.load(case.model.proto)(self._feeds[0])
-            evidence.append(f"{self._third.name} runs it.")
+            facts.append(evidence.runs(self._third.name))
         except BackendError as error:
-            evidence.append(f"{self._third.name} cannot run it, either: {error}")
+            facts.append(evidence.cannot_run_either(self._third.name, str(error)))
             party = MODEL
         feeds = [*map(self._fed, self._feeds)]
         remedy = recast(case, self._reference, feeds, self._path, HALF[narrow])
         if remedy is None:
             return None
-        evidence.append(
-            f"{self._party.name} runs {self._path} in {HALF[narrow]}, and its outputs are right."
-        )
+        facts.append(evidence.runs_when_cast(self._party.name, self._path, HALF[narrow]))
+        refused = str(refusal)
         blamed = [node for node in case.model.nodes if f"({node.name})" in refused and node.name]
         nodes, op = [node.name for node in blamed], blamed[0].op if blamed else "Model"
-        return Culprit(nodes, None, party, "refusal", None, evidence, remedy, op)
+        return Culprit(nodes, None, party, "refusal", None, facts, remedy, op)
 
     def _measure(self, feed: Feed) -> None:
         """Measure how far each tensor is off, and what each node alone makes of what is right."""
@@ -432,14 +433,12 @@ class _Comparison:
     def _culprit(self, side: Side, suspect: Suspect, number: int) -> Culprit:
         nodes = named(side, suspect)
         last = side.nodes[suspect.nodes[-1]]
-        said = f"{suspect.what[0].upper()}{suspect.what[1:]}."
-        evidence = [said]
-        what = "that" if number == 1 else f"these {number} differences"
-        evidence.append(f"With only {what} taken from the reference, all outputs match.")
+        facts = [evidence.changed(suspect.change), evidence.restored(number)]
         tensor = next(filter(None, last.outputs), None)
-        remedy = Remedy(None, True, taking(suspect))
+        note = remedies.take(suspect.change, [name for name, _ in suspect.weights])
+        remedy = Remedy(None, True, note)
         op = suspect.op or last.op
-        return Culprit(nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=op)
+        return Culprit(nodes, tensor, MODEL, suspect.cause, facts=facts, remedy=remedy, op=op)
 
     def _of_rounding(
         self, values: Sequence[Values], expected: Sequence[Values], lost: str

@@ -26,9 +26,11 @@ from polygraphy.domain.diagnosis.exported import (
     stacked,
     without_counterpart,
 )
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.words import changes, evidence
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.precision import is_float
@@ -214,18 +216,16 @@ class Counterparts:
             return []
         return [*found]
 
-    def proof(self, tensors: Sequence[str]) -> str:
-        """Return what becomes of the outputs when wrong tensors are as in the program, in words."""
+    def proof(self, tensors: Sequence[str]) -> list[Fact]:
+        """Return what becomes of the outputs when wrong tensors are as in the program."""
         if not tensors:
-            return ""
+            return []
         self._changed = {name: self.saved[name] for name in tensors}
         held = ChainMap(self._changed, self._forced(self._changed), self.own)  # type: ignore[arg-type]
         differing = self.off(held)
-        what = "it" if len(tensors) == 1 else f"these {len(tensors)} tensors"
         if not differing:
-            return f"With only {what} taken from the program, all outputs match."
-        names = ", ".join(map(repr, differing[:4]))
-        return f"With {what} taken from the program, {names} still differ."
+            return [evidence.replaced_by_program(len(tensors))]
+        return [evidence.still_differ(len(tensors), differing[:4])]
 
 
 def _prints(values: Mapping[str, Any]) -> dict[str, Print]:
@@ -252,14 +252,14 @@ class OtherWeights:
         readers: the positions of the nodes that read them.
         operation: what reads them in the program; None where they are a number that an exporter
             wrote.
-        said: what they are, in sentences.
+        facts: what they are.
         is_as_held: whether one of them is, as it stands, a weight that the program reads there.
     """
 
     values: Mapping[str, Any]
     readers: Sequence[int]
     operation: GraphNode | None
-    said: Sequence[str]
+    facts: Sequence[Fact]
     is_as_held: bool = False
 
 
@@ -319,7 +319,7 @@ def with_weights(model: Any, readers: Iterable[Node], weights: Mapping[str, Any]
         given = {name: array for name, array in weights.items() if name in node.inputs}
         if given:
             output = next(filter(None, node.outputs))
-            model = altered(model, output, Variant("weight", "", node, given))
+            model = altered(model, output, Variant("weight", changes.differs(), node, given))
     return model
 
 
@@ -398,21 +398,21 @@ class _Search:
         made = (each.astype(held.dtype) for each in arrangements(right, held.shape))
         return [each for each in made if held.size > 1 and deviation(held, each)]
 
-    def _single(self) -> Iterator[tuple[dict[str, Any], dict[str, str], GraphNode]]:
+    def _single(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
         """Yield other values of one weight, what they are in the program, and what reads it."""
         for node, own in self._asked():
             for theirs, right in own.items():
                 for name, held in self._held.items():
                     if held.size == right.size:
                         for made in self._fitting(name, right):
-                            yield {name: made}, {name: repr(theirs)}, node
+                            yield {name: made}, {name: [theirs]}, node
             for name, held in self._held.items():
                 for op in {reader.op for _, reader in self._readers(name)}:
                     for names, made in stacked(own, op, held.shape):
                         if deviation(held, made := made.astype(held.dtype)):
-                            yield {name: made}, {name: " and ".join(map(repr, names))}, node
+                            yield {name: made}, {name: names}, node
 
-    def _together(self) -> Iterator[tuple[dict[str, Any], dict[str, str], GraphNode]]:
+    def _together(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
         """Yield other values of all weights, where model and program have as many of each size."""
         asked = [(node, name, x) for node, own in self._asked() for name, x in own.items()]
         for way in (0, -1):
@@ -426,37 +426,35 @@ class _Search:
                         self._held[name], made[way].astype(self._held[name].dtype)
                     ):
                         weights[name] = made[way].astype(self._held[name].dtype)
-                        names[name] = repr(other)
+                        names[name] = [other]
             if len(weights) > 1:
                 yield weights, names, asked[0][0]
 
     def _told(
-        self, weights: Mapping[str, Any], names: Mapping[str, str], node: GraphNode
+        self, weights: Mapping[str, Any], names: Mapping[str, Sequence[str]], node: GraphNode
     ) -> OtherWeights:
         """Return what is known of weights that are others."""
-        said = []
+        facts = []
         for name, right in weights.items():
             held = self._held[name]
             other = self._other(name, names[name])
-            kind = f"that is {other!r}" if other else relation(held, right)
-            ops = dict.fromkeys(reader.op for _, reader in self._readers(name))
-            said.append(
-                f"The weight {name!r} of {' and '.join(ops)} is not {names[name]} of the program"
-                f"{f', but {kind}' if kind else ''}: it {deviation(held, right).in_words()}."
-            )
+            kind = None if other else relation(held, right)
+            ops = [*dict.fromkeys(reader.op for _, reader in self._readers(name))]
+            off = deviation(held, right)
+            facts.append(evidence.weight_is_not(name, ops, names[name], off, other, kind))
         is_as_held = any(
             np.shape(x) == self._held[name].shape and not deviation(self._held[name], x)
             for name in weights
             for _, own in self._asked()
             for x in own.values()
         )
-        return OtherWeights(weights, self._positions(weights), node, said, is_as_held)
+        return OtherWeights(weights, self._positions(weights), node, facts, is_as_held)
 
-    def _other(self, name: str, asked: str) -> str:
+    def _other(self, name: str, asked: Sequence[str]) -> str:
         """Return which other weight of the program one of the model is."""
         held = self._held[name]
         for theirs in self._program.weights:
-            if repr(theirs) not in asked:
+            if theirs not in asked:
                 other = self._program.weights[theirs]
                 if np.size(other) == held.size > 1 and same_weight(held, other):
                     return theirs
@@ -495,11 +493,9 @@ class _Search:
             tries = [({name: np.full_like(held, x)}, x) for x in others]
             best = self._best(tries)
             if best is not None:
-                ops = " and ".join(dict.fromkeys(node.op for _, node in self._readers(name)))
-                said = (
-                    f"The number {name!r} that {ops} reads is {now:.6g} instead of {best[1]:.6g}."
-                )
-                return OtherWeights(best[0], self._positions([name]), None, [said])
+                ops = [*dict.fromkeys(node.op for _, node in self._readers(name))]
+                facts = [evidence.number_is_not(name, ops, now, best[1])]
+                return OtherWeights(best[0], self._positions([name]), None, facts)
         return None
 
     def _is_operand(self, name: str) -> bool:

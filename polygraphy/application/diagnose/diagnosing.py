@@ -68,6 +68,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.variants import made_of
+from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.errors import (
     BackendError,
     PolygraphyException,
@@ -562,8 +563,8 @@ class _Diagnosis:
             for place in places:
                 one = blamed(case, party, place, known)
                 if juror := jurors.get(id(place)):
-                    sentence = f"By {juror}, {known.party.name} is right."
-                    one = evolve(one, evidence=[*one.evidence, sentence])
+                    fact = evidence.reference_is_right(juror, known.party.name)
+                    one = evolve(one, facts=[*one.facts, fact])
                 culprits.append(one)
             wrong = [(place, said) for place, said in votes if said.reference]
             if wrong and known.party in case.parties:

@@ -40,8 +40,10 @@ from polygraphy.domain.diagnosis.exported import (
     operations,
     same_weight,
 )
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
+from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.rounding import deviation, moved, said_of, spread
 from polygraphy.domain.tensors.pairing import pair_outputs
@@ -64,19 +66,6 @@ _MOVES = (11, 23)
 _PROVEN = ("attribute", "epsilon", "weight")
 """Causes that are known for sure once a change of the model was tried."""
 _UNSTEADY = "Two runs of the program on the same data differ: it draws random numbers."
-_SAME = "Exported again from these data by the same exporter, the model is right."
-_OF_BRANCH = (
-    "Exporters keep the branch that their example takes: choose by torch.where or torch.cond in the"
-    " module, or export a model for each branch."
-)
-_OF_SIZE = (
-    "Exporters keep the sizes of their example: give dynamic_shapes (the older one: dynamic_axes),"
-    " and let the module take sizes from x.shape."
-)
-_NO_OTHER = (
-    "No other export is known to be right: write the operation otherwise in the module, or report"
-    " it to those who make the exporter of"
-)
 _RANDOM = ("Dropout", "Bernoulli", "Multinomial", "Random")
 _SHAPING = frozenset(
     {"ConstantOfShape", "Expand", "Gather", "Pad", "Range", "Reshape", "Resize", "Slice", "Split",
@@ -291,7 +280,7 @@ class _Inside:
                 hint="Give the program that the model was exported from.",
             )
 
-    def _explained(self, one: Culprit, saved: Values, side: Side, proof: str) -> Culprit:
+    def _explained(self, one: Culprit, saved: Values, side: Side, proof: list[Fact]) -> Culprit:
         """Return a culprit with the operation that it was exported from, why, and who is right."""
         nodes = self._case.model.nodes
         tensor = str(one.tensor)
@@ -302,33 +291,30 @@ class _Inside:
         done = operations(self._program.nodes, theirs, known - {theirs})
         region = region_before(nodes, tensor, saved.keys() | self._feed.keys())
         value = self._alone(region, tensor, saved)
-        evidence = [*one.evidence]
+        facts = [*one.facts]
         origin = one.origin
         party, cause = EXPORTER, one.cause
         if done:
             first = next((each for each in done if each.op != "getitem"), done[0])
-            became = ", ".join(
-                dict.fromkeys(nodes[i].op for i in region if nodes[i].op != "Constant")
-            )
-            evidence.insert(0, f"{first.op}{_others(done, first)} became {became}.")
+            ops = dict.fromkeys(nodes[i].op for i in region if nodes[i].op != "Constant")
+            facts.insert(0, evidence.exported(first.op, [*ops], _others(done, first)))
             origin = near(self._program.nodes, first) or one.origin
             party, said = self._judged(done, region, tensor, value, saved)
             others = None
             if party == EXPORTER and value is not None:
                 others = self._other_weights(one, done, region, (value, saved[tensor]), side)
             if others is not None:
-                said += [self._with(others.values, side) or proof]
-                return self._of_weights(evolve(one, evidence=evidence, origin=origin), others, said)
-            evidence += said
+                said += self._with(others.values, side) or proof
+                return self._of_weights(evolve(one, facts=facts, origin=origin), others, said)
+            facts += said
         if party == EXPORTER and not (one.cause in _PROVEN and one.remedy.proven):
             parts = [nodes[index] for index in region]
             made = self._causes(done, parts, (value, saved[tensor]), side)
             # Folded weights are never those of the program: they are no cause where one is proven.
             causes = (each for each in made if each[0] != "weight" or not one.remedy.proven)
-            cause, said_of_cause = next(causes, ("translation", ""))
-            evidence += [said_of_cause] if said_of_cause else []
-        said = [*evidence, proof] if proof else evidence
-        return evolve(one, party=party, cause=cause, evidence=said, origin=origin)
+            cause, fact = next(causes, ("translation", None))
+            facts += [] if fact is None else [fact]
+        return evolve(one, party=party, cause=cause, facts=[*facts, *proof], origin=origin)
 
     def _other_weights(
         self,
@@ -354,24 +340,24 @@ class _Inside:
         is_other = others is not None and is_sure and one.cause != "weight" and others.is_as_held
         return None if is_other else others  # With the module's weight as it is, it is that.
 
-    def _of_weights(self, one: Culprit, others: OtherWeights, said: Sequence[str]) -> Culprit:
+    def _of_weights(self, one: Culprit, others: OtherWeights, said: Sequence[Fact]) -> Culprit:
         """Return a culprit whose weights are not those of the program."""
         nodes = [self._case.model.nodes[index] for index in others.readers]
-        became, origin = one.evidence[0], one.origin
+        became, origin = one.facts[0], one.origin
         if others.operation is not None:
-            ops = ", ".join(dict.fromkeys(each.op for each in nodes))
-            became = f"{others.operation.op} became {ops}."
+            ops = [*dict.fromkeys(each.op for each in nodes)]
+            became = evidence.exported(others.operation.op, ops)
             origin = near(self._program.nodes, others.operation) or origin
         theirs = self._found.pairs.get(str(one.tensor), "")
         # A number that stands in a branch of Python's is another one in the other branch.
         is_branch = others.operation is None and bool(theirs and self._program.decided(theirs))
-        proof = f"With only that changed, it makes {_WORDS}."
+        proof = evidence.undone_gives_expected(source="program")
         culprit = evolve(
             one,
             nodes=[each.name for each in nodes],
             party=EXPORTER,
             cause="translation" if is_branch else "weight",
-            evidence=[became, one.evidence[1], *others.said, proof, *filter(None, said)],
+            facts=[became, one.facts[1], *others.facts, proof, *said],
             remedy=Remedy(),
             op=nodes[-1].op,
             origin=origin,
@@ -379,15 +365,14 @@ class _Inside:
         self._blamed.append((tuple(others.values), culprit))
         return culprit
 
-    def _with(self, weights: Mapping[str, Any], side: Side) -> str:
-        """Return that all outputs match with other weights, in words; empty where they do not."""
+    def _with(self, weights: Mapping[str, Any], side: Side) -> list[Fact]:
+        """Return that all outputs match with other weights; nothing where they do not."""
         try:
             model = with_weights(self._case.model.proto, side.nodes, weights)
             made = self._party.load(model, plain=True)(self._feed)
         except REFUSALS:
-            return ""
-        is_right = not self._found.off(made)
-        return "With only it as in the program, all outputs match." if is_right else ""
+            return []
+        return [] if self._found.off(made) else [evidence.weights_restored()]
 
     def _alone(self, region: Sequence[int], tensor: str, saved: Values, who: Any = None) -> Any:
         """Return what nodes make of what the program computes; None where that cannot be run."""
@@ -406,24 +391,21 @@ class _Inside:
         tensor: str,
         value: Any,
         saved: Values,
-    ) -> tuple[str, list[str]]:
-        """Return who is wrong by what operators compute alone in float64, and why, in sentences."""
-        said = []
+    ) -> tuple[str, list[Fact]]:
+        """Return who is wrong by what operators compute alone in float64, and why."""
+        facts: list[Fact] = []
         for node in done:
             is_right = self._is_right(node)
             if is_right is None:
                 continue
             if not is_right:
-                return self._source, [
-                    f"{node.op} alone, in float64 on the same data, makes something else than in"
-                    f" the program: {self._source} computes it wrongly."
-                ]
-            said = [f"{done[0].op} alone, in float64 on the same data, makes {_WORDS}."]
+                return self._source, [evidence.framework_is_wrong(node.op, self._source)]
+            facts = [evidence.framework_is_right(done[0].op)]
         formulas = resolve(SuspectedParty, "formulas")
         made = self._alone(region, tensor, saved, formulas)
         if made is not None and value is not None and not judged(value, made, 0.0)[1]:
-            said.append(f"By formulas in float64, {self._party.name} computes what the nodes say.")
-        return EXPORTER, said
+            facts.append(evidence.backend_follows_nodes(self._party.name))
+        return EXPORTER, facts
 
     def _is_right(self, node: GraphNode) -> bool | None:
         """Return whether an operation of the program made what it makes alone in float64; None
@@ -458,8 +440,8 @@ class _Inside:
         nodes: Sequence[GraphNode],
         values: tuple[Any, Any],
         side: Side,
-    ) -> Iterator[tuple[str, str]]:
-        """Yield what the exporter may have done, in a word and a sentence, the surest first.
+    ) -> Iterator[tuple[str, Fact]]:
+        """Yield what the exporter may have done, the cause and the fact, the surest first.
 
         Args:
             done: the operations of the program.
@@ -472,13 +454,13 @@ class _Inside:
         for node in nodes:
             own = described.get(node.name)
             if node.op.startswith(_RANDOM) or (own and own.attribute("training_mode")):
-                yield "training", f"{node.op} computes as in training, and the program does not."
+                yield "training", evidence.in_training_mode(node.op)
         if value is None:
             return
         if (order := layout_of(value, right)) is not None:
-            yield "layout", f"It holds the right numbers with the axes in the order {order}."
+            yield "layout", evidence.other_layout(order)
         if value.dtype != right.dtype:
-            yield "dtype", f"It is {value.dtype} instead of {right.dtype}."
+            yield "dtype", evidence.other_type(str(value.dtype), str(right.dtype))
         theirs = {
             name for node in done for name in (node.name, *node.reads)
         } & self._found.theirs.keys()
@@ -486,15 +468,14 @@ class _Inside:
         for node in nodes:
             made: Any = self._found.own.get(node.makes[0]) if node.op == "Cast" else None
             if is_float(made) and types and str(made.dtype) not in types:
-                said = f"where the program computes in {', '.join(sorted(types))}"
-                yield "dtype", f"{node.name!r} casts to {made.dtype}, {said}."
+                yield "dtype", evidence.extra_cast(node.name, str(made.dtype), sorted(types))
         yield from self._weights(done, nodes, side)
         if np.shape(value) != np.shape(right):
             yield from _baked(nodes, side, value, right)
 
     def _weights(
         self, done: Sequence[GraphNode], nodes: Sequence[GraphNode], side: Side
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Iterator[tuple[str, Fact]]:
         """Yield which weights of an operation the nodes do not have."""
         asked = [name for node in done for name in node.reads if name in self._program.weights]
         held = {
@@ -509,8 +490,7 @@ class _Inside:
             right = self._program.weights[name]
             sized = [other for other, array in held.items() if array.size == right.size > 1]
             if sized and not any(same_weight(held[one], right, reordered) for one in sized):
-                folded = ", nor what folding makes of it" if is_folded else ""
-                yield "weight", f"The weight {sized[0]!r} is not {name!r} of the program{folded}."
+                yield "weight", evidence.other_weight(sized[0], name, is_folded)
 
     def _helped(self, culprits: Sequence[Culprit]) -> list[Culprit]:
         """Return culprits with what helps: another export, if one is right, or else a change of the
@@ -519,25 +499,25 @@ class _Inside:
         mine = [one for one in culprits if one.party == EXPORTER]
         if not mine:
             return [*culprits]
-        branches = {id(one): said for one in mine if (said := self._branch(one))}
+        branches = {id(one): fact for one in mine if (fact := self._branch(one)) is not None}
         right, command = self._other_export(same_first=bool(branches))
         made = []
         for one in culprits:
             if one.party != EXPORTER:
                 made.append(one)
             elif id(one) in branches and right == self._kind:
-                evidence = [*one.evidence, branches[id(one)], _SAME]
-                remedy = Remedy(None, False, _OF_BRANCH)
-                made.append(evolve(one, cause="constant", evidence=evidence, remedy=remedy))
+                facts = [*one.facts, branches[id(one)], evidence.same_exporter_is_right()]
+                remedy = Remedy(None, False, remedies.KEEP_BRANCH)
+                made.append(evolve(one, cause="constant", facts=facts, remedy=remedy))
             elif one.cause == "constant" and not any(self._program.open_dimensions.values()):
-                made.append(evolve(one, remedy=Remedy(None, False, _OF_SIZE)))
+                made.append(evolve(one, remedy=Remedy(None, False, remedies.KEEP_SIZE)))
             elif right:
-                note = "" if command else f"Export it with {right}."
+                note = "" if command else remedies.export_with(right)
                 made.append(evolve(one, remedy=Remedy(command or None, True, note)))
             elif one.remedy.proven:
                 made.append(one)
             else:
-                note = f"{_NO_OTHER} {self._source}."
+                note = remedies.no_other_export(self._source)
                 made.append(evolve(one, remedy=Remedy(None, False, note)))
         return made
 
@@ -547,15 +527,13 @@ class _Inside:
         recorded = getattr(self._case.facts, "sources", {})
         return "dynamo=True" if recorded else "dynamo=False"
 
-    def _branch(self, one: Culprit) -> str:
+    def _branch(self, one: Culprit) -> Fact | None:
         """Return that Python decides whether an operation is done, if nothing else explains that
-        the model has another one, in a sentence.
+        the model has another one.
         """
         theirs = self._found.pairs.get(str(one.tensor), "")
         asked = self._program.decided(theirs) if one.cause == "translation" and theirs else ""
-        if not asked:
-            return ""
-        return f"Python decides whether {theirs!r} is computed: {asked}."
+        return evidence.decided_by_python(theirs, asked) if asked else None
 
     def _other_export(self, same_first: bool) -> tuple[str, str]:
         """Return the first other export that is right on the data, in words, and its command line;
@@ -599,24 +577,21 @@ def _all_moved(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 def _baked(
     nodes: Sequence[GraphNode], side: Side, value: Any, right: Any
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, Fact]]:
     """Yield which numbers of its example the exporter may have put into the model."""
     for node in nodes:
         for name in node.reads if node.op in _SHAPING else ():
             held = side.weights.get(name)
             if held is None or held.values is None or is_float(held.values):
                 continue
-            yield "constant", (
-                f"{node.op} reads the number {np.asarray(held.values).tolist()} ({name!r}), where"
-                f" the program takes a size of its data: it makes {np.shape(value)} instead of"
-                f" {np.shape(right)}."
-            )
+            number = np.asarray(held.values).tolist()
+            shapes = np.shape(value), np.shape(right)
+            yield "constant", evidence.frozen_size(node.op, name, number, *shapes)
 
 
-def _others(done: Sequence[GraphNode], first: GraphNode) -> str:
-    """Return what else an operation is exported with, in words."""
-    others = dict.fromkeys(node.op for node in done if node.op not in ("getitem", first.op))
-    return f" (with {', '.join(others)})" if others else ""
+def _others(done: Sequence[GraphNode], first: GraphNode) -> list[str]:
+    """Return what else an operation is exported with."""
+    return [*dict.fromkeys(node.op for node in done if node.op not in ("getitem", first.op))]
 
 
 def _merged(culprits: Sequence[Culprit]) -> list[Culprit]:

@@ -15,6 +15,7 @@ from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy, TensorError
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import (
     BOUNDED,
@@ -26,6 +27,7 @@ from polygraphy.domain.diagnosis.regions import (
     region_before,
     replaced_nodes,
 )
+from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
@@ -490,22 +492,17 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     index, tensor = first
     node, value = case.model.nodes[index], held[tensor]
     nan, inf = int(np.isnan(value).sum()), int(np.isinf(value).sum())
-    evidence = [f"{tensor!r} has {nan} NaN and {inf} infinite of {value.size} elements."]
-    evidence += [_described(name, held[name]) for name in node.reads if name in held]
-    evidence += _of_weights(case, node)
-    note = ""
-    if case.is_made_up:
-        note = (
-            "The data were made up: see whether it is the same with data that the model is made for"
-            " (--load-inputs)."
-        )
+    facts = [evidence.not_a_number(tensor, nan, inf, value.size)]
+    facts += [_described(name, held[name]) for name in node.reads if name in held]
+    facts += _of_weights(case, node)
+    note = remedies.USE_REAL_DATA if case.is_made_up else ""
     is_narrow = value.dtype.name in HALF and not nan
     return Culprit(
         [node.name],
         tensor,
         MODEL,
         "overflow" if is_narrow else "nan",
-        evidence=evidence,
+        facts=facts,
         remedy=Remedy(note=note),
         op=node.op,
     )
@@ -529,28 +526,26 @@ _VARIANCE, _DIVISOR = ("BatchNormalization", 4), ("Div", 1)
 """Operators that make NaN of the weights at these places, if these are negative, or zero."""
 
 
-def _of_weights(case: Case, node: GraphNode) -> Iterator[str]:
-    """Yield which weights of a node make NaN or infinite elements, in sentences."""
+def _of_weights(case: Case, node: GraphNode) -> Iterator[Fact]:
+    """Yield which weights of a node make NaN or infinite elements."""
     for name, values in _weights(case, node).items():
         if values is None or not is_float(array := np.asarray(values)):
             continue
         place = (node.op, [*node.reads].index(name))
-        for said, found in (
-            ("no number", ~np.isfinite(array)),
-            ("negative, which no variance is", (array < 0) if place == _VARIANCE else ()),
-            ("zero, which nothing can be divided by", (array == 0) if place == _DIVISOR else ()),
+        for problem, bad in (
+            ("not finite", ~np.isfinite(array)),
+            ("negative", (array < 0) if place == _VARIANCE else ()),
+            ("zero", (array == 0) if place == _DIVISOR else ()),
         ):
-            if np.any(found):
-                at = tuple(map(int, np.argwhere(found)[0]))
-                number = f"{np.count_nonzero(found)} of {array.size} elements"
-                yield f"Its weight {name!r} is {array[at]:.4g} at {[*at]}: {said} ({number})."
+            if np.any(bad):
+                at = tuple(map(int, np.argwhere(bad)[0]))
+                count = int(np.count_nonzero(bad))
+                yield evidence.bad_weight(name, float(array[at]), at, problem, count, array.size)
 
 
-def _described(name: str, value: Any) -> str:
+def _described(name: str, value: Any) -> Fact:
     if not is_float(value) or not value.size:
-        return f"Its input {name!r} is {getattr(value, 'dtype', 'no tensor')}."
+        return evidence.input_type(name, str(getattr(value, "dtype", type(value).__name__)))
     negative, zero = int((value < 0).sum()), int((value == 0).sum())
-    return (
-        f"Its input {name!r} goes from {value.min():.4g} to {value.max():.4g}: {negative} negative,"
-        f" {zero} zero of {value.size} elements."
-    )
+    least, largest = float(value.min()), float(value.max())
+    return evidence.input_range(name, least, largest, negative, zero, value.size)

@@ -27,8 +27,10 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, unknowns, variants, with_number
+from polygraphy.domain.diagnosis.words import changes, evidence
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import LARGE, Deviation
@@ -88,8 +90,8 @@ def with_change(
     changed = next(_Guesses(case, run, {}, third).changed_nodes([], one.nodes), None)
     if changed is None:
         return one
-    evidence = [*one.evidence, *changed.evidence]
-    return evolve(one, cause=changed.cause, evidence=evidence, remedy=changed.remedy)
+    facts = [*one.facts, *changed.facts]
+    return evolve(one, cause=changed.cause, facts=facts, remedy=changed.remedy)
 
 
 class _Guesses:
@@ -127,7 +129,7 @@ class _Guesses:
                 return None
             notes.append(f"{self._third.name} does not give what was saved either.")
         if self._are_usual_data():
-            return self._of_data("The data that `polygraphy run` makes up give what was saved.")
+            return self._of_data(evidence.usual_data_match())
         changed: list[Culprit] = []
         with case.attempt("changed nodes") as notes:
             changed += self.changed_nodes(notes)
@@ -185,8 +187,8 @@ class _Guesses:
             " or --input-shapes."
         )
 
-    def _of_data(self, said: str) -> DiagnosisResult:
-        culprit = Culprit([], next(iter(self._found)), "data", "data", evidence=[said])
+    def _of_data(self, fact: Fact) -> DiagnosisResult:
+        culprit = Culprit([], next(iter(self._found)), "data", "data", facts=[fact])
         return DiagnosisResult(FAULT, [culprit])
 
     def _is_of_these_data(self) -> bool:
@@ -252,16 +254,15 @@ class _Guesses:
             notes.append(f"{tried} variants tried.")
 
         for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._party.name):
-            notes.append(f"{variant.what}.")
+            notes.append(f"{variant.change}.")
             yield self._culprit(index, variant)
 
     def _culprit(self, index: int, variant: Variant) -> Culprit:
         node = self._side.nodes[index]
-        said = f"{variant.what[0].upper()}{variant.what[1:]}."
-        evidence = [said, "With only that changed, all outputs match."]
+        facts = [evidence.changed(variant.change), evidence.undone_matches_outputs()]
         return Culprit(
             [self._side.identity(index)], next(filter(None, node.outputs)), MODEL, variant.cause,
-            evidence=evidence, remedy=self._case.undoing(self._side, [variant]), op=node.op,
+            facts=facts, remedy=self._case.undoing(self._side, [variant]), op=node.op,
         )  # fmt: skip
 
     def _made(
@@ -297,7 +298,7 @@ class _Guesses:
             return
         stop = time.perf_counter() + _SECONDS_OF_FACTORS
         count = 0
-        for index, what, scaled in self._numbers():
+        for index, change, scaled in self._numbers():
             if time.perf_counter() > stop:
                 notes.append(f"{count} weights; the rest was left out.")
                 self._left_out.append("some weights")
@@ -305,13 +306,13 @@ class _Guesses:
             count += 1
             factor = self._factor(index, scaled, names)
             if factor is not None:
-                notes.append(f"{what} by {factor:.6g}.")
-                said = f"{what} is scaled by {1 / factor:.4g}"
-                yield self._culprit(index, evolve(scaled(1.0), what=said, weights={}))
+                scaling = change(1 / factor)
+                notes.append(f"{scaling}.")
+                yield self._culprit(index, evolve(scaled(1.0), change=scaling, weights={}))
         notes.append(f"{count} weights tried.")
 
-    def _numbers(self) -> Iterator[tuple[int, str, Callable[[float], Variant]]]:
-        """Yield what may have been scaled: the node, what it is, and the node by the factor. What
+    def _numbers(self) -> Iterator[tuple[int, Callable[[float], Fact], Callable[[float], Variant]]]:
+        """Yield what may have been scaled: the node, the change by a factor, the node by it. What
         scales one may be what scales another as well, as of a product and a quotient behind it.
         """
         for name, weight in self._side.weights.items():
@@ -320,13 +321,13 @@ class _Guesses:
             if held is not None and is_float(held) and held.size and len(readers) == 1:
                 [(index, _)] = readers
                 node = self._side.nodes[index]
-                what = f"the weight {name!r} of {node.op}"
-                yield index, what, partial(_with_scaled, node, name, held)
+                change = partial(_scaling, "weight", name, node.op)
+                yield index, change, partial(_with_scaled, node, name, held)
         for index, node in enumerate(self._side.nodes):
             for name in unknowns(node):
                 if number := node.attribute(name):
-                    what = f"the attribute {name!r} of {node.op}"
-                    yield index, what, partial(_with_scaled_attribute, node, name, number)
+                    change = partial(_scaling, "attribute", name, node.op)
+                    yield index, change, partial(_with_scaled_attribute, node, name, number)
 
     def _factor(
         self, index: int, scaled: Callable[[float], Variant], outputs: list[str]
@@ -372,8 +373,12 @@ class _Guesses:
         return None
 
 
+def _scaling(role: str, name: str, op: str, factor: float) -> Fact:
+    return changes.other_weight(role, name, changes.is_scaled(factor), op)
+
+
 def _with_scaled(node: Node, name: str, held: Any, factor: float) -> Variant:
-    return Variant("weight", "", node, {name: (held * factor).astype(held.dtype)})
+    return Variant("weight", changes.differs(), node, {name: (held * factor).astype(held.dtype)})
 
 
 def _with_scaled_attribute(node: Node, name: str, number: float, factor: float) -> Variant:

@@ -32,6 +32,7 @@ from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_coarse, is_quantised
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.variants import Variant, explains, variants
+from polygraphy.domain.diagnosis.words import changes, evidence, remedies
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
@@ -522,11 +523,11 @@ class Change:
                 except PolygraphyException:
                     continue
                 if self._is_right(made):
-                    what = f"{node.op} reads {operand!r} instead of {other!r}"
+                    change = changes.other_input(node.op, operand, other)
                     if not is_there:
-                        what = f"what makes {other!r} of {operand!r} is missing before {node.op}"
+                        change = changes.lost_node_between(node.op, other, operand)
                     reads = tuple(other if one == operand else one for one in node.inputs)
-                    yield Variant("structure", what, evolve(node, inputs=reads))
+                    yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _behind(self, index: int) -> set[int]:
         """Return the nodes that compute from what one makes."""
@@ -634,11 +635,11 @@ def parted(
 
 def _changed(case: Case, reason: Explanation) -> Culprit:
     node, variant = case.model.nodes[reason.node], reason.variant
-    said = f"{variant.what[0].upper()}{variant.what[1:]}."
-    evidence = [said, "With only that changed, it makes what the reference does."]
+    proof = evidence.undone_gives_expected(source="reference")
+    remedy = Remedy(None, True, remedies.undo([variant.change]))
     return Culprit(
         [node.name], node.makes[0], MODEL, variant.cause,
-        evidence=evidence, remedy=Remedy(None, True, f"Undo that {variant.what}."), op=node.op,
+        facts=[evidence.changed(variant.change), proof], remedy=remedy, op=node.op,
     )  # fmt: skip
 
 
@@ -652,15 +653,11 @@ def _unexplained(case: Case, group: Sequence[Parting]) -> Culprit:
     """Return nodes that no change makes right."""
     nodes = [case.model.nodes[i] for i in sorted({i for one in group for i in one.unproven})]
     names = [node.name for node in nodes if node.op != "Constant"]
-    tensors = ", ".join(repr(one.border.tensor) for one in group)
-    what = "they make" if len(names) > 1 else "it makes"
-    evidence = [
-        f"Of what is the same before, {what} another {tensors} than the reference.",
-        f"With only {tensors} taken from the reference, all outputs match.",
-    ]
+    tensors = [one.border.tensor for one in group]
+    facts = [evidence.computes_differently(tensors, len(names)), evidence.replaced(tensors)]
     last = group[-1].border.tensor
     op = nodes[-1].op if nodes else ""
-    return Culprit(names[-_FEW:], last, MODEL, "structure", evidence=evidence, op=op)
+    return Culprit(names[-_FEW:], last, MODEL, "structure", facts=facts, op=op)
 
 
 def _proven(

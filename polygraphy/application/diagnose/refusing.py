@@ -21,6 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.domain.errors import (
     BackendError,
     PolygraphyException,
@@ -101,11 +102,9 @@ def _of_names(found: Culprit) -> Culprit:
     """
     if len(found.nodes) < 2 or len(set(found.nodes)) > 1:
         return found
-    note = "Give each node a name of its own, or none."
-    evidence = [*found.evidence, f"{len(found.nodes)} nodes have one name, {found.nodes[0]!r}."]
-    return evolve(
-        found, party=MODEL, cause="names", evidence=evidence, remedy=Remedy(note=note), rewrite=None
-    )
+    remedy = Remedy(note=remedies.RENAME_NODES)
+    facts = [*found.facts, evidence.same_name(len(found.nodes), found.nodes[0])]
+    return evolve(found, party=MODEL, cause="names", facts=facts, remedy=remedy, rewrite=None)
 
 
 def _lacking(culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]) -> str:
@@ -156,18 +155,15 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
         return _only_whole(case, party, known, message)
     firsts = {node.op: index for index, node in reversed([*enumerate(nodes)])}
     if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
-        evidence = [
-            f"{party.name} refuses the model: {message}",
-            "It refuses each node alone, too.",
-        ]
-        return Culprit([], None, party.name, "refusal", evidence=evidence, op="Model")
+        facts = [evidence.refused(party.name, message), evidence.each_node_refused()]
+        return Culprit([], None, party.name, "refusal", facts=facts, op="Model")
     start = end - (_first(end, lambda count: refuses(range(end - count, end))) or end)
     chosen = ddmin(
         range(start, end), lambda some: Outcome.BAD if some and refuses(some) else Outcome.GOOD
     )
     if (wrong := _wrong_before(case, party, known, chosen[:-1])) is not None:
-        said = f"{party.name} refuses the model for that: {message}"
-        return evolve(wrong, evidence=[*wrong.evidence, said])
+        refusal = evidence.refused(party.name, message, because=True)
+        return evolve(wrong, facts=[*wrong.facts, refusal])
     plain = bool(party.rewrites) and not refuses(chosen, plain=True)
     return _of_part(case, party, known, message, chosen, part_of(chosen), plain)
 
@@ -198,28 +194,28 @@ def _of_part(
     if passes and not healed:  # Around the part, others do the same.
         wider = refusal_passes(party, case.model.given, known.feed)
         passes, healed = wider or passes, bool(wider)
-    able = "the whole model" if healed else "them"
+    is_whole = bool(healed)
     command = None
     if healed:
         command = case.command(party, without=passes)
     elif plain and (healed := _runs(case, party, known.feed, whole=True, plain=True)):
         command = case.command(party, plain=True)
-    evidence = [
-        f"{party.name} refuses the model: {message}",
-        f"{known.party.name} runs it.",
-        f"Alone, {'this node is' if len(chosen) == 1 else 'these nodes are'} refused, too.",
+    facts = [
+        evidence.refused(party.name, message),
+        evidence.runs(known.party.name),
+        evidence.part_refused(len(chosen)),
     ]
     if passes:
-        evidence.append(f"Without {' and '.join(passes)}, {party.name} runs {able}.")
+        facts.append(evidence.runs_without(passes, party.name, is_whole))
     elif not plain and party.rewrites:
-        evidence.append("It is refused with all rewrites switched off, too.")
+        facts.append(evidence.refused_without_rewrites())
     return Culprit(
         [nodes[index].name for index in chosen],
         next(iter(nodes[chosen[-1]].makes), None),
         party.name,
         "refusal",
         "+".join(passes) or None,
-        evidence,
+        facts,
         Remedy(command, bool(healed)),
         nodes[chosen[-1]].op,
     )
@@ -233,15 +229,15 @@ def _only_whole(case: Case, party: SuspectedParty, known: Trace, message: str) -
     if not passes and not (party.rewrites and _runs(case, party, known.feed, plain=True)):
         return None
     command = case.command(party, plain=not passes, without=passes)
-    able = " and ".join(passes) or "all rewrites"
-    evidence = [
-        f"{party.name} refuses the model: {message}",
-        f"{known.party.name} runs it. No part of the model is refused alone.",
-        f"Without {able}, {party.name} runs the whole model.",
+    facts = [
+        evidence.refused(party.name, message),
+        evidence.runs(known.party.name),
+        evidence.no_part_refused(),
+        evidence.runs_without(passes, party.name),
     ]
     rewrite = "+".join(passes) or None
     remedy = Remedy(command, True)
-    return Culprit([], None, party.name, "refusal", rewrite, evidence, remedy, "Model")
+    return Culprit([], None, party.name, "refusal", rewrite, facts, remedy, "Model")
 
 
 def _wrong_before(
@@ -311,9 +307,6 @@ def _of_open_shapes(case: Case) -> str:
 
 def refused_narrow(case: Case, wide: SuspectedParty, message: str) -> Culprit:
     """Describe that a party refuses in half precision what it runs in float32, where all agree."""
-    evidence = [
-        f"{wide.name} refuses the model: {message}",
-        "In float32 it runs the whole model, and all outputs match.",
-    ]
+    facts = [evidence.refused(wide.name, message), evidence.runs_in_float32()]
     remedy = Remedy(f"{case.command(wide)} --rtol auto --atol auto", True)
-    return Culprit([], None, wide.name, "refusal", None, evidence, remedy, "Model")
+    return Culprit([], None, wide.name, "refusal", None, facts, remedy, "Model")

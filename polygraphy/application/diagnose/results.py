@@ -35,6 +35,7 @@ from polygraphy.domain.diagnosis.culprit import (
     TensorError,
     with_reasons,
 )
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
 from polygraphy.domain.diagnosis.variants import (
@@ -45,6 +46,7 @@ from polygraphy.domain.diagnosis.variants import (
     variants,
     with_number,
 )
+from polygraphy.domain.diagnosis.words import changes, evidence, remedies
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, Deviation
 from polygraphy.domain.search.numbers import nearest_number
@@ -107,7 +109,7 @@ def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]
     same = [one for one in culprits if not set(one.nodes).isdisjoint(broken.nodes)]
     if not any(one.remedy.proven for one in same):
         return [with_reasons(broken, culprits)]
-    said = {id(one): evolve(one, evidence=[*broken.evidence, *one.evidence]) for one in same}
+    said = {id(one): evolve(one, facts=[*broken.facts, *one.facts]) for one in same}
     return [said.get(id(one), one) for one in culprits]
 
 
@@ -351,59 +353,48 @@ class _Comparison:
         computing = [one for one in region if one in fed] or [
             one for one in region if nodes[one].op != "Constant"
         ]
-        by = " and in ".join(self._computed)
-        saved = self._run.what
-        evidence = [
-            f"Of {saved} before it, it makes a {name!r} that {wrong[0].in_words()}, in {by}."
-        ]
+        source = "program" if self._run.is_traced else "saved"
+        facts = [evidence.wrong_from_saved(name, wrong[0], source, [*self._computed])]
         if turned := self._turned(name, known):
-            evidence.append(f"With the other branch of If {turned!r}, it makes {saved}.")
-            note = f"Undo that the condition of {turned!r} is the other."
-            remedy = Remedy(None, True, note)
-            return Culprit(
-                [turned], name, MODEL, "structure", evidence=evidence, remedy=remedy, op="If"
-            )
+            facts.append(evidence.other_branch(turned, source))
+            remedy = Remedy(None, True, remedies.invert_condition(turned))
+            return Culprit([turned], name, MODEL, "structure", facts=facts, remedy=remedy, op="If")
         cause, proven, note = "changed", False, ""
         if index is not None and len(computing) == 1:
             variant = self._variant(name, region, side, index, known)
             variant = variant or self._rewired(name, region, side, index, known)
             if variant is not None:
-                cause, what, proven = variant.cause, variant.what, True
-                note = f"Undo that {what}."
+                cause, change, proven = variant.cause, variant.change, True
+                note = remedies.undo([change])
                 self._changed.append(variant)
             else:
-                cause, what = guess(side, index, wrong[1], known.values[name])
+                cause, change = guess(side, index, wrong[1], known.values[name])
                 if not self._run.is_traced:
-                    note = (
-                        "Give the model that is right as --reference: it says what differs there."
-                    )
-            evidence.append(f"{what[0].upper()}{what[1:]}.")
+                    note = remedies.PASS_REFERENCE
+            facts.append(evidence.changed(change))
             if proven:
-                evidence.append(f"With only that changed, it makes {saved}.")
+                facts.append(evidence.undone_gives_expected(source=source))
         elif self._run.is_traced:
             cause, said, one = self._inside(name, computing, region, side, known)
-            evidence += said
+            facts += said
             computing, proven = ([one], True) if one is not None else (computing, False)
         else:
-            evidence.append(
-                "Which of these nodes it is cannot be seen, because nothing between them was saved:"
-                " save all tensors, with --onnx-outputs mark all."
-            )
+            facts.append(evidence.cannot_tell_apart())
         return Culprit(
             [nodes[one].name for one in computing],
             name,
             MODEL,
             cause,
-            evidence=evidence,
+            facts=facts,
             remedy=Remedy(None, proven, note),
             op=nodes[computing[-1]].op if len(computing) == 1 else "",
         )
 
     def _inside(
         self, name: str, computing: Sequence[int], region: Sequence[int], side: Side, known: Trace
-    ) -> tuple[str, list[str], int | None]:
-        """Return which of some nodes explains what they make, if it is another: the cause, what is
-        said of it, and which it is, where that is proven.
+    ) -> tuple[str, list[Fact], int | None]:
+        """Return which of some nodes explains what they make, if it is another: the cause, what
+        shows it, and which it is, where that is proven.
         """
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         for one in computing if len(computing) <= _INSIDE else ():
@@ -414,9 +405,9 @@ class _Comparison:
             )
             if variant is not None:
                 self._changed.append(variant)
-                said = f"{variant.what[0].upper()}{variant.what[1:]}."
-                proof = f"With only that changed, they make {self._run.what}."
-                return variant.cause, [said, proof], one
+                source = "program" if self._run.is_traced else "saved"
+                proof = evidence.undone_gives_expected(len(computing), source)
+                return variant.cause, [evidence.changed(variant.change), proof], one
         return "changed", [], None
 
     def _turned(self, name: str, known: Trace) -> str:
@@ -540,10 +531,10 @@ class _Comparison:
                 except BackendError:
                     continue
                 if explains(made, known.values[name]):
-                    what = f"{node.op} reads {operand!r} instead of {other!r}"
+                    change = changes.other_input(node.op, operand, other)
                     if other in self._lost:
-                        what = f"what makes {other!r} is missing before {node.op}"
-                    return Variant("structure", what, node)
+                        change = changes.lost_node_between(node.op, other)
+                    return Variant("structure", change, node)
         return None
 
     def _is_other_data(

@@ -24,6 +24,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.regions import BOUNDED, GraphNode, computing_op, producers
+from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import (
     BESIDE,
@@ -236,11 +237,11 @@ def _amplifier(case: Case, known: Trace) -> Culprit | None:
     node = nodes[culprit]
     return Culprit(
         [node.name], next(iter(node.makes), None), MODEL, ILL_CONDITIONED,
-        evidence=[
-            "Every node alone agrees.",
-            f"{node.op} {node.name!r} makes errors {best:.3g} times as large, in every backend."
+        facts=[
+            evidence.agrees_by_itself(),
+            evidence.amplifies_errors(node.op, node.name, best)
             if best > _GAIN
-            else f"Errors grow little by little; the most in {node.op} {node.name!r}.",
+            else evidence.errors_grow(node.op, node.name),
         ],
         op=node.op,
     )  # fmt: skip
@@ -272,10 +273,7 @@ def unsteady(
                 name,
                 party.name,
                 "nondeterminism",
-                evidence=[
-                    f"Two runs of {party.name} on the same data differ: {name!r}"
-                    f" {found[name].in_words()} in the first run."
-                ],
+                facts=[evidence.runs_disagree(party.name, name, found[name])],
                 op=nodes[makers[-1]].op,
             )
             return DiagnosisResult(FAULT, [culprit])

@@ -12,6 +12,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.binding import Unbound, keyed, resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.versions import wrong_span
+from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.errors import FileError, PolygraphyException
 from polygraphy.domain.rounding import LARGE
 from polygraphy.domain.tensors.naming import counted
@@ -160,10 +161,10 @@ def _tried(
             span = wrong_span(asked, here, is_right)
         said.append(f"{len(tried)} of {counted(len(known), 'version')} were run.")
         best = span.after or span.before
-        evidence = [span.in_words()]
-        evidence += [f"{version} cannot run it: {why}" for version, why in refusals.items()][:1]
+        facts = [evidence.versions_tried(span)]
+        facts += [evidence.version_refuses(*refusal) for refusal in refusals.items()][:1]
         if best is not None:
-            evidence.append(f"With only {party.name} {best} instead of {here}, all outputs match.")
+            facts.append(evidence.other_version_matches(party.name, best, here))
         made = []
         for one in result.culprits:
             if one.party != party.name or one.cause in NO_FAULT:
@@ -172,7 +173,7 @@ def _tried(
             remedy = one.remedy
             if best is not None and not remedy.proven:
                 remedy = Remedy(known[best].install, True)
-            made.append(evolve(one, evidence=[*one.evidence, *evidence], remedy=remedy))
+            made.append(evolve(one, facts=[*one.facts, *facts], remedy=remedy))
         return evolve(result, culprits=made)
 
 

@@ -18,12 +18,13 @@ from polygraphy.application.diagnose.locating import SMALL, Place
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
+from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 
 _FORMULAS = "formulas"
-_WORDS = {_FORMULAS: "formulas in float64", "package": "the evaluator of the onnx package alone"}
+_WORDS = {_FORMULAS: "formulas in float64", "package": "the onnx reference evaluator"}
 """What those are called who are only asked."""
 _FAR = 10.0
 """How many times as far off a party has to be as the other to be wrong alone."""
@@ -91,7 +92,7 @@ def _by_versions(
         except (PolygraphyException, KeyError):
             continue
         if deviation(other, made, rtol=SMALL) and not deviation(expected, other, rtol=SMALL):
-            words = f"{party.name} {version}, whose code differs, as what it makes does"
+            words = f"{party.name} {version}"
             return Vote(True, False, words, deviation(expected, other, rtol=SMALL))
     return Vote()
 
@@ -119,14 +120,14 @@ def undecided(
     culprits = []
     for place in places:
         nodes = [case.model.nodes[index] for index in place.region]
-        evidence = [
-            f"Alone, on the same inputs, {known.party.name} and {party.name} compute it otherwise:"
-            f" in {party.name} {place.tensor!r} {place.deviation.in_words()}.",
-            "Nobody else here computes it in another way, to say who is right.",
+        both = known.party.name, party.name
+        facts = [
+            evidence.parties_disagree(*both, place.tensor, place.deviation),
+            evidence.nobody_decides(),
         ]
         who = f"{party.name} or {known.party.name}"
         names = [node.name for node in nodes]
-        one = Culprit(names, place.tensor, who, "kernel", evidence=evidence, op=nodes[-1].op)
+        one = Culprit(names, place.tensor, who, "kernel", facts=facts, op=nodes[-1].op)
         culprits.append(one)
     return culprits
 
@@ -143,22 +144,16 @@ def wrong_reference(
     for place, said in found:
         nodes = [case.model.nodes[index] for index in place.region]
         op = nodes[-1].op
-        measured = "" if said.off is None else f" {place.tensor!r} {said.off.in_words()}."
-        evidence = [
-            f"Alone, on the same inputs, {name} and {party.name} compute it otherwise.",
-            f"By {said.juror}, {party.name} is right and {name} is wrong:{measured}",
+        facts = [
+            evidence.parties_disagree(name, party.name),
+            evidence.reference_is_wrong(said.juror, party.name, name, place.tensor, said.off),
         ]
         if proven:
-            evidence.append(f"With only that from {party.name}, the outputs of {name} match.")
-        remedy = Remedy(
-            None,
-            proven,
-            f"Compare with another backend, or with another version of what computes {op} for"
-            f" --{name}.",
-        )
+            facts.append(evidence.reference_repaired(party.name, name))
+        remedy = Remedy(None, proven, remedies.compare_elsewhere(op, name))
         nodes_named = [node.name for node in nodes]
         culprits.append(
-            Culprit(nodes_named, place.tensor, name, "reference", None, evidence, remedy, op)
+            Culprit(nodes_named, place.tensor, name, "reference", None, facts, remedy, op)
         )
     return culprits
 

@@ -1,6 +1,6 @@
 """What TensorRT-RTX has besides `polygraphy.backend.trt`."""
 
-from polygraphy.adapters.tensorrt.build.config import CreateConfigRTX, create_config_rtx
+from polygraphy.adapters.tensorrt.engine.config import CreateConfigRTX, create_config_rtx
 from polygraphy.mod.deferred import deferred_names
 
 __all__ = ["CreateConfigRTX", "create_config_rtx"]

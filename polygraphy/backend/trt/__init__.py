@@ -1,28 +1,28 @@
 """TensorRT. Nothing of TensorRT is imported before it is used."""
 
-from polygraphy.adapters.tensorrt.build.build import (
+from polygraphy.adapters.tensorrt.describe.describe_network import (
+    OnnxLikeFromNetwork,
+    onnx_like_from_network,
+)
+from polygraphy.adapters.tensorrt.engine.build import (
     EngineBytesFromNetwork,
     EngineFromNetwork,
     engine_bytes_from_network,
     engine_from_network,
 )
-from polygraphy.adapters.tensorrt.build.config import (
+from polygraphy.adapters.tensorrt.engine.config import (
     CreateConfig,
     PostprocessConfig,
     create_config,
     postprocess_config,
 )
-from polygraphy.adapters.tensorrt.build.profile import Profile, ShapeTuple
-from polygraphy.adapters.tensorrt.build.tactics import (
+from polygraphy.adapters.tensorrt.engine.profile import Profile, ShapeTuple
+from polygraphy.adapters.tensorrt.engine.tactics import (
     Algorithm,
     TacticRecorder,
     TacticReplayData,
     TacticReplayer,
     TensorInfo,
-)
-from polygraphy.adapters.tensorrt.describe.describe_network import (
-    OnnxLikeFromNetwork,
-    onnx_like_from_network,
 )
 from polygraphy.adapters.tensorrt.library.module import (
     get_trt_logger,

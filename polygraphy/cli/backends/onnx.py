@@ -18,8 +18,8 @@ BACKENDS = (
         name="onnx",
         title="the ONNX reference evaluator",
         help=(
-            "Run the model in the reference evaluator of the onnx package: slow, and true to the"
-            " standard."
+            "Run the model in the reference evaluator of the onnx package, which is slow but"
+            " follows the ONNX specification."
         ),
         model_types=formats_of("onnx", "tensorflow"),
         runs_parts=True,

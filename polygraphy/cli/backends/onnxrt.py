@@ -28,8 +28,8 @@ class OnnxrtOptions(Options):
         "--providers",
         "--execution-providers",
         kind=Providers(),
-        help="Execution providers in order of priority, by name or by a unique part of it, perhaps"
-        " with their options.",
+        help="Execution providers in order of priority, by name or by a unique part of the name,"
+        " optionally with their options.",
         otherwise="cpu",
         feeds=("check_lint.providers", "SessionFromOnnx.providers", "OnnxrtParty.providers"),
     )
@@ -37,9 +37,9 @@ class OnnxrtOptions(Options):
         "--provider-library",
         kind=Assignments("NAME=LIBRARY", "openvino=onnxruntime_ep_openvino"),
         needs="--providers",
-        help="Plugins of ONNX Runtime with further execution providers, which --providers calls"
-        " NAME: paths of libraries, or modules that tell them. Of several devices"
-        " --providers NAME:device=GPU takes one.",
+        help="Plugin libraries with additional execution providers for ONNX Runtime: paths of"
+        " libraries, or modules that name them. --providers refers to each by NAME, and selects a"
+        " device with NAME:device=GPU.",
         feeds=(
             "check_lint.provider_libraries",
             "SessionFromOnnx.provider_libraries",
@@ -54,8 +54,8 @@ class OnnxrtOptions(Options):
             aliases={f"ORT_{level}": level for level in _LEVELS},
             in_any_case=True,
         ),
-        help="How much ONNX Runtime optimises the model.",
-        otherwise="as ONNX Runtime decides",
+        help="Level of graph optimization in ONNX Runtime.",
+        otherwise="chosen by ONNX Runtime",
         feeds=(
             "check_lint.graph_optimization_level",
             "SessionFromOnnx.graph_optimization_level",
@@ -66,20 +66,20 @@ class OnnxrtOptions(Options):
 
 @option_group
 class OnnxrtModelOptions(Options):
-    """ONNX Runtime, Whole Models: on how many cores it runs one, and what it does not rewrite."""
+    """ONNX Runtime, Whole Models: threads and optimizers."""
 
     threads: int | None = option(
         "--intra-op-threads",
         kind=Integer(minimum=1),
-        help="How many threads compute an operator of the model.",
+        help="Number of threads that compute one operator.",
         feeds=("SessionFromOnnx.threads", "OnnxrtParty.threads"),
-        otherwise="as many as the process may use cores",
+        otherwise="the number of cores available to the process",
     )
     disabled_optimizers: tuple[str, ...] = option(
         "--disabled-optimizers",
         kind=Texts("NAME"),
-        help="Rewrites of the graph that ONNX Runtime leaves out, as in --disabled-optimizers"
-        " LayerNormFusion: `polygraphy diagnose` names one that is at fault.",
+        help="Graph optimizers that ONNX Runtime skips, as in --disabled-optimizers"
+        " LayerNormFusion. `polygraphy diagnose` names an optimizer that is at fault.",
         feeds=("SessionFromOnnx.disabled_optimizers", "OnnxrtParty.disabled_optimizers"),
     )
 

@@ -13,59 +13,59 @@ from polygraphy.domain.catalog.formats import formats_of
 
 @option_group
 class OpenvinoOptions(Options):
-    """OpenVINO: how it compiles the model."""
+    """OpenVINO: how to compile the model."""
 
     openvino_device: str | None = option(
         "--openvino-device",
         kind=Text("DEVICE"),
         feeds=("CompiledModelFromOnnx.device", "OpenvinoParty.device"),
-        help="Where the model runs, such as GPU, NPU or AUTO:GPU,CPU.",
+        help="Device that runs the model, such as GPU, NPU or AUTO:GPU,CPU.",
         otherwise="CPU",
     )
     openvino_precision: str | None = option(
         "--openvino-precision",
         kind=Choice("f32", "bf16", "f16"),
         feeds=("CompiledModelFromOnnx.precision_hint", "OpenvinoParty.precision_hint"),
-        help="What OpenVINO computes in, where the device can.",
-        otherwise="as OpenVINO decides: bf16 on some processors, which is said",
+        help="Precision in which OpenVINO computes, if the device supports it.",
+        otherwise="chosen by OpenVINO: bf16 on some CPUs, with a note",
     )
     openvino_threads: int | None = option(
         "--openvino-threads",
         kind=Integer(minimum=1),
         feeds=("CompiledModelFromOnnx.threads", "OpenvinoParty.threads"),
-        help="How many threads compute the model.",
-        otherwise="as OpenVINO decides",
+        help="Number of threads that compute the model.",
+        otherwise="chosen by OpenVINO",
     )
     openvino_properties: Mapping[str, str] | None = option(
         "--openvino-properties",
         kind=Assignments("NAME=VALUE", "PERFORMANCE_HINT=LATENCY"),
         feeds=("CompiledModelFromOnnx.properties", "OpenvinoParty.properties"),
-        help="Further properties by their names in OpenVINO.",
+        help="Additional OpenVINO properties, by their names in OpenVINO.",
     )
     openvino_float32: tuple[str, ...] = option(
         "--openvino-float32",
         kind=Texts("TENSOR"),
         feeds=("CompiledModelFromOnnx.float32_tensors", "OpenvinoParty.float32_tensors"),
-        help="Tensors of the model that are computed in fp32, whatever the rest is computed in:"
-        " `polygraphy diagnose` names them.",
+        help="Tensors of the model to compute in fp32, whatever the precision of the rest."
+        " `polygraphy diagnose` names these tensors.",
     )
     no_openvino_fusion: bool = option(
         "--no-openvino-fusion",
         as_=False,
         feeds=("CompiledModelFromOnnx.fuse", "OpenvinoParty.fuse"),
-        help="Fuse no operators, and keep every tensor: slower, and takes memory.",
+        help="Disable operator fusion and keep every tensor; slower, and uses more memory.",
     )
 
 
 @option_group
 class OpenvinoCacheOptions(Options):
-    """OpenVINO Cache: what is kept of compiled models."""
+    """OpenVINO Cache: storage of compiled models."""
 
     openvino_cache: str | None = option(
         "--openvino-cache",
         kind=Text("DIR"),
         feeds="CompiledModelFromOnnx.cache_dir",
-        help="A folder where compiled models are kept, and from which they are loaded.",
+        help="Folder in which compiled models are cached.",
     )
 
 

@@ -11,14 +11,14 @@ from polygraphy.domain.catalog.formats import formats_of
 
 @option_group
 class PluginRefOptions(Options):
-    """Plugin References: operators in NumPy, which --pluginref uses."""
+    """Plugin References: NumPy operators for --pluginref."""
 
     plugin_references: str | None = option(
         "--plugin-references",
         reads="Script",
         feeds="PluginRefRunner.references",
         kind=Text("SCRIPT"),
-        help="Script that defines further references, with"
+        help="Script that registers additional references with"
         " polygraphy.backend.pluginref.register(OPERATOR).",
     )
 
@@ -32,7 +32,7 @@ BACKENDS = (
     BuiltIn(
         name="pluginref",
         title="the plugin references",
-        help="Run the model in NumPy, by reference implementations of plugins.",
+        help="Run the model in NumPy, with reference implementations of plugins.",
         groups=lambda: (PluginRefOptions,),
         model_types=formats_of("onnx", "tensorflow"),
         idle="--pluginref is not given",

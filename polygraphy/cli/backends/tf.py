@@ -22,7 +22,7 @@ from polygraphy.domain.catalog.formats import formats_of
 
 @option_group
 class TfSaveOptions(Options):
-    """TensorFlow Model Saving: the graph as it is run."""
+    """TensorFlow Model Saving: the graph that runs."""
 
     save_pb: str | None = option(
         "--save-pb", feeds="SaveGraph.path", writes=True, help="Save the frozen graph."
@@ -40,13 +40,13 @@ class TfTrtOptions(Options):
     """TensorFlow-TensorRT: parts of the graph that TensorRT runs."""
 
     tftrt: bool = option(
-        "--tftrt", "--use-tftrt", help="Let TensorRT run what it can of the graph."
+        "--tftrt", "--use-tftrt", help="Let TensorRT run the parts of the graph that it supports."
     )
     minimum_segment_size: int | None = option(
         "--minimum-segment-size",
         feeds="UseTfTrt.minimum_segment_size",
         kind=Integer(minimum=1),
-        help="Fewest nodes that become a TensorRT engine.",
+        help="Minimum number of nodes in a TensorRT engine.",
     )
     dynamic_op: bool = option(
         "--dynamic-op",
@@ -63,13 +63,13 @@ class TfRunnerOptions(Options):
         "--gpu-memory-fraction",
         feeds="CreateTfConfig.gpu_memory_fraction",
         kind=Number(minimum=0, maximum=1),
-        help="Share of the GPU's memory that TensorFlow may take.",
+        help="Fraction of the GPU memory that TensorFlow may use.",
         otherwise="0.9",
     )
     allow_growth: bool = option(
         "--allow-growth",
         feeds="CreateTfConfig.allow_growth",
-        help="Take GPU memory as it is needed.",
+        help="Allocate GPU memory on demand.",
     )
     xla: bool = option("--xla", feeds="CreateTfConfig.use_xla", help="Compile the graph with XLA.")
     save_timeline: str | None = option(

@@ -13,19 +13,19 @@ _USUAL_FUNCTION = "load_model"
 
 @option_group
 class TorchOptions(Options):
-    """PyTorch: how it runs the model that --torch names."""
+    """PyTorch: how to run the model of --torch."""
 
     torch_compile: bool = option(
         "--torch-compile",
         feeds="PytRunner.compiled",
-        help="Compile the model with torch.compile; it takes its time in the first inference.",
+        help="Compile the model with torch.compile, which makes the first inference slow.",
     )
     torch_device: str | None = option(
         "--torch-device",
         feeds="PytRunner.device",
         kind=Text("DEVICE"),
-        help="Where the model runs, such as cuda or cuda:1.",
-        otherwise="where it was made",
+        help="Device that runs the model, such as cuda or cuda:1.",
+        otherwise="the device of the model",
     )
 
 
@@ -55,8 +55,8 @@ BACKENDS = (
         name="torch",
         title="PyTorch",
         help=(
-            "Run a PyTorch model: what a function in a script returns (script.py:load_model), an"
-            " exported program (.pt2) or TorchScript (.pt)."
+            "Run a PyTorch model: the return value of a function in a script"
+            " (script.py:load_model), an exported program (.pt2) or TorchScript (.pt)."
         ),
         text="MODEL",
         groups=lambda: (TorchOptions,),

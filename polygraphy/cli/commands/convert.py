@@ -57,21 +57,21 @@ TARGETS = {
 
 @option_group
 class ConvertOptions(Options):
-    """Conversion: what the model becomes, and where that is saved."""
+    """Conversion: the format and the path of the converted model."""
 
     output: str | None = option(
         "-o",
         "--output",
         writes=True,
-        help="Where to save it.",
+        help="Path of the converted model.",
         otherwise="named after the model, in the current folder",
     )
     convert_to: str | None = option(
         "--convert-to",
         kind=Choice(*TARGETS),
-        help="What it becomes: an ONNX model, a TensorRT engine, or an ONNX file that shows a"
-        " TensorRT network but cannot be run.",
-        otherwise="as the extension of --output says",
+        help="Format of the converted model: an ONNX model, a TensorRT engine, or an ONNX file"
+        " that shows a TensorRT network but cannot run.",
+        otherwise="by the extension of --output",
     )
 
 
@@ -82,8 +82,8 @@ _WAYS = " or ".join(f"--convert-to {to}" for to in dict.fromkeys(_BY_EXTENSION.v
 
 
 class ConvertCommand(Command):
-    """Convert a model, of ONNX or TensorFlow, or a script that makes a TensorRT network, into an
-    ONNX model or a TensorRT engine.
+    """Convert an ONNX model, a TensorFlow model, or a script that defines a TensorRT network, into
+    an ONNX model or a TensorRT engine.
     """
 
     name = "convert"

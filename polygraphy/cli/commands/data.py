@@ -13,16 +13,16 @@ from polygraphy.cli.shared.saved import ConvertOptions, JoinOptions
 
 def _with_output(values: Values) -> Mapping[str, Any]:
     if values[JoinOptions].output is None:
-        raise CommandLineError("it is not said where to write. Name a path with -o.")
+        raise CommandLineError("missing --output: set the path with -o PATH.")
     return {}
 
 
 DATA_CONCAT = OneCall(
     "data concat",
-    "Put the iterations of several files behind each other: of saved inputs, or of outputs of the"
-    " same runners.",
+    "Concatenate the iterations of several files of saved inputs, or of outputs from runners with"
+    " equal names.",
     (JoinOptions,),
-    says="Put the iterations of {} behind each other.",
+    says="Concatenate the iterations of {}.",
     call="concat",
     together=True,
     besides=_with_output,
@@ -33,7 +33,7 @@ DATA_MERGE, DATA_TO_INPUT = (
         name,
         description,
         (JoinOptions,),
-        says="Put the tensors of {} beside each other, as input data.",
+        says="Merge the tensors of {} into input data.",
         call="merge",
         together=True,
         besides=_with_output,
@@ -41,13 +41,13 @@ DATA_MERGE, DATA_TO_INPUT = (
     for name, description in (
         (
             "data merge",
-            "Put the tensors of several files of saved inputs or outputs beside each other,"
-            " iteration by iteration, as input data. Where several have a tensor of the same name,"
-            " the last counts.",
+            "Merge the tensors of several files of saved inputs or outputs into input data,"
+            " iteration by iteration. If several files have a tensor with one name, the last file"
+            " counts.",
         ),
         (
             "data to-input",
-            "Make input data of saved outputs or inputs: the old name of data merge.",
+            "Create input data from saved outputs or inputs. Older name of data merge.",
         ),
     )
 )

@@ -39,10 +39,11 @@ _BEFORE: Groups = (
 
 
 class DiagnoseCommand(Command):
-    """Find out why the outputs of an ONNX model are wrong: which node, whose fault it is, why, and
-    what helps, which is tried on the whole model. Exits with 0 when all agree, with 1 when
-    something is wrong, and with 4 when that could not be found out. With --fp-to-fp16 or --to-bf16:
-    would it work in half precision, and what has to stay in fp32?
+    """Find out why the outputs of an ONNX model are wrong: the node at fault, whether the model,
+    the exporter or the backend is responsible, the cause, and a fix that was tried on the whole
+    model. Exits with 0 if all outputs agree, with 1 if a fault was found, and with 4 if the
+    result is inconclusive. With --fp-to-fp16 or --to-bf16, find out whether the model works in
+    half precision, and which nodes must stay in fp32.
     """
 
     name = "diagnose"

@@ -31,24 +31,28 @@ _ASKED = ("--fp-to-fp16", "--to-bf16")
 
 @option_group
 class HalfOptions(Options):
-    """Half precision: whether the model works in it, and what has to stay in fp32."""
+    """Half precision: whether the model works in it, and which nodes must stay in fp32."""
 
     fp_to_fp16: bool = option(
         "--fp-to-fp16",
         excludes="--to-bf16",
-        help="Compute the model in fp16, rounding at every operator, compare with fp32, and find"
-        " the fewest nodes that have to stay in fp32. No backend is needed; in those that are"
-        " given, it is tried as well.",
+        help="Compute the model in fp16 with rounding at every operator, compare with fp32, and"
+        " find the smallest set of nodes that must stay in fp32. No backend is required; each one"
+        " that you name runs the fp16 model.",
     )
-    to_bf16: bool = option("--to-bf16", help="The same in bf16.")
+    to_bf16: bool = option(
+        "--to-bf16",
+        help="Compute the model in bf16 with rounding at every"
+        " operator, compare with fp32, and find the smallest set of nodes that must stay in fp32.",
+    )
     rtol: float | None = option(
         "--rtol",
         "--rel-tol",
         needs=_ASKED,
         kind=Number(minimum=0),
         feeds="diagnose_half.rtol",
-        help="How far outputs in half precision may be off, as a fraction.",
-        otherwise="what rounding explains, 0.0156 in fp16, 0.125 in bf16",
+        help="Relative tolerance for outputs in half precision.",
+        otherwise="the rounding limit: 0.0156 in fp16, 0.125 in bf16",
     )
     atol: float | None = option(
         "--atol",
@@ -56,8 +60,8 @@ class HalfOptions(Options):
         needs=_ASKED,
         kind=Number(minimum=0),
         feeds="diagnose_half.atol",
-        help="How far they may be off absolutely.",
-        otherwise="that fraction of the root mean square of the output, or of 1 for probabilities",
+        help="Absolute tolerance for outputs in half precision.",
+        otherwise="RTOL times the root mean square of the output, or RTOL for probabilities",
     )
 
 

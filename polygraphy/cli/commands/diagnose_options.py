@@ -44,7 +44,7 @@ def party_of(name: str, values: Values) -> Call:
 
 @option_group
 class PartyOptions(Options):
-    """Backends: who runs the model; a flag may repeat."""
+    """Backends: the backends that run the model; a flag can be repeated."""
 
     parties: tuple[str, ...] = option(
         *(each.flag for each in PARTIES.values()),
@@ -52,20 +52,20 @@ class PartyOptions(Options):
             {each.flag: name for name, each in PARTIES.items()},
             {each.flag: each.help for each in PARTIES.values()},
         ),
-        help="The backends that run the model.",
+        help="Backends that run the model.",
     )
 
 
 @option_group
 class ComparedOptions(Options):
-    """Reference: what is right, if that is known."""
+    """Reference: correct results or a correct model, if available."""
 
     reference: str | None = option(
         "--reference",
         reads="Reference",
         kind=Text("MODEL"),
         excludes="--golden",
-        help="A model that is right, with whatever names in it, or optimised.",
+        help="Reference: a correct model. Its names may differ, and it may be optimized.",
         feeds="diagnose.reference",
     )
     golden: tuple[str, ...] = option(
@@ -73,7 +73,7 @@ class ComparedOptions(Options):
         "--golden-outputs",
         "--load-outputs",
         reads="File of results",
-        help="Results that are right, of the data of --load-inputs: of outputs, or better of all"
+        help="Correct results for the data of --load-inputs: the outputs, or preferably all"
         " tensors.",
         feeds="diagnose.golden",
     )
@@ -81,54 +81,55 @@ class ComparedOptions(Options):
 
 @option_group
 class ProgramOptions(Options):
-    """Program: what the model was exported from."""
+    """Program: the source of the exported model."""
 
     program: str | None = option(
         next(iter(PROGRAMS), "--program"),
         kind=Text("PROGRAM"),
         excludes=("--reference", "--golden"),
-        help="The program that the model was exported from, which is right: an exported program"
-        " (.pt2), or what a function in a script returns (script.py:load_model), which is executed."
-        " Without a backend, --onnxrt runs the model if it is installed, else --onnx.",
+        help="Reference: the program that the model was exported from, as an exported program"
+        " (.pt2) or a function in a script (script.py:load_model), which is executed. By default,"
+        " --onnxrt runs the model if ONNX Runtime is installed, else --onnx.",
     )
 
 
 @option_group
 class HandoverOptions(Options):
-    """Bug report: what those need who can mend it, and in which versions it is mended."""
+    """Bug report: material for the maintainers of the backend, and the versions that contain a
+    fix.
+    """
 
     save_culprit: str | None = option(
         "--save-culprit",
         writes=True,
         kind=Text("DIR"),
-        help="Save the first culprit as a model of its own in this folder, with inputs and right"
-        " outputs as onnx's backend tests have them, and a program that shows the failure.",
+        help="Save the first culprit to this folder as a model, with inputs and correct outputs"
+        " in the layout of the onnx backend tests, and a program that shows the failure.",
         feeds="diagnose.save_culprit",
     )
     issue: str | None = option(
         "--issue",
         writes=True,
-        help="Write the text of a bug report for the party at fault, in Markdown; - is standard"
-        " output.",
+        help="Write a bug report about the fault in Markdown; - means standard output.",
         feeds="diagnose.issue",
     )
     environments: tuple[str, ...] = option(
         "--environments",
         reads="Environment",
-        help="Interpreters, or folders of virtual environments, with other versions of the backend"
-        " that is found to be at fault: which of them are right? Nothing is installed.",
+        help="Interpreters, or folders of virtual environments, with other versions of the"
+        " backend at fault, to find the versions that are correct. Nothing is installed.",
         feeds="diagnose.environments",
     )
 
 
 @option_group
 class MemoryOptions(Options):
-    """Memory: how much of it the tensors of a large model take."""
+    """Memory: limits for the tensors of a large model."""
 
     memory_budget: int | None = memory_budget_option(
         "diagnose.memory_budget",
-        when="all of them are computed, and every node alone",
-        how="What does not fit is computed in parts, and kept in temporary files (TMPDIR). The"
-        " answer is the same.",
+        when="while all tensors are computed",
+        how="Models that need more are computed in parts, with temporary files in TMPDIR. The"
+        " result does not change.",
         otherwise="a quarter of the free memory, at most 768 MiB",
     )

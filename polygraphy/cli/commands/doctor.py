@@ -6,8 +6,8 @@ from polygraphy.cli.commands.command import OneCall
 
 DOCTOR = OneCall(
     "doctor",
-    "Show versions, backends, execution providers, devices and the settings in the environment, and"
-    " how to install what is missing. Nothing is changed.",
-    says="Show which backends, devices and settings there are.",
+    "Show versions, backends, execution providers, devices and environment settings, and how to"
+    " install missing packages. Changes nothing.",
+    says="Show backends, devices and settings.",
     call="doctor",
 )

@@ -37,132 +37,136 @@ class Shard(Text):
 
 @option_group
 class PlanOptions(Options):
-    """Plan: what is run."""
+    """Plan: the cells to run."""
 
     path: str = option(
         kind=Text("PLAN"),
         reads="Plan",
-        help="A TOML file: models, runners, precisions, shapes, seeds, environments, and what is"
-        " right. Its paths start at its folder.",
+        help="TOML file with models, runners, precisions, shapes, seeds, environments and"
+        " references. Paths are relative to its folder.",
     )
     only: tuple[str, ...] = option(
         "--only",
         kind=Texts("PATTERN"),
-        help="Run only the cells whose names, as in 'models/a.onnx onnxrt/fp16', match one of these"
-        " patterns, or hold a part that does.",
+        help="Names of the cells to run, as in 'models/a.onnx onnxrt/fp16': patterns of the full"
+        " name or of a part of it.",
         feeds="sweep.only",
     )
-    dry_run: bool = option("--dry-run", help="List the cells, and run none.", feeds="sweep.dry_run")
+    dry_run: bool = option(
+        "--dry-run", help="List the cells without running them.", feeds="sweep.dry_run"
+    )
 
 
 @option_group
 class EngineOptions(Options):
-    """Engine: where cells run, and what each may take."""
+    """Engine: where cells run, and their limits."""
 
     engine: str | None = option(
         "--engine",
         kind=Choice("local", "ray"),
-        help="Who runs the cells: local, as processes of this machine; or ray, as tasks of the"
-        " cluster that RAY_ADDRESS names, or else of one on this machine. Its hosts share the"
-        " folders.",
+        help="Executor of the cells: local for processes on this machine, ray for tasks of the"
+        " cluster at RAY_ADDRESS, or of a new cluster on this machine if that is not set. The"
+        " hosts of a cluster must share the folders.",
         feeds="sweep.engine",
     )
     jobs: int | None = option(
         "--jobs",
         kind=Integer(minimum=1),
-        help="How many cells run at a time.",
+        help="Number of cells to run in parallel.",
         otherwise="the number of GPUs or, without several of them, of cores",
         feeds="sweep.jobs",
     )
     timeout: float | None = option(
         "--timeout",
         kind=Number(minimum=0),
-        help="Seconds that a cell may take; then it is ended, which is what it comes to.",
+        help="Time limit for one cell, in seconds. A cell that runs longer is stopped and marked"
+        " as a timeout.",
         feeds="sweep.timeout",
     )
     memory: int | None = option(
         "--memory",
         kind=ByteSize(),
-        help="How much memory a cell may have resident, as in 512M or 2G; then it is ended.",
-        otherwise="half of what is free, divided by --jobs",
+        help="Memory limit (RSS) for one cell, as in 512M or 2G. A cell that uses more is stopped.",
+        otherwise="half of the free memory, divided by --jobs",
         feeds="sweep.memory",
     )
     shard: str | None = option(
         "--shard",
         kind=Shard(),
-        help="Run one of N parts, which share a folder or not; I counts from 1. Each cell is in one"
-        " part, whatever the folder has.",
+        help="Part I of N to run, counted from 1, with or without a shared folder. Each cell"
+        " belongs to exactly one part.",
         feeds="sweep.shard",
     )
     times: str | None = option(
         "--times",
         reads="Document",
         needs="--shard",
-        help="The JSON document of an earlier sweep, by whose times parts take equally long.",
+        help="JSON document of an earlier sweep, whose cell times balance the parts of --shard.",
         feeds="sweep.times",
     )
 
 
 @option_group
 class SweepFolderOptions(Options):
-    """Folder: where results are kept."""
+    """Folder: where to keep results."""
 
     folder: str | None = option(
         "--folder",
         kind=Text("DIR"),
-        help="Where results are kept: what is there is not run again.",
+        help="Folder for the results. Cells with a result in this folder are not run again.",
         otherwise="beside the plan, with .sweep in place of .toml",
     )
     resume: bool = option(
         "--resume",
-        help="Go on with a folder that has results. What cells are compared with is computed again"
-        " where that crashed, or ran into a limit.",
+        help="Continue in a folder that has results. References that crashed or exceeded a limit"
+        " are computed again.",
         feeds="sweep.resume",
     )
 
 
 @option_group
 class JudgementOptions(Options):
-    """Judgement: which failures count, and why they fail."""
+    """Judgment: which failures count, and their causes."""
 
     repeat_failed: int | None = option(
         "--repeat-failed",
         kind=Integer(minimum=0),
-        help="How often a cell that fails is run again: where verdicts differ, it is flaky.",
+        help="Number of retries for a failed cell; a cell with different verdicts is marked as"
+        " flaky.",
         feeds="sweep.repeat_failed",
     )
     baseline: str | None = option(
         "--baseline",
         reads="Document",
-        help="The JSON document of an earlier sweep: what fails now and did not is what counts.",
+        help="JSON document of an earlier sweep; only new failures count.",
         feeds="sweep.baseline",
     )
     known: str | None = option(
         "--known",
         reads="File of known failures",
         kind=Text("FILE.toml"),
-        help="Failures that do not count: [[known]] with cell, its name or a pattern, reason, and until, the"
-        " last day on which that holds.",
+        help="File with known failures, which do not count: [[known]] tables with cell (its"
+        " name or a pattern), reason, and until (the last day on which the failure is accepted).",
     )
     strict: bool = option(
         "--strict",
         needs="--known",
-        help="Fail also when a known failure passes.",
+        help="Fail if a known failure passes.",
         feeds="sweep.strict",
     )
     diagnose: bool = option(
         "--diagnose",
-        help="Diagnose cells that fail, so that those with one cause are one group. Those that ran"
-        " into a limit are left out: their diagnosis would, too.",
+        help="Diagnose failed cells, and group the cells that share a cause. Cells that exceeded"
+        " a limit are skipped, because their diagnosis would exceed that limit.",
         feeds="sweep.diagnose",
     )
 
 
 class SweepCommand(Command):
-    """Run models in several backends, precisions and environments: every combination of a plan,
-    each in a process of its own, compared with what is right. Exits with 0 without a new failure,
-    with 1 with one, with 3 when no cell could be run, and with 4 when cells neither passed nor
-    failed.
+    """Run models in several backends, precisions and environments: every combination in a plan
+    runs in its own process and is compared with the reference. Exits with 0 if nothing new
+    fails, with 1 if something does, with 3 if no cell could run, and with 4 if cells neither
+    passed nor failed.
     """
 
     name = "sweep"

@@ -85,7 +85,7 @@ def checked_statistic(*statistics: str, otherwise: str, feeds: Feeds = (), note:
         "--check-error-stat",
         kind=Statistics(*statistics),
         help=(
-            "Which statistic of the differences must be within tolerance; several must all be."
+            "Statistic of the differences that must be within tolerance; if several, all must be."
             f" {note}"
         ).rstrip(),
         otherwise=otherwise,
@@ -105,13 +105,13 @@ _listed = " and ".join
 
 @option_group
 class JudgeOptions(Options):
-    """Judgement: how outputs are compared, and when to stop."""
+    """Judgment: how to compare outputs, and when to stop."""
 
     compare: tuple[str, ...] = option(
         "--compare",
         "--compare-func",
         kind=Choices(*FUNCTIONS, metavar="FUNCTION"),
-        help="How outputs are compared; with several functions, all must pass."
+        help="Comparison functions; if there are several, all must pass."
         f" Functions: {', '.join(FUNCTIONS)}."
         f" {'; '.join(f'{name} stands for {_listed(each)}' for name, each in GROUPS.items())}.",
         otherwise="simple",
@@ -120,13 +120,14 @@ class JudgeOptions(Options):
         "--compare-func-script",
         reads="Script",
         kind=Script("compare_outputs"),
-        help="Compare with a function, a callable object or a class from a Python script instead,"
-        " by default compare_outputs: it takes the outputs of an iteration of two runs and returns"
-        " a verdict per output.",
+        help="Python script with a function, a callable object or a class that compares"
+        " outputs. The function receives the outputs of one iteration from two runs and"
+        " returns one verdict per output.",
+        otherwise="compare_outputs",
     )
     fail_fast: bool = option(
         "--fail-fast",
-        help="Stop at the first output that fails, and at the first iteration.",
+        help="Stop at the first output or iteration that fails.",
         feeds=(
             *(f"{name}.fail_fast" for name in _CLASSES.values()),
             "Comparator.validate.fail_fast",
@@ -136,7 +137,7 @@ class JudgeOptions(Options):
     )
     allow_missing_outputs: bool = option(
         "--allow-missing-outputs",
-        help="Leave out of the comparison what only one of two runs has, instead of failing.",
+        help="Skip outputs that only one of two runs has, instead of failing.",
         feeds=(
             "Comparator.compare_accuracy.allow_missing_outputs",
             "compare_saved.allow_missing_outputs",
@@ -146,36 +147,36 @@ class JudgeOptions(Options):
 
 @option_group
 class CompareOptions(Options):
-    """Comparison: what is compared, and what is kept of it."""
+    """Comparison: the outputs to compare, and the results to save."""
 
     validate: bool = option(
-        "--validate", help="Fail when an output holds NaN or infinite elements."
+        "--validate", help="Fail if an output contains NaN or infinite elements."
     )
     load_outputs: tuple[str, ...] = option(
         "--load-outputs",
         "--load-results",
         reads="File of inference results",
-        help="Compare with saved outputs as well: files or folders, as --save-outputs writes them.",
+        help="Compare with saved outputs in addition: files or folders that --save-outputs wrote.",
     )
     samples: bool = option(
         "--samples",
         needs="--load-inputs",
-        help="Take the data of --load-inputs as samples: name those whose answer changes, which is"
-        " the place of the largest element of the first output, or what --postprocess says; and say"
-        " how often each run is right, where there are labels: labels.csv in the folder, or a"
-        " folder for each class.",
+        help="Treat the data of --load-inputs as samples, and list those whose prediction"
+        " changes: the index of the largest element of the first output, or the result of"
+        " --postprocess. If labels are available (labels.csv in the folder, or one folder per"
+        " class), print the accuracy of each run.",
     )
     labels: str | None = option(
         "--labels",
         reads="File of labels",
         needs="--load-inputs",
-        help="The labels of --samples, which this implies: one a line, in the order of the data, or"
-        " the name of a sample, a comma and its label.",
+        help="File of labels for the samples (implies --samples): one label per line in the"
+        " order of the data, or lines of the form NAME,LABEL.",
         feeds="Samples.labels",
     )
     check_average: bool = option(
         "--check-average",
-        help="Judge the mean of each metric over all iterations, rather than each iteration.",
+        help="Check the mean of each metric over all iterations, instead of each iteration.",
         feeds="Comparator.compare_accuracy.check_average",
     )
     save_accuracy_results: str | None = option(
@@ -188,16 +189,17 @@ class CompareOptions(Options):
         "--postprocess",
         "--postprocess-func",
         kind=PerName(TopK()),
-        help="Compare the indices of the largest elements in place of the outputs, for all or per"
-        " output, as in --postprocess top-5 or --postprocess logits:top-3,axis=1.",
+        help="Compare the indices of the largest elements instead of the outputs, for all"
+        " outputs or per output, as in --postprocess top-5 or --postprocess logits:top-3,axis=1.",
         feeds="TopKPostprocessFunc.k",
     )
     postprocess_func_script: tuple[str, str] | None = option(
         "--postprocess-func-script",
         reads="Script",
         kind=Script("postprocess_outputs"),
-        help="Change the outputs before they are compared with a function from a Python script, by"
-        " default postprocess_outputs: it takes the outputs of an iteration and returns others.",
+        help="Python script with a function that changes outputs before the comparison. The"
+        " function receives the outputs of one iteration and returns the changed outputs.",
+        otherwise="postprocess_outputs",
     )
 
 
@@ -208,7 +210,7 @@ class SimpleOptions(Options):
     rtol: Any = relative_tolerance(
         PerName(NumberOrAuto(minimum=0)),
         of="the second run's value",
-        note="auto is what rounding explains, in the data type in which the output was computed.",
+        note="auto is the rounding limit of the data type in which the output was computed.",
         otherwise="1e-5",
         feeds=f"{_SIMPLE}.rtol",
     )
@@ -221,25 +223,25 @@ class SimpleOptions(Options):
         "mean",
         "median",
         "quantile",
-        note="elemwise is every single element.",
+        note="elemwise checks every element.",
         otherwise="elemwise",
         feeds=f"{_SIMPLE}.check_error_stat",
     )
     infinities_compare_equal: bool = option(
         "--infinities-compare-equal",
-        help="Infinities of the same sign are equal.",
+        help="Treat infinities of equal sign as equal.",
         feeds=f"{_SIMPLE}.infinities_compare_equal",
     )
     error_quantile: Any = option(
         "--error-quantile",
         kind=PerName(Number(minimum=0, maximum=1)),
-        help="The quantile that --check-error-stat quantile checks.",
+        help="Quantile for --check-error-stat quantile.",
         feeds=f"{_SIMPLE}.error_quantile",
         otherwise="0.99",
     )
     no_shape_check: bool = option(
         "--no-shape-check",
-        help="Compare outputs of different shapes, transposed or reshaped, instead of failing.",
+        help="Compare outputs whose shapes differ, transposed or reshaped, instead of failing.",
         feeds=tuple(
             f"{name}.check_shapes" for name in _CLASSES.values() if name != "IndicesCompareFunc"
         ),
@@ -274,20 +276,20 @@ FunctionOptions.__doc__ = (
 
 @option_group
 class TopKOptions(Options):
-    """Comparison Function `top_k`: which entries are looked at."""
+    """Comparison Function `top_k`: the entries to compare."""
 
     k: Any = option(
         "--top-k",
         kind=PerName(Integer(minimum=1)),
-        help="How many of the highest entries must agree, for all outputs or per output.",
+        help="Number of top entries that must agree, for all outputs or per output.",
         otherwise="1",
         feeds="TopKCompareFunc.k",
     )
     margin: Any = option(
         "--top-k-margin",
         kind=PerName(Number(minimum=0)),
-        help="How much lower than the lowest of the second run's highest scores the score of an"
-        " entry may be there, so that near ties may change places.",
+        help="Accept an entry whose score in the second run is within this margin of the lowest"
+        " top-k score, so that near ties may change places.",
         otherwise="0",
         feeds="TopKCompareFunc.margin",
     )
@@ -295,7 +297,7 @@ class TopKOptions(Options):
 
 @option_group
 class PlotOptions(Options):
-    """Pictures: how outputs differ, as the comparison function `simple` sees it. They take
+    """Plots: differences of outputs, as the comparison function `simple` computes them. Requires
     matplotlib.
     """
 
@@ -311,12 +313,12 @@ class PlotOptions(Options):
     save_error_metrics_plot: str | None = option(
         "--save-error-metrics-plot",
         kind=Text("FOLDER"),
-        help="Save plots of the differences over the size of the outputs as PNG files.",
+        help="Save plots of differences against output values as PNG files.",
         feeds=f"{_SIMPLE}.save_error_metrics_plot",
     )
     show_error_metrics_plot: bool = option(
         "--show-error-metrics-plot",
-        help="Show the plots of the differences.",
+        help="Show plots of differences against output values.",
         feeds=f"{_SIMPLE}.show_error_metrics_plot",
     )
 
@@ -450,8 +452,8 @@ def memory_budget_option(
     return option(
         "--memory-budget",
         kind=ByteSize(),
-        help=f"How much memory tensors may take at a time where {when}, beside the weights, as in"
-        f" 512M or 2G. {how}",
+        help=f"Memory limit for tensors {when}, in addition to the weights, as in 512M or 2G."
+        f" {how}",
         otherwise=otherwise,
         feeds=feeds,
     )
@@ -459,22 +461,20 @@ def memory_budget_option(
 
 @option_group
 class LayerwiseOptions(Options):
-    """Layer by Layer: comparing every tensor of a model (--mark-all, or '*' as the outputs)."""
+    """Layer by Layer: comparison of every tensor of a model (--mark-all, or '*' as outputs)."""
 
     memory_budget: int | None = memory_budget_option(
         "Comparator.run_layerwise.memory_budget",
-        when="every tensor is compared",
-        how="As many layers at a time are run as fit, each once. With --trt, only if it is set:"
-        " there each segment takes a build of its own, and is fused differently than in the whole"
-        " model.",
+        when="when every tensor is compared",
+        how="Layers run in groups that fit into the budget, each layer once. With --trt, only if"
+        " set: each group requires its own build, and is fused differently than in the full model.",
     )
     no_unmarked: bool = option(
         "--no-unmarked",
-        help="Do without the run with nothing marked. Where tensors are marked as outputs, each"
-        " runner of an ONNX model also runs it as it is, and the model's own outputs are taken"
-        " from there and compared: backends do not rewrite what is marked, so that faults of their"
-        " rewrites do not show. TensorRT does without where it replays or records tactics or"
-        " calibrates.",
+        help="Skip the extra run of the unmodified model. By default, if tensors are marked as"
+        " outputs, each runner also runs the unmodified ONNX model and uses its outputs, because"
+        " backends do not optimize across marked tensors and faults in their optimizations would"
+        " not show. TensorRT never does this while it replays or records tactics, or calibrates.",
         feeds="Comparator.run_layerwise.unmarked",
         as_=False,
     )
@@ -482,13 +482,13 @@ class LayerwiseOptions(Options):
         "--save-worst",
         writes=True,
         kind=_CountAndPath(),
-        help="Save the values of both sides of the N outputs that exceed their tolerance the most,"
-        " to PATH or worst.safetensors. They are held in memory, besides the budget.",
+        help="Save both values of the N outputs that exceed their tolerance the most, to PATH or"
+        " worst.safetensors. These values are kept in memory in addition to the budget.",
     )
     save_error_by_depth: str | None = option(
         "--save-error-by-depth",
         writes=True,
-        help="Save a plot of the largest differences of the outputs, in the order in which the"
-        " model computes them, as .png or .svg; takes matplotlib.",
+        help="Save a plot of the largest differences against the position of the output in the"
+        " model, as .png or .svg; requires matplotlib.",
         feeds="Comparator.compare_accuracy.save_error_by_depth",
     )

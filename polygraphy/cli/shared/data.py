@@ -37,14 +37,14 @@ class DataOptions(Options):
         "--seed",
         feeds="DataLoader.seed",
         kind=Integer(minimum=0),
-        help="Seed of the first iteration's data; each further iteration adds one.",
+        help="Seed for the data of the first iteration; each further iteration adds one.",
         otherwise="1",
     )
     val_range: Any = option(
         "--val-range",
         feeds="DataLoader.val_range",
         kind=PerName(Range(), "INPUT"),
-        help="Smallest and largest value of generated data, both inclusive, for all inputs or per"
+        help="Smallest and largest generated values, both inclusive, for all inputs or per"
         " input, as in --val-range 0,1 mask:0,255.",
         otherwise="[0,1]",
     )
@@ -53,15 +53,15 @@ class DataOptions(Options):
         "--iters",
         feeds="DataLoader.iterations",
         kind=Integer(minimum=0),
-        help="How often the model is run, each time on other generated data. With 0, run makes and"
-        " saves the models, and runs nothing.",
+        help="Number of times to run the model, each time on different generated data. With 0,"
+        " run only creates and saves the models.",
         otherwise="1",
     )
     data_loader_backend_module: str | None = option(
         "--data-loader-backend-module",
         feeds="DataLoader.data_loader_backend_module",
         kind=Choice("numpy", "torch"),
-        help="The array library of generated data; the numbers are the same.",
+        help="Array library of generated data; the values do not depend on this choice.",
         otherwise="numpy",
     )
     load_inputs: tuple[str, ...] = option(
@@ -69,18 +69,18 @@ class DataOptions(Options):
         "--load-input-data",
         reads="File of input data",
         feeds="StreamingDataLoader.paths",
-        help="Load the input data from files or folders, one after another: as --save-inputs or"
-        " --save-input-blob writes them, ONNX test_data_set folders, .npy, .npz, .safetensors, .pt,"
-        " or pictures and folders of pictures, one an iteration. Bare bytes (.bin, .raw) take data"
-        " types and shapes from the model.",
+        help="Load input data from files or folders, in order: files that --save-inputs or"
+        " --save-input-blob wrote, ONNX test_data_set folders, .npy, .npz, .safetensors, .pt, or"
+        " images and folders of images, one image per iteration. Raw bytes (.bin, .raw) use the"
+        " data types and shapes of the model.",
     )
     preprocess: Mapping[str, Any] | None = option(
         "--preprocess",
         kind=Preprocessing(),
         needs="--load-inputs",
-        help="What is done to pictures (.png, .jpg, ...; Pillow reads them, upright and as RGB), in"
-        " this order: resize=WIDTHxHEIGHT, scale=NUMBER, mean=R:G:B, std=R:G:B, layout=nchw, as in"
-        " --preprocess scale=1/255 mean=0.485:0.456:0.406 std=0.229:0.224:0.225 layout=nchw.",
+        help="Preprocessing of images (.png, .jpg, ...; Pillow reads them upright and as RGB),"
+        " in this order: resize=WIDTHxHEIGHT, scale=NUMBER, mean=R:G:B, std=R:G:B, layout=nchw,"
+        " as in --preprocess scale=1/255 mean=0.485:0.456:0.406 std=0.229:0.224:0.225 layout=nchw.",
         feeds="StreamingDataLoader.preprocess",
     )
     data_loader_script: tuple[str, str] | None = option(
@@ -88,9 +88,9 @@ class DataOptions(Options):
         reads="Script",
         kind=Script("load_data"),
         excludes="--load-inputs",
-        help="Take the input data from a Python script: from what its function load_data, or the"
-        " one that is named, returns or yields, one dictionary from input names to arrays per"
-        " iteration.",
+        help="Python script with a function that loads the input data. The function returns or"
+        " yields one dictionary from input names to arrays per iteration.",
+        otherwise="load_data",
     )
     data_loader_func_name: str | None = option(
         "--data-loader-func-name",

@@ -45,43 +45,45 @@ _LEVEL = Choice(*LEVELS, metavar="LEVEL", in_any_case=True, what="log level")
 
 @option_group
 class LogOptions(Options):
-    """Logging: how much is said, how, and where."""
+    """Logging: verbosity, format and destination of the log."""
 
     verbose: int = option(
         "-v",
         "--verbose",
         kind=Count(),
         default=0,
-        help="Say more; may repeat, as in -vv, up to four times.",
+        help="Print more; can be repeated up to four times, as in -vv.",
     )
-    quiet: int = option("-q", "--quiet", kind=Count(), default=0, help="Say less; may repeat.")
-    extra_verbose: bool = option("--extra-verbose", help="Say as much as with -vv.")
+    quiet: int = option(
+        "-q", "--quiet", kind=Count(), default=0, help="Print less; can be" " repeated."
+    )
+    extra_verbose: bool = option("--extra-verbose", help="Print as much as with -vv.")
     verbosity: object = option(
         "--verbosity",
         kind=PerName(_LEVEL, "PATH"),
-        help="Log level by name, for all modules or per path within the package, as in --verbosity"
-        " INFO adapters/onnxruntime:VERBOSE. Outranks -v and -q.",
+        help="Log level by name, for all modules or per path within the package, as in"
+        " --verbosity INFO adapters/onnxruntime:VERBOSE. Overrides -v and -q.",
     )
     silent: bool = option(
-        "--silent", help="Say nothing but what is critical; a --log-file is written all the same."
+        "--silent", help="Print critical messages only; a --log-file is still written."
     )
     log_format: tuple[str, ...] = option(
         "--log-format",
         kind=Choices("timestamp", "line-info", "no-colors", "json", "legacy"),
-        help="What log lines look like. json writes one object per line, legacy shows every line"
-        " on the console, in place of tables and answers; so does POLYGRAPHY_CONSOLE=log.",
+        help="Format of log lines: json writes one object per line; legacy prints every line to"
+        " the console in place of tables and answers, like POLYGRAPHY_CONSOLE=log.",
     )
     log_file: str | None = option(
         "--log-file",
         writes=True,
-        help="Write the log to this file as well, line by line, whatever the console shows.",
+        help="Write the log to this file in addition to the console.",
     )
     log_file_verbosity: str | None = option(
         "--log-file-verbosity",
         needs="--log-file",
         kind=_LEVEL,
-        otherwise="INFO, or that of the console where it shows more",
-        help="Log level of the file.",
+        otherwise="INFO, or the level of the console if it shows more",
+        help="Log level of the log file.",
     )
 
 
@@ -121,13 +123,13 @@ def _stepped(steps: int) -> str:
 
 @option_group
 class ScriptOptions(Options):
-    """Program: the Python program that the command stands for."""
+    """Program: the Python program of the command."""
 
     gen_script: str | None = option(
         "--gen-script",
         "--gen",
         writes=True,
-        help="Save the program instead of running it; - is standard output.",
+        help="Save the program instead of running it; - means standard output.",
     )
 
 
@@ -147,22 +149,22 @@ class ReportPath(Text):
 
 @option_group
 class ReportOptions(Options):
-    """Report: the verdict as a document, for other programs or to look at."""
+    """Report: the verdict as a document."""
 
     format: str | None = option(
         "--format",
         kind=Choice(*FORMATS),
-        help="Format of standard output: text, or json for one document with the verdict, of"
-        " errors too; the log then goes to standard error.",
+        help="Format of standard output: text, or json for one document with the verdict or the"
+        " error. With json, the log goes to standard error.",
         otherwise="text",
     )
     report: tuple[str, ...] = option(
         "--report",
         writes=True,
         kind=Repeated(ReportPath()),
-        help="Save a report, also of failures: .html is a page to look at, .json the document that"
-        " --format json prints, .md a summary, .xml JUnit, .sarif what code scanning reads. May be"
-        " given several times.",
+        help="Save a report, even after a failure: .html is a page, .json is the document of"
+        " --format json, .md a summary, .xml JUnit, .sarif a file for code scanning. Can be"
+        " repeated.",
     )
 
 

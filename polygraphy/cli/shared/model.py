@@ -51,21 +51,22 @@ class ModelOptions(NamedModel):
         "--model-type",
         kind=Choice(*MODEL_TYPES),
         help="Type of the model.",
-        otherwise="as the file extension says, or what the folder holds",
+        otherwise="by the file extension, or the contents of the folder",
     )
     input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
         "--input-shapes",
         "--inputs",
         kind=Shapes(),
         help="Shapes of inputs, as in --input-shapes image:1x3x224x224 mask:1x224x224. Names may"
-        " be patterns. Data are generated in these shapes; an input that is given several takes"
-        " them in turn. They are TensorRT's profile where no --trt-min-shapes and the like are.",
+        " be patterns. Polygraphy generates data in these shapes. If an input has several shapes,"
+        " iterations cycle through them. TensorRT also uses them as its profile, unless"
+        " --trt-min-shapes, --trt-opt-shapes or --trt-max-shapes is set.",
     )
 
 
 @option_group
 class CheckedModelOptions(Options):
-    """Model: the model, and the shapes of the data with which it is run."""
+    """Model: the model, and the shapes of the data for running it."""
 
     path: str = option(reads="Model", kind=Text("MODEL"), default="", help="Path of the model.")
     input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
@@ -119,32 +120,32 @@ _LOADERS = {
 
 @option_group
 class TfLoadOptions(Options):
-    """TensorFlow Model Loading: where the graph comes from, and its outputs."""
+    """TensorFlow Model Loading: the source of the graph, and its outputs."""
 
     ckpt: str | None = option(
         "--ckpt",
         feeds="GraphFromCkpt.name",
         kind=Text("NAME"),
-        help="Name of the checkpoint, without extension, in the folder that MODEL is.",
+        help="Name of the checkpoint, without extension, if MODEL is a folder.",
     )
     tf_outputs: tuple[str, ...] = option(
         "--tf-outputs",
         feeds="ModifyGraphOutputs.outputs",
         kind=Outputs("NAME"),
-        help="Tensors of the graph that become its outputs; '*' is every tensor.",
+        help="Tensors of the graph that become its outputs; '*' means every tensor.",
     )
-    freeze_graph: bool = option("--freeze-graph", help="Freeze the graph, and optimise it.")
+    freeze_graph: bool = option("--freeze-graph", help="Freeze and optimize the graph.")
 
 
 @option_group
 class TfOnnxOptions(Options):
-    """TensorFlow to ONNX: how a TensorFlow graph becomes an ONNX model."""
+    """TensorFlow to ONNX: conversion of a TensorFlow graph to an ONNX model."""
 
     opset: int | None = option(
         "--opset",
         kind=Integer(minimum=1),
-        help="Opset of the ONNX model that a TensorFlow graph becomes; convert rewrites ONNX"
-        " models for it, too.",
+        help="Opset of the ONNX model that is created from a TensorFlow graph; convert also"
+        " changes the opset of ONNX models.",
         otherwise="11",
     )
 

@@ -44,18 +44,18 @@ class Outputs(Texts):
 
 @option_group
 class OutputOptions(Options):
-    """Outputs: which tensors are compared, in every backend."""
+    """Outputs: the tensors to compare, in every backend."""
 
     mark_all: bool = option(
         "--mark-all",
-        help="Make every tensor an output in every selected backend, and compare those that both"
-        " sides have, in the order in which the model computes them.",
+        help="Mark every tensor as an output in all selected backends, and compare tensors that"
+        " both runs have, in the order of computation.",
         feeds="Comparator.compare_accuracy.allow_missing_outputs",
     )
     exclude_outputs: tuple[str, ...] = option(
         "--exclude-outputs",
         kind=Texts("NAME"),
-        help="Tensors that are no outputs in any backend; names may be patterns.",
+        help="Tensors that are not outputs in any backend; names may be patterns.",
     )
 
 
@@ -65,13 +65,14 @@ EXTERNAL_DATA_FOLDER: Any = option(
     "--ext",
     reads="Folder of weights",
     kind=Text("DIR"),
-    help="Folder of the files with the model's weights, if they are not beside the model.",
+    help="Folder with the external weights of the model.",
+    otherwise="the folder of the model",
     feeds=tuple(f"{name}.external_data_dir" for name in LOADERS),
 )
 
 STRUCTURE_ONLY: Any = option(
     "--ignore-external-data",
-    help="Load the structure of the model only, without weights from other files.",
+    help="Load only the structure of the model, without external weights.",
     feeds="onnx_from_path.ignore_external_data",
 )
 
@@ -85,20 +86,20 @@ class OnnxLoadOptions(Options):
     onnx_outputs: tuple[str, ...] = option(
         "--onnx-outputs",
         kind=Outputs("NAME"),
-        help="Tensors of the ONNX model that become its outputs, in place of its own; names may be"
-        " patterns, such as 'conv*'. '*' is every tensor, and so is 'mark all'.",
+        help="Tensors of the ONNX model to mark as outputs, in place of its own. Names may be"
+        " patterns, such as 'conv*'; '*' and 'mark all' mean every tensor.",
         feeds="modify_outputs.outputs",
     )
     onnx_exclude_outputs: tuple[str, ...] = option(
         "--onnx-exclude-outputs",
         kind=Texts("NAME"),
-        help="Tensors of the ONNX model that are no outputs; names may be patterns.",
+        help="Tensors of the ONNX model that are not outputs; names may be patterns.",
     )
     onnx_outputs_by_type: tuple[str, ...] = option(
         "--onnx-outputs-by-type",
         kind=Texts("OP"),
-        help="Types of operators, such as Conv: what they compute becomes outputs of the ONNX"
-        " model, in place of its own, and besides those of --onnx-outputs.",
+        help="Types of operators, such as Conv, whose tensors become outputs of the ONNX model,"
+        " in place of its own and in addition to --onnx-outputs.",
         feeds="modify_outputs.mark_types",
     )
 
@@ -118,44 +119,44 @@ class OnnxCastOptions(Options):
     fp_to_fp16: bool = option(
         "--fp-to-fp16",
         excludes="--to-bf16",
-        help="Convert the ONNX model to fp16; its inputs and outputs keep their types.",
+        help="Convert the ONNX model to fp16; inputs and outputs keep their types.",
     )
     to_bf16: bool = option(
-        "--to-bf16", help="Convert the ONNX model to bf16; its inputs and outputs keep their types."
+        "--to-bf16", help="Convert the ONNX model to bf16; inputs and outputs keep their types."
     )
     cast_keep_ops: tuple[str, ...] = option(
         "--cast-keep-ops",
         needs=_CASTS,
         feeds=_cast("keep_ops"),
         kind=Texts("OP"),
-        help="Types of operators that stay in fp32, such as Softmax.",
+        help="Types of operators to keep in fp32, such as Softmax.",
     )
     cast_keep_nodes: tuple[str, ...] = option(
         "--cast-keep-nodes",
         needs=_CASTS,
         feeds=_cast("keep_nodes"),
         kind=Texts("NODE"),
-        help="Nodes that stay in fp32; one without a name goes by those of its results.",
+        help="Nodes to keep in fp32; use an output name for unnamed nodes.",
     )
     cast_only_ops: tuple[str, ...] = option(
         "--cast-only-ops",
         needs=_CASTS,
         feeds=_cast("only_ops"),
         kind=Texts("OP"),
-        help="Types of operators that are converted; nothing else is then.",
+        help="Types of operators to convert; all others stay in fp32.",
     )
     cast_only_nodes: tuple[str, ...] = option(
         "--cast-only-nodes",
         needs=_CASTS,
         feeds=_cast("only_nodes"),
         kind=Texts("NODE"),
-        help="Nodes that are converted; nothing else is then.",
+        help="Nodes to convert; all others stay in fp32.",
     )
     cast_io: bool = option(
         "--cast-io",
         needs=_CASTS,
         feeds=_cast("cast_io"),
-        help="Convert the types of its inputs and outputs, too.",
+        help="Convert the types of inputs and outputs in addition.",
     )
 
 
@@ -164,8 +165,8 @@ def onnx_alone_option(*feeds: str, needs: str | tuple[str, ...] = ()) -> Any:
     return option(
         "--no-onnxruntime-shape-inference",
         needs=needs,
-        help="Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
-        " inference is asked for ranks that it does not find, where sympy is installed.",
+        help="Infer shapes with the onnx package only. By default, ONNX Runtime's symbolic shape"
+        " inference finds ranks that the onnx package does not, if sympy is installed.",
         as_=False,
         feeds=feeds,
     )
@@ -173,7 +174,7 @@ def onnx_alone_option(*feeds: str, needs: str | tuple[str, ...] = ()) -> Any:
 
 @option_group
 class OnnxShapeOptions(Options):
-    """ONNX Shape Inference: data types and shapes that an ONNX model does not state."""
+    """ONNX Shape Inference: data types and shapes that are missing from an ONNX model."""
 
     shape_inference: bool = option(
         "--shape-inference",
@@ -193,22 +194,23 @@ EXTERNAL_DATA_NAME: Any = option(
     "--save-external-data",
     "--external-data-path",
     kind=Text("NAME", nargs="?", without_word=""),
-    help="Save its large weights in a file of this name beside it; without a name, that of the"
-    " model with .data appended. Models of 2 GB or more always are saved so.",
+    help="Save large weights in an external file with this name, beside the model. Always"
+    " used for models of 2 GB or more.",
+    otherwise="the name of the model with .data appended",
     feeds=tuple(f"{name}.external_data_path" for name in SAVERS),
 )
 
 EXTERNAL_DATA_THRESHOLD: Any = option(
     "--external-data-size-threshold",
     kind=ByteSize(),
-    help="Weights of more bytes go to that file, as in 16e6, 512K, 4M.",
+    help="Size in bytes above which weights are saved in the external file, as in 16e6, 512K, 4M.",
     otherwise="1024",
     feeds=tuple(f"{name}.size_threshold" for name in SAVERS),
 )
 
 ONE_FILE_PER_WEIGHT: Any = option(
     "--no-save-all-tensors-to-one-file",
-    help="Save each of those weights in a file of its own.",
+    help="Save each external weight in its own file.",
     as_=False,
     feeds=tuple(f"{name}.all_tensors_to_one_file" for name in SAVERS),
 )
@@ -216,10 +218,10 @@ ONE_FILE_PER_WEIGHT: Any = option(
 
 @option_group
 class OnnxSaveOptions(Options):
-    """ONNX Model Saving: the ONNX model as it is run, with all changes."""
+    """ONNX Model Saving: the ONNX model that runs, with all changes."""
 
     save_onnx: str | None = option(
-        "--save-onnx", writes=True, help="Save the ONNX model that is run.", feeds="save_onnx.path"
+        "--save-onnx", writes=True, help="Save the ONNX model that runs.", feeds="save_onnx.path"
     )
     save_external_data: str | None = EXTERNAL_DATA_NAME
     external_data_size_threshold: int | None = EXTERNAL_DATA_THRESHOLD

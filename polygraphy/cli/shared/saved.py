@@ -16,7 +16,7 @@ from polygraphy.cli.shared.compare import (
 
 @option_group
 class JoinOptions(Options):
-    """Data: what is read, and what is written."""
+    """Data: the files to read and write."""
 
     paths: tuple[str, ...] = option(
         reads="File of saved data", help="Files, or folders with one file per iteration."
@@ -25,7 +25,7 @@ class JoinOptions(Options):
         "-o",
         "--output",
         writes=True,
-        help="The file to write, or without file extension the folder. It must be given.",
+        help="File or, without a file extension, folder to write. Required.",
         feeds=("concat.output", "merge.output"),
     )
 
@@ -43,27 +43,27 @@ class ConvertOptions(Options):
         writes=True,
         kind=Text("OUTPUT"),
         default="",
-        help="What to write: the format follows from the file extension; without one, a folder"
-        " with one file per iteration.",
+        help="Path to write. The file extension selects the format; without an extension, a"
+        " folder with one file per iteration is written.",
         feeds="convert.output",
     )
 
 
 @option_group
 class RejudgeOptions(Options):
-    """Tolerances: what is not given stays as it was when the results were saved."""
+    """Tolerances: new tolerances; all others keep their saved values."""
 
     path: str = option(
-        reads="File of accuracy results", default="", help="A file of accuracy results."
+        reads="File of accuracy results", default="", help="File of accuracy results."
     )
     rtol: Any = relative_tolerance(
         PerName(Number(minimum=0)),
         of="the second run's value",
-        otherwise="as it was saved",
+        otherwise="the saved value",
         feeds="check_accuracy.rtol",
     )
     atol: Any = absolute_tolerance(
-        PerName(Number(minimum=0)), otherwise="as it was saved", feeds="check_accuracy.atol"
+        PerName(Number(minimum=0)), otherwise="the saved value", feeds="check_accuracy.atol"
     )
     check_error_stat: Any = checked_statistic(
         "max",
@@ -71,20 +71,20 @@ class RejudgeOptions(Options):
         "median",
         "quantile",
         note="Single elements cannot be checked: they are not saved.",
-        otherwise="as it was saved",
+        otherwise="the saved value",
         feeds="check_accuracy.check_error_stat",
     )
     compare: tuple[str, ...] = option(
         "--compare",
         "--compare-func",
         kind=Choices(*FUNCTIONS, metavar="FUNCTION"),
-        help="Judge the results of these comparison functions alone, as run --compare chooses them."
+        help="Comparison functions to check, as in run --compare; all others are skipped."
         f" Functions: {', '.join(FUNCTIONS)}.",
         otherwise="all in the file",
         feeds="check_accuracy.functions",
     )
     check_average: bool = option(
         "--check-average",
-        help="Judge the mean of each metric over all iterations, rather than each iteration.",
+        help="Check the mean of each metric over all iterations, instead of each iteration.",
         feeds="check_accuracy.check_average",
     )

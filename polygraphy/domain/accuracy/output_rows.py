@@ -611,6 +611,14 @@ def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
         return ""
     explained = f"{rounding.dtype} rounding explains {rounding.atol:.1e} abs or"
     explained += f" {rounding.rtol:.1e} rel here"
+    if rounding.lowered is not None:
+        lowered = rounding.lowered
+        explained = f"{lowered.describe()}, which explains {rounding.atol:.1e} abs or"
+        explained += f" {rounding.rtol:.1e} rel here"
+        if worst.is_rounding:
+            return f"Yes: {explained}." + (
+                f" For float32: {lowered.option}" if lowered.option else ""
+            )
     if worst.is_rounding:
         everything = all(each.worst.is_rounding for each in failing)
         which = "all that failed" if everything else "not all that failed"

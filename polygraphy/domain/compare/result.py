@@ -494,6 +494,11 @@ class OutputCompareResult(CompareResult):
             relative is not None and relative <= rounding.rtol
         )
 
+    def note_part(self, part: str, rounding: Rounding) -> None:
+        """Note that the differences are those of a part, and what rounding explains there."""
+        self.part = part
+        self._rounding, self._explain = rounding, None
+
     def set_thresholds(self, thresholds: Tolerance) -> None:
         """Hold the same differences to other thresholds."""
         super().set_thresholds(thresholds)

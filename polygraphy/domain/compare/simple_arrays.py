@@ -32,6 +32,7 @@ from polygraphy.domain.compare.result import (
     OutputCompareResult,
     UncomparedResult,
 )
+from polygraphy.domain.part_limits import are_near
 from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.rounding import (
     GROWTH,
@@ -50,6 +51,7 @@ from polygraphy.domain.tensors.facts import (
     is_bounded,
     is_ordered,
     layout_between,
+    lowered_precision,
 )
 from polygraphy.domain.tensors.precision import Precision, is_exact
 
@@ -209,7 +211,7 @@ def compare_arrays(
     if rounding is None or (result and not rounding.parts):
         return result
     if result:
-        result = _in_parts(result, rounding, held_to)
+        result = of_worst_part(result, rounding, held_to)
         if result:
             return result
     sides = value, reference
@@ -221,11 +223,11 @@ def compare_arrays(
     if explained != rounding or rounding.parts:
         result = held_to(explained, lambda _: explained)
         if explained.parts:
-            result = _in_parts(result, explained, held_to)
+            result = of_worst_part(result, explained, held_to)
     return result or _decided_otherwise(sides, explained, precision, held_to) or result
 
 
-def _in_parts(
+def of_worst_part(
     result: OutputCompareResult,
     rounding: Rounding,
     held_to: Callable[..., OutputCompareResult],
@@ -241,6 +243,8 @@ def _in_parts(
     if result.arrays is None or rounding.labels is None or result.max_absdiff == 0:
         return result
     value, reference = result.arrays
+    if are_near(value, reference, rounding.parts, rounding.labels):
+        return result
     found = deviation(value, reference, rounding=rounding)
     if not found:
         return result
@@ -249,7 +253,7 @@ def _in_parts(
     own = np.broadcast_to(rounding.labels == number, value.shape)
     explained = evolve(rounding, rtol=part.rtol, atol=part.atol, parts=(), labels=None)
     made = held_to(explained, lambda _: explained, (np.where(own, value, reference), reference))
-    made.part = part.name
+    made.note_part(part.name, explained)
     return made
 
 
@@ -305,11 +309,17 @@ def _explained(
     """
     first, second = (compute_dtype(facts, name) for facts, name in sides)
     by_nature = any(is_bounded(facts, name) for facts, name in sides)
-    return rounding_between(
+    made = rounding_between(
         arrays,
         (first, second),
         is_bounded=by_nature,
         threads=threads,
         name=sides[0][1],
         layout=layout_between(sides),
+    )
+    if made is None:
+        return None
+    reasons = (lowered_precision(facts) for facts, _ in sides)
+    return evolve(
+        made, lowered=next((each for each in reasons if each and each.dtype == made.dtype), None)
     )

@@ -12,8 +12,9 @@ from attrs import evolve, frozen
 from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.diagnosis.pairing import Side, attribute_text
 from polygraphy.domain.diagnosis.regions import GraphNode, producers, region_before
-from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight
+from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight, role_of
 from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.tensors.precision import is_float
 
@@ -46,7 +47,7 @@ def borrowed(side: Side, index: int, others: Side, place: Sequence[int]) -> Iter
         for array in weights.values():
             if array.ndim == 1 and is_float(array):
                 held = evolve(node, inputs=(*node.inputs, "bias"))
-                yield Variant("structure", f"{node.op} lacks a bias", held, {"bias": array})
+                yield Variant("structure", changes.lost_bias(node.op), held, {"bias": array})
     numbers = [np.asarray(one.value) for n in twins for one in n.attributes if one.kind == "float"]
     yield from _numbers(side, index, numbers)
 
@@ -61,10 +62,10 @@ def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
             if mine is not None and attribute_text(mine) == attribute_text(one):
                 continue
             kept = tuple(each for each in node.attributes if each.name != one.name)
-            said = "left to its default" if mine is None else mine.value
+            own = None if mine is None else mine.value
             yield Variant(
                 "epsilon" if one.name == "epsilon" else "attribute",
-                f"the attribute {one.name!r} of {node.op} is {said} instead of {one.value}",
+                changes.other_attribute(node.op, one.name, own, one.value),
                 evolve(node, attributes=(*kept, one)),
             )
 
@@ -104,9 +105,8 @@ def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
     node = side.nodes[index]
     places = [(index, position) for position, one in enumerate(node.inputs) if one == name]
     cause = cause_of_weight(side, places, mine, array)
-    words = {"quantisation": "scale or zero point", "epsilon": "epsilon"}.get(cause, "weight")
-    what = f"the {words} {name!r} of {node.op} {change_of_weight(mine, array)}"
-    return Variant(cause, what, node, {name: array})
+    change = changes.other_weight(role_of(cause), name, change_of_weight(mine, array), node.op)
+    return Variant(cause, change, node, {name: array})
 
 
 def numbers_of(side: Side, index: int) -> list[str]:

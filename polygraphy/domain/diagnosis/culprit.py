@@ -8,6 +8,7 @@ from typing import Any
 from attrs import Factory, evolve, frozen
 
 from polygraphy.domain.asked import diagnosis_html
+from polygraphy.domain.diagnosis.facts import Fact, texts
 
 AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
@@ -42,7 +43,7 @@ class Culprit:
         party: who is at fault: the flag of a backend without its dashes, or `MODEL`.
         cause: a word, such as ``rewrite``, ``kernel``, ``weight`` or ``nan``.
         rewrite: the name of the pass that is at fault, if one is; several are joined by ``+``.
-        evidence: what was measured, in sentences.
+        facts: what was measured, tried and proved.
         remedy: what helps.
         op: the operator of the last node.
         origin: the line of the program that the last node was exported from; None where the model
@@ -54,10 +55,15 @@ class Culprit:
     party: str
     cause: str
     rewrite: str | None = None
-    evidence: Sequence[str] = ()
+    facts: Sequence[Fact] = ()
     remedy: Remedy = Factory(Remedy)
     op: str = ""
     origin: str | None = None
+
+    @property
+    def evidence(self) -> list[str]:
+        """The facts in English."""
+        return texts(self.facts)
 
 
 @frozen
@@ -142,7 +148,8 @@ class DiagnosisResult:
                 "party": one.party,
                 "cause": one.cause,
                 "rewrite": one.rewrite,
-                "evidence": list(one.evidence),
+                "evidence": one.evidence,
+                "facts": [each.data() for each in one.facts],
                 "remedy": {
                     "command": one.remedy.command,
                     "proven": one.remedy.proven,
@@ -155,6 +162,6 @@ class DiagnosisResult:
 
 def with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
     """Return where numbers stop being numbers, with what differs from the reference as evidence."""
-    said = [sentence for one in culprits for sentence in one.evidence]
+    facts = [each for one in culprits for each in one.facts]
     remedy = culprits[0].remedy if culprits else broken.remedy
-    return evolve(broken, evidence=[*broken.evidence, *said], remedy=remedy)
+    return evolve(broken, facts=[*broken.facts, *facts], remedy=remedy)

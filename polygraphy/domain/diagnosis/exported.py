@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.regions import GraphNode, producers
+from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.tensors.precision import is_float
 
@@ -304,18 +306,18 @@ def stacked(
                 yield chosen, np.stack(made)
 
 
-def relation(value: Any, right: Any) -> str:
-    """Return what a weight is of what it should be, in words; empty where that is not seen."""
+def relation(value: Any, right: Any) -> Fact | None:
+    """Return how a weight follows from what it should be; None if that is not seen."""
     if value.shape != right.shape:
-        return ""
+        return None
     for order in [*permutations(range(value.ndim))][1:] if 1 < value.ndim <= _RANK else ():
         turned = np.transpose(right, order)
         if turned.shape == value.shape and not deviation(value, turned):
-            return "that transposed" if value.ndim == 2 else f"that with its axes as {order}"
+            return evidence.transposed() if value.ndim == 2 else evidence.other_axis_order(order)
     for axis in range(value.ndim):
         if not deviation(value, np.flip(right, axis)):
-            return f"that from its other end (axis {axis})"
+            return evidence.reversed_axis(axis)
     factor = float(np.vdot(value, right)) / max(float(np.vdot(right, right)), 1e-30)
     if factor and not deviation(value, (right * factor).astype(value.dtype)):
-        return f"that times {factor:.6g}"
-    return ""
+        return evidence.scaled(factor)
+    return None

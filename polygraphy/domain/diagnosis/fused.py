@@ -10,6 +10,7 @@ from attrs import evolve
 from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text
 from polygraphy.domain.diagnosis.two_models import Suspect
+from polygraphy.domain.diagnosis.words import changes
 
 _OF_ACTIVATION = frozenset({"activation", "activation_params"})
 _NORMS = "BatchNormalization"
@@ -123,10 +124,8 @@ def _folded(
         return evolve(suspect, nodes=norms)
     epsilon = _epsilon(suspect, pairing, model, norms[0])
     if epsilon is not None:
-        said = (
-            f"the epsilon of {_NORMS} differs from {epsilon:.3g}, which the reference was made with"
-        )
-        return evolve(suspect, nodes=norms, cause="epsilon", what=said)
+        change = changes.other_folded_epsilon(_NORMS, epsilon)
+        return evolve(suspect, nodes=norms, cause="epsilon", change=change)
     return evolve(suspect, nodes=norms)
 
 
@@ -180,7 +179,7 @@ def _attribute(
 ) -> Suspect:
     """The node of the model that the attribute came from."""
     node = pairing.model.nodes[suspect.nodes[0]]
-    name = suspect.what.split("'")[1]
+    name = suspect.change.values["name"]
     mine = next((one for one in node.attributes if one.name == name), None)
     if name == "epsilon":
         value = None if mine is None else float(mine.value)

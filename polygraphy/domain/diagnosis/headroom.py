@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from attrs import asdict, evolve, field, frozen
 
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.words import precision
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.precision import NarrowingLoss, is_float, limits_of
 
@@ -43,16 +45,6 @@ class Range:
     normal: float
     smallest: float
     spacing: float
-
-    @property
-    def ends(self) -> str:
-        """Where it ends, in words."""
-        return f"{self.name} ends at {self.largest:.5g}"
-
-    @property
-    def begins(self) -> str:
-        """Where it begins, in words."""
-        return f"{self.name} begins at {self.smallest:.2g}"
 
     @classmethod
     def of(cls, dtype: DataTypeEntry) -> Range:
@@ -91,10 +83,10 @@ class TensorLoss:
     invalid: int = 0
     error: float = 0.0
 
-    def too_large(self, limits: Range, whose: str = "") -> str:
-        """Say which elements are too large for the type."""
-        many = f"{self.above} of {self.elements} elements of {self.name!r}{whose}"
-        return f"{many} are too large, up to {self.peak:.3g}; {limits.ends}"
+    def too_large(self, limits: Range, is_input: bool = False) -> Fact:
+        """Return which elements are too large for the type."""
+        counts = self.above, self.elements, self.peak
+        return precision.too_large(self.name, *counts, limits.name, limits.largest, is_input)
 
     def worse(self, other: TensorLoss) -> TensorLoss:
         """Return what becomes of it at worst, with other data."""
@@ -165,9 +157,9 @@ class NodeLoss:
         """
         for name, weight in self.weights.items():
             if weight.clamped:
-                many = f"{weight.clamped} of {weight.elements} elements of weight {name!r}"
-                said = f"{many} are too large, up to {weight.largest:.3g}; {limits.ends}"
-                return Fault("overflow", name, said)
+                counts = weight.clamped, weight.elements, weight.largest
+                ends = limits.name, limits.largest
+                return Fault("overflow", name, precision.weight_too_large(name, *counts, *ends))
         if any(each.above and each.name not in made for each in self.operands):
             return self.residual_fault(limits)
         own = () if self.inherits(made) else self.results
@@ -175,18 +167,21 @@ class NodeLoss:
             if each.above:
                 return Fault("overflow", each.name, each.too_large(limits))
             if each.broken:
-                what = f"what {self.op} adds up for {each.name!r} is too large on the way"
-                return Fault("overflow", each.name, f"{what}; {limits.ends}")
+                ends = limits.name, limits.largest
+                loss = precision.intermediate_too_large(self.op, each.name, *ends)
+                return Fault("overflow", each.name, loss)
         for name, weight in self.weights.items():
             if weight.flushed and weight.flushed == weight.elements:
                 is_epsilon = self.op in ADDING or weight.elements == 1
-                said = f"{name!r} is {weight.largest:.3g} and becomes 0; {limits.begins}"
-                return Fault("epsilon" if is_epsilon else "underflow", name, said)
+                begins = limits.name, limits.smallest
+                loss = precision.weight_becomes_zero(name, weight.largest, *begins)
+                return Fault("epsilon" if is_epsilon else "underflow", name, loss)
         for each in own:
             if each.zeroed and each.peak < limits.normal:
-                many = f"{each.zeroed} of {each.elements} elements of {each.name!r} become 0"
-                said = f"{many}, and the largest is {each.peak:.3g}; {limits.begins}"
-                return Fault("underflow", each.name, said)
+                counts = each.zeroed, each.elements, each.peak
+                begins = limits.name, limits.smallest
+                loss = precision.become_zero(each.name, *counts, *begins)
+                return Fault("underflow", each.name, loss)
         if own and self.amplifies(limits):
             return self.residual_fault(limits)
         return None
@@ -215,13 +210,10 @@ class NodeLoss:
         """
         for each in self.operands:
             if each.above:
-                return Fault("overflow", each.name, each.too_large(limits, ", which it reads,"))
+                return Fault("overflow", each.name, each.too_large(limits, is_input=True))
         worst = max(self.results, key=lambda each: each.error, default=TensorLoss(""))
-        said = f"{self.op} alone, on rounded operands, is off by {worst.error:.2g} of the size of"
-        explained = f"rounding the result explains {limits.spacing / 2:.1g}"
-        if worst.error <= limits.spacing:
-            explained = "that is rounding, and nodes that read it make more of it"
-        return Fault("rounding", worst.name, f"{said} {worst.name!r}; {explained}")
+        loss = precision.rounding(self.op, worst.name, worst.error, limits.spacing / 2)
+        return Fault("rounding", worst.name, loss)
 
 
 @frozen
@@ -231,12 +223,17 @@ class Fault:
     Attributes:
         cause: ``overflow``, ``underflow``, ``epsilon`` or ``rounding``.
         tensor: where that shows.
-        evidence: what was seen, in a sentence without its end.
+        loss: what was seen.
     """
 
     cause: str
     tensor: str
-    evidence: str
+    loss: Fact
+
+    @property
+    def evidence(self) -> str:
+        """What was seen, in a sentence without its end."""
+        return str(self.loss)
 
 
 def loss_of(
@@ -378,11 +375,8 @@ def first_invalid(losses: Iterable[NodeLoss]) -> HalfCulprit | None:
     for loss in losses:
         for each in loss.results:
             if each.invalid and not any(operand.invalid for operand in loss.operands):
-                evidence = (
-                    f"{each.invalid} of {each.elements} elements of {each.name!r} are infinite or"
-                    " NaN in fp32 already, with finite operands"
-                )
-                return HalfCulprit([loss.name], loss.op, Fault("nan", each.name, evidence))
+                fact = precision.not_finite(each.name, each.invalid, each.elements)
+                return HalfCulprit([loss.name], loss.op, Fault("nan", each.name, fact))
     return None
 
 

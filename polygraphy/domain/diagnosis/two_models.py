@@ -9,6 +9,7 @@ import numpy as np
 from attrs import field, frozen
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import (
     FLOATS,
     Pairing,
@@ -18,6 +19,7 @@ from polygraphy.domain.diagnosis.pairing import (
     ends,
     paired,
 )
+from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model.description import Attribute, Node
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
@@ -38,7 +40,7 @@ class Suspect:
     Attributes:
         nodes: the positions of nodes in the model that have it, or stand beside what is missing.
         cause: ``weight``, ``quantisation``, ``epsilon``, ``attribute`` or ``structure``.
-        what: a sentence that says what differs.
+        change: what differs.
         weights: pairs of weights that differ: the name here, and there.
         twins: which nodes to take from the reference, so that this difference goes away: the
             position here, and there.
@@ -48,7 +50,7 @@ class Suspect:
 
     nodes: tuple[int, ...]
     cause: str
-    what: str
+    change: Fact
     weights: tuple[tuple[str, str], ...] = ()
     twins: tuple[tuple[int, int], ...] = ()
     inner: tuple[str, ...] = ()
@@ -114,7 +116,7 @@ def _weights(pairing: Pairing) -> Iterator[Suspect]:
         yield Suspect(
             readers,
             cause,
-            f"{_role(cause)} {name!r} {change_of_weight(one, other)}",
+            changes.other_weight(role_of(cause), name, change_of_weight(one, other)),
             ((name, their_name),),
             tuple((index, pairing.nodes[index]) for index in readers),
         )
@@ -190,45 +192,33 @@ def cause_of_weight(side: Side, places: Sequence[tuple[int, int]], one: Any, oth
     return "weight"
 
 
-def _role(cause: str) -> str:
-    return {"quantisation": "the scale or zero point", "epsilon": "the epsilon"}.get(
-        cause, "the weight"
-    )
+def role_of(cause: str) -> str:
+    """Return what a weight is called whose value is the cause of a fault."""
+    return {"quantisation": "scale or zero point", "epsilon": "epsilon"}.get(cause, "weight")
 
 
-def change_of_weight(one: Any, other: Any) -> str:
-    """Describe how a weight differs from what it should be."""
+def change_of_weight(one: Any, other: Any) -> Fact:
+    """Return how a weight differs from what it should be."""
     if one is None or other is None:
-        return "differs"
+        return changes.differs()
     one, other = np.asarray(one), np.asarray(other)
     if one.shape != other.shape:
-        return f"has the shape {one.shape} instead of {other.shape}"
+        return changes.has_shape(one.shape, other.shape)
     if one.dtype.kind in "OUS" or other.dtype.kind in "OUS":
-        return "has other texts"
+        return changes.has_other_strings()
     differing = np.flatnonzero((one != other).reshape(-1))
     if one.size == 1:
-        return f"is {_apart(one.reshape(-1)[0], other.reshape(-1)[0])}"
+        return changes.is_value(one.reshape(-1)[0], other.reshape(-1)[0])
     if one.ndim == 2 and one.shape[0] == one.shape[1] and np.array_equal(one, other.T):
-        return "is transposed"
+        return changes.is_transposed()
     if not differing.size:
-        return "has zeros or NaNs of another sign"
+        return changes.has_other_signs()
     scale = _scale(one.astype(np.float64), other.astype(np.float64))
     if scale is not None:
-        return f"is scaled by {scale:.4g}"
+        return changes.is_scaled(scale)
     place = tuple(map(int, np.unravel_index(int(differing[0]), one.shape)))
-    first = f"{_apart(one[place], other[place])} at {place}"
-    return f"is {first}, in {differing.size} of {one.size} elements"
-
-
-def _apart(one: Any, other: Any) -> str:
-    """Return two numbers that differ in words that do: integers whole, others with as many digits
-    as it takes.
-    """
-    if one.dtype.kind in "biu" or other.dtype.kind in "biu":
-        return f"{one} instead of {other}"
-    texts = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in (6, 9, 17))
-    mine, theirs = next((pair for pair in texts if pair[0] != pair[1]), (str(one), str(other)))
-    return f"{mine} instead of {theirs}"
+    count = int(differing.size)
+    return changes.has_other_elements(one[place], other[place], place, count, one.size)
 
 
 def _scale(one: Any, other: Any) -> float | None:
@@ -256,13 +246,11 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
             texts = [None if each is None else attribute_text(each) for each in (one, two)]
             if texts[0] == texts[1]:
                 continue
-            said = [
-                "left to its default" if each is None else _said(each.value) for each in (one, two)
-            ]
+            mine_value, value = (None if each is None else each.value for each in (one, two))
             yield Suspect(
                 (index,),
                 "epsilon" if name == "epsilon" else "attribute",
-                f"the attribute {name!r} of {mine.op} is {said[0]} instead of {said[1]}",
+                changes.other_attribute(mine.op, name, mine_value, value),
                 twins=((index, other),),
             )
 
@@ -281,16 +269,11 @@ def _bodies(
         yield Suspect(
             (twins[0],),
             found[0].cause,
-            f"{found[0].what}, in the body of {op} {pairing.model.identity(twins[0])!r}",
+            changes.in_subgraph(found[0].change, op, pairing.model.identity(twins[0])),
             twins=(twins,),
             inner=tuple(dict.fromkeys(names)),
             op=found[-1].op or inner.model.nodes[found[-1].nodes[-1]].op,
         )
-
-
-def _said(value: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _operands(pairing: Pairing) -> Iterator[Suspect]:
@@ -306,7 +289,7 @@ def _operands(pairing: Pairing) -> Iterator[Suspect]:
                 yield Suspect(
                     (index,),
                     "structure",
-                    f"the inputs of {node.op} are swapped",
+                    changes.swapped_inputs(node.op),
                     twins=((index, other),),
                 )
             continue
@@ -314,8 +297,9 @@ def _operands(pairing: Pairing) -> Iterator[Suspect]:
             bool(n) for n in theirs.nodes[other].inputs
         ]
         if sum(present[0]) != sum(present[1]):
-            kind = "lacks an input" if sum(present[0]) < sum(present[1]) else "has one input more"
-            yield Suspect((index,), "structure", f"{node.op} {kind}", twins=((index, other),))
+            is_less = sum(present[0]) < sum(present[1])
+            change = changes.lost_input(node.op) if is_less else changes.extra_input(node.op)
+            yield Suspect((index,), "structure", change, twins=((index, other),))
             continue
         moved = [
             position
@@ -328,10 +312,8 @@ def _operands(pairing: Pairing) -> Iterator[Suspect]:
             and not _equal(theirs, pairing.tensors[a], b)
         ]
         if moved:
-            inputs = ", ".join(repr(node.inputs[position]) for position in moved)
-            yield Suspect(
-                (index,), "structure", f"{node.op} reads {inputs}", twins=((index, other),)
-            )
+            change = changes.other_inputs(node.op, [node.inputs[position] for position in moved])
+            yield Suspect((index,), "structure", change, twins=((index, other),))
 
 
 def _equal(side: Side, one: str, other: str) -> bool:
@@ -351,8 +333,8 @@ def _presence(pairing: Pairing) -> Iterator[Suspect]:
     for index, node in enumerate(mine.nodes):
         if index in replaced:
             other = replaced[index]
-            said = f"{node.op} is there instead of {theirs.nodes[other].op}"
-            yield Suspect((index,), "structure", said, twins=((index, other),))
+            change = changes.other_operator(node.op, theirs.nodes[other].op)
+            yield Suspect((index,), "structure", change, twins=((index, other),))
         elif index not in pairing.nodes:
             behind = {
                 (reader, pairing.nodes[reader])
@@ -360,8 +342,8 @@ def _presence(pairing: Pairing) -> Iterator[Suspect]:
                 for reader, _ in mine.readers.get(name, ())
                 if reader in pairing.nodes
             }
-            said = f"{node.op} is not in the reference"
-            yield Suspect((index,), "structure", said, twins=tuple(sorted(behind)))
+            change = changes.extra_node(node.op)
+            yield Suspect((index,), "structure", change, twins=tuple(sorted(behind)))
     same = {**pairing.nodes, **replaced}
     back = {other: index for index, other in same.items()}
     names = {b: a for a, b in pairing.tensors.items()}
@@ -379,9 +361,9 @@ def _presence(pairing: Pairing) -> Iterator[Suspect]:
         }
         beside = tuple(sorted(before or after))
         if beside:
-            said = " and ".join(mine.nodes[index].op for index in beside[:2])
+            change = changes.lost_node(node.op, [mine.nodes[index].op for index in beside[:2]])
             twins = tuple(sorted((index, same[index]) for index in after))
-            yield Suspect(beside, "structure", f"{node.op} is missing beside {said}", twins=twins)
+            yield Suspect(beside, "structure", change, twins=twins)
 
 
 def _replaced(pairing: Pairing) -> dict[int, int]:

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.two_models import QUANTISING, SYMMETRIC, Suspect, is_guard
+from polygraphy.domain.diagnosis.two_models import QUANTISING, SYMMETRIC, is_guard
+from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.description import Attribute, Node
 from polygraphy.domain.tensors.precision import is_float
 
@@ -93,13 +95,13 @@ class Variant:
 
     Attributes:
         cause: what it is called if that is what was changed.
-        what: a sentence.
+        change: what was changed.
         node: the node.
         weights: values of weights that it reads, by name, where they are others.
     """
 
     cause: str
-    what: str
+    change: Fact
     node: Node
     weights: Mapping[str, Any] = field(factory=dict)
 
@@ -131,7 +133,7 @@ def _with(node: Node, name: str, kind: str, value: Any) -> Node:
 def _swapped(node: Node) -> Iterator[Variant]:
     if len(node.inputs) == 2 and node.inputs[0] != node.inputs[1] and node.op not in SYMMETRIC:
         other = evolve(node, inputs=node.inputs[::-1])
-        yield Variant("structure", f"the inputs of {node.op} are swapped", other)
+        yield Variant("structure", changes.swapped_inputs(node.op), other)
 
 
 def _numbers(node: Node) -> Iterator[Variant]:
@@ -145,9 +147,9 @@ def _numbers(node: Node) -> Iterator[Variant]:
 def with_number(node: Node, name: str, value: float) -> Variant:
     """Return a node of which an attribute of one number is another."""
     held = node.attribute(name)
-    said = "its default" if held is None else f"{held:.6g}"
-    what = f"the attribute {name!r} of {node.op} is {said} instead of {value:.3g}"
-    return Variant(_NUMBERS[name][0], what, _with(node, name, "float", value))
+    shown = None if held is None else float(held)
+    change = changes.other_attribute(node.op, name, shown, float(f"{value:.3g}"))
+    return Variant(_NUMBERS[name][0], change, _with(node, name, "float", value))
 
 
 def unknowns(node: Node) -> tuple[str, ...]:
@@ -177,16 +179,16 @@ def _epsilons(side: Side, index: int) -> Iterator[Variant]:
             continue
         for value in _EPSILONS:
             if not np.isclose(now, value, rtol=1e-3, atol=0):
-                what = f"the epsilon {name!r} is {now:.6g} instead of {value:g}"
-                yield Variant("epsilon", what, node, {name: np.full_like(array, value)})
+                change = changes.other_epsilon(name, now, value)
+                yield Variant("epsilon", change, node, {name: np.full_like(array, value)})
 
 
 def _switches(node: Node) -> Iterator[Variant]:
     switches = ("keepdims",) if node.op.startswith("Reduce") else _SWITCHES.get(node.op, ())
     for name in switches:
         held = int(node.attribute(name, name in ("keepdims", "largest")))
-        what = f"the attribute {name!r} of {node.op} is {held} instead of {1 - held}"
-        yield Variant("attribute", what, _with(node, name, "int", 1 - held))
+        change = changes.other_attribute(node.op, name, held, 1 - held)
+        yield Variant("attribute", change, _with(node, name, "int", 1 - held))
 
 
 def _words(node: Node) -> Iterator[Variant]:
@@ -194,16 +196,16 @@ def _words(node: Node) -> Iterator[Variant]:
         held = node.attribute(name, words[0])
         for word in words:
             if word != held:
-                what = f"the attribute {name!r} of {node.op} is {held} instead of {word}"
-                yield Variant("attribute", what, _with(node, name, "string", word))
+                change = changes.other_attribute(node.op, name, held, word)
+                yield Variant("attribute", change, _with(node, name, "string", word))
 
 
 def _operators(node: Node) -> Iterator[Variant]:
     for ops in _ALIKE:
         for op in ops if node.op in ops and not node.domain else ():
             if op != node.op:
-                what = f"{node.op} is there instead of {op}"
-                yield Variant("structure", what, evolve(node, op=op))
+                change = changes.other_operator(node.op, op)
+                yield Variant("structure", change, evolve(node, op=op))
 
 
 def _rounds(side: Side, node: Node) -> Iterator[Variant]:
@@ -214,8 +216,8 @@ def _rounds(side: Side, node: Node) -> Iterator[Variant]:
         return
     count = int(np.reshape(held, -1)[0])
     for other in (count + 1, count - 1):
-        what = f"the trip count {name!r} of Loop is {count} instead of {other}"
-        yield Variant("weight", what, node, {name: np.full_like(held, other)})
+        change = changes.other_trip_count(name, count, other)
+        yield Variant("weight", change, node, {name: np.full_like(held, other)})
 
 
 def _directions(node: Node) -> Iterator[Variant]:
@@ -228,8 +230,8 @@ def _directions(node: Node) -> Iterator[Variant]:
         held = tuple(node.attribute(name) or (0,) * number)
         ones = [(*held[:at], 1 - held[at], *held[at + 1 :]) for at in range(len(held))]
         for value in dict.fromkeys([tuple(1 - one for one in held), *ones]):
-            what = f"the attribute {name!r} of Scan is {held} instead of {value}"
-            yield Variant("attribute", what, _with(node, name, "ints", value))
+            change = changes.other_attribute("Scan", name, held, value)
+            yield Variant("attribute", change, _with(node, name, "ints", value))
 
 
 def _axes(node: Node) -> Iterator[Variant]:
@@ -238,8 +240,8 @@ def _axes(node: Node) -> Iterator[Variant]:
     held = node.attribute("axis")
     for value in (-1, 1, -2, 0, 2, 3):
         if held != value:
-            what = f"the attribute 'axis' of {node.op} is {held} instead of {value}"
-            yield Variant("attribute", what, _with(node, "axis", "int", value))
+            change = changes.other_attribute(node.op, "axis", held, value)
+            yield Variant("attribute", change, _with(node, "axis", "int", value))
 
 
 def _orders(node: Node) -> Iterator[Variant]:
@@ -247,8 +249,8 @@ def _orders(node: Node) -> Iterator[Variant]:
     if node.op == "Transpose" and len(held) <= _RANK:
         for value in permutations(range(len(held))):
             if value != held:
-                what = f"the attribute 'perm' of Transpose is {held} instead of {value}"
-                yield Variant("attribute", what, _with(node, "perm", "ints", value))
+                change = changes.other_attribute("Transpose", "perm", held, value)
+                yield Variant("attribute", change, _with(node, "perm", "ints", value))
 
 
 def _reductions(side: Side, node: Node) -> Iterator[Variant]:
@@ -261,11 +263,11 @@ def _reductions(side: Side, node: Node) -> Iterator[Variant]:
         return
     for count in range(1, _RANK):
         for value in combinations(range(_RANK), count):
-            what = f"{node.op} is over the axes {held} instead of {value}"
+            change = changes.other_axes(node.op, held, value)
             if name:
-                yield Variant("weight", what, node, {name: np.array(value, np.int64)})
+                yield Variant("weight", change, node, {name: np.array(value, np.int64)})
             else:
-                yield Variant("attribute", what, _with(node, "axes", "ints", value))
+                yield Variant("attribute", change, _with(node, "axes", "ints", value))
 
 
 def _pads(node: Node) -> Iterator[Variant]:
@@ -279,18 +281,19 @@ def _pads(node: Node) -> Iterator[Variant]:
     middle = tuple((now[i] + now[i + rank]) // 2 for i in range(rank)) * 2
     for value in dict.fromkeys((middle, tuple(k // 2 for k in kernel) * 2, (0,) * 2 * rank)):
         if value != now:
-            what = f"the attribute 'pads' of {node.op} is {now} instead of {value}"
-            yield Variant("attribute", what, _with(node, "pads", "ints", value))
+            change = changes.other_attribute(node.op, "pads", now, value)
+            yield Variant("attribute", change, _with(node, "pads", "ints", value))
     spread = node.attribute("dilations") or (1,) * rank
     if any(one != 1 for one in spread):
-        what = f"the attribute 'dilations' of {node.op} is {tuple(spread)} instead of ones"
+        change = changes.other_attribute(node.op, "dilations", tuple(spread), (1,) * rank)
         ones = _with(node, "dilations", "ints", (1,) * rank)
         usual = tuple(k // 2 for k in kernel) * 2
-        yield Variant("attribute", what, _with(ones, "pads", "ints", usual))
+        yield Variant("attribute", change, _with(ones, "pads", "ints", usual))
     for name in ("strides", "dilations"):
         if any(one != 1 for one in node.attribute(name) or ()):
-            what = f"the attribute {name!r} of {node.op} is {node.attribute(name)} instead of ones"
-            yield Variant("attribute", what, _with(node, name, "ints", (1,) * rank))
+            own = tuple(node.attribute(name))
+            change = changes.other_attribute(node.op, name, own, (1,) * rank)
+            yield Variant("attribute", change, _with(node, name, "ints", (1,) * rank))
 
 
 def _transposed(side: Side, node: Node) -> Iterator[Variant]:
@@ -300,7 +303,8 @@ def _transposed(side: Side, node: Node) -> Iterator[Variant]:
             continue
         if held.shape[0] == held.shape[1] > 1:
             turned = np.ascontiguousarray(np.asarray(held.values).T)
-            yield Variant("weight", f"the weight {name!r} is transposed", node, {name: turned})
+            change = changes.other_weight("weight", name, changes.is_transposed())
+            yield Variant("weight", change, node, {name: turned})
 
 
 def _partners(side: Side, index: int) -> Iterator[Variant]:
@@ -318,8 +322,8 @@ def _partners(side: Side, index: int) -> Iterator[Variant]:
             _content(side, n) for n in node.inputs[1:]
         ]:
             continue
-        what = f"the scale or zero point is not that of {side.identity(other)!r}"
-        yield Variant("quantisation", what, evolve(node, inputs=(node.inputs[0], *theirs)))
+        change = changes.unlike_partner(side.identity(other))
+        yield Variant("quantisation", change, evolve(node, inputs=(node.inputs[0], *theirs)))
 
 
 def _content(side: Side, name: str) -> str:
@@ -343,38 +347,36 @@ def lacks_bias(side: Side, node: Node) -> bool:
     )
 
 
-def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
-    """Return the likeliest cause of what a node makes wrong where no variant explains it, and a
-    sentence: a constant difference along the channels is a bias, and otherwise a weight it is; of
+def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, Fact]:
+    """Return the likeliest cause of what a node makes wrong where no variant explains it, and the
+    change: a constant difference along the channels is a bias, and otherwise a weight it is; of
     graphs inside a node, nothing is known.
     """
     node = side.nodes[index]
     if any(True for _ in node.graphs):
-        return "changed", f"{node.op}, or something in what it holds, differs"
+        return "changed", changes.other_subgraph(node.op)
     weights = [name for name in node.inputs if name in side.weights]
     if node.op in QUANTISING:
-        return "quantisation", f"the scale or zero point of {side.identity(index)!r} differs"
+        return "quantisation", changes.other_quantization(side.identity(index))
     if np.shape(made) != np.shape(expected) and node.attributes:
-        shapes = f"{list(np.shape(made))} instead of {list(np.shape(expected))}"
-        return "attribute", f"the shape that {node.op} makes is {shapes}"
+        change = changes.other_output_shape(node.op, np.shape(made), np.shape(expected))
+        return "attribute", change
     if np.shape(made) != np.shape(expected):
         made = np.full_like(expected, np.nan, np.float64)  # The difference says nothing.
     apart = np.asarray(made, np.float64) - np.asarray(expected, np.float64)
-    if lacks_bias(side, node):
-        return "structure", f"{node.op} lacks a bias"
     is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
-    if is_bias:
-        missing = len(node.inputs) < 3
-        what = f"{node.op} lacks a bias" if missing else f"the bias {node.inputs[2]!r} differs"
-        return ("structure" if missing else "weight"), what
+    if lacks_bias(side, node) or (is_bias and len(node.inputs) < 3):
+        return "structure", changes.lost_bias(node.op)
+    if is_bias and len(node.inputs) > 2:
+        return "weight", changes.other_bias(node.inputs[2])
     if is_bias is False:
         weights = [name for name in weights if name not in node.inputs[2:]]
     if len(weights) > 1:
-        return "weight", f"one of the weights {', '.join(map(repr, weights))} of {node.op} differs"
+        return "weight", changes.one_of_weights(node.op, weights)
     if weights:
-        return "weight", f"the weight {weights[0]!r} of {node.op} differs"
+        return "weight", changes.unknown_weight_change(node.op, weights[0])
     cause = "attribute" if node.attributes else "structure"
-    return cause, f"{node.op} computes something else than the saved results hold"
+    return cause, changes.unknown_change(node.op)
 
 
 def _is_bias(apart: Any, op: str) -> bool | None:
@@ -437,14 +439,6 @@ def reporting(path: str, parties: Iterable[str], data: Iterable[str]) -> str:
     words = ["polygraphy", "diagnose", path, *parties, *data]
     folder, text = made_of(path, "_culprit"), made_of(path, "_issue.md")
     return shlex.join([*words, "--save-culprit", folder, "--issue", text])
-
-
-def taking(suspect: Suspect) -> str:
-    """Return what makes a difference go away, in words."""
-    if suspect.weights:
-        names = ", ".join(repr(name) for name, _ in suspect.weights)
-        return f"Take {names} from the reference."
-    return f"Do as the reference does: {suspect.what}."
 
 
 def undoing(path: str, side: Side, changed: Sequence[Variant]) -> str | None:

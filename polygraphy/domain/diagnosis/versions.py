@@ -29,15 +29,6 @@ class Span:
     before: str | None
     after: str | None
 
-    def in_words(self) -> str:
-        """Return it as a sentence."""
-        same = self.first == self.last
-        wrong = f"wrong in {self.first}" if same else f"wrong from {self.first} to {self.last}"
-        before = f"right in {self.before}" if self.before else ""
-        after = f"right from {self.after}" if self.after else ""
-        words = ", ".join(filter(None, [before, wrong, after or "in no newer one right"]))
-        return f"Of the versions that were tried, {words}."
-
 
 def wrong_span(versions: Sequence[str], here: str, is_right: Callable[[str], bool]) -> Span:
     """Find out in which versions a fault is that is in one of them.

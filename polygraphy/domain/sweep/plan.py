@@ -210,7 +210,7 @@ def _check_data_flags(what: str, flags: Words, reference: ReferenceRow) -> None:
         flag = word.partition("=")[0]
         if flag not in DATA_FLAGS:
             continue
-        if flag in ("--input-shapes", "--inputs"):
+        if flag in {"--input-shapes", "--inputs"}:
             hint = "write shapes as a row of [shapes]"
         elif reference.outputs:
             hint = "the inputs are those that the plan gives as reference"

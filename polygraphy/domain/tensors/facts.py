@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from attrs import Factory, frozen
 
+from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.pickling import pickled_as
 
@@ -49,6 +50,12 @@ class Facts(Protocol):
         """By output how it is put together; nothing of outputs of which that is not known."""
 
     @property
+    def lowered(self) -> ComputePrecision | None:
+        """How operators of the model that work on float32 tensors are computed, if not in float32;
+        its operators are those that the model has.
+        """
+
+    @property
     def source(self) -> Any:
         """The model itself, or its path; None where it is not at hand."""
 
@@ -82,12 +89,19 @@ class ModelFacts:
     ordered: Collection[str] = ()
     source: Any = None
     layouts: Mapping[str, Layout] = Factory(dict)
+    lowered: ComputePrecision | None = None
 
 
 def compute_dtype(facts: Facts | None, name: str) -> str | None:
     """Return the coarsest data type in which an output was computed; None when not known."""
     known = {} if facts is None else facts.compute_dtypes
     return known.get(name, known.get(""))
+
+
+def lowered_precision(facts: Facts | None) -> ComputePrecision | None:
+    """Return how operators on float32 tensors are computed, if not in float32 and that is known."""
+    lowered: ComputePrecision | None = getattr(facts, "lowered", None)
+    return lowered
 
 
 def is_bounded(facts: Facts | None, name: str) -> bool:
@@ -192,6 +206,11 @@ class DeferredFacts:
     def layouts(self) -> Mapping[str, Layout]:
         """See `Facts`."""
         return self._facts().layouts
+
+    @property
+    def lowered(self) -> ComputePrecision | None:
+        """See `Facts`."""
+        return self._facts().lowered
 
     @property
     def source(self) -> Any:

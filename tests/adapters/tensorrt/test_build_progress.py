@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.fake import RecordingProgress
-from polygraphy.adapters.tensorrt.build import build as build_progress
-from polygraphy.adapters.tensorrt.build.build import build_watched
+from polygraphy.adapters.tensorrt.engine import build as build_progress
+from polygraphy.adapters.tensorrt.engine.build import build_watched
 from polygraphy.adapters.tensorrt.library.module import _log, using
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
 from polygraphy.binding import bind
@@ -139,7 +139,7 @@ GIVEN_UP = """
 import os, signal, sys
 from types import SimpleNamespace
 from polygraphy.adapters.tensorrt.library.module import using
-from polygraphy.adapters.tensorrt.build.build import build_watched
+from polygraphy.adapters.tensorrt.engine.build import build_watched
 
 def build():
     os.kill(os.getpid(), signal.SIGTERM)
@@ -177,7 +177,7 @@ SILENT = """
 import hashlib, os, signal, sys, threading, time
 from types import SimpleNamespace
 from polygraphy import program
-from polygraphy.adapters.tensorrt.build import build as build_progress
+from polygraphy.adapters.tensorrt.engine import build as build_progress
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import using
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.tensorrt.build.tactics import (
+from polygraphy.adapters.tensorrt.engine.tactics import (
     Algorithm,
     TacticRecorder,
     TacticReplayData,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import polygraphy.adapters.tensorrt as adapter
-from polygraphy.adapters.tensorrt.build.config_settings import ATTRIBUTES, FLAGS
+from polygraphy.adapters.tensorrt.engine.config_settings import ATTRIBUTES, FLAGS
 from polygraphy.adapters.tensorrt.library import module as module_in_use
 from polygraphy.adapters.tensorrt.library.capabilities import (
     FEATURES,

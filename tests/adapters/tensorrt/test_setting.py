@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from polygraphy.adapters.tensorrt.build.config_settings import ATTRIBUTES, FLAGS
+from polygraphy.adapters.tensorrt.engine.config_settings import ATTRIBUTES, FLAGS
 from polygraphy.adapters.tensorrt.library import module
 from polygraphy.adapters.tensorrt.library.capabilities import FEATURES
 from polygraphy.adapters.tensorrt.library.module import flag_of, setting_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.tensorrt.build import timing_cache
-from polygraphy.adapters.tensorrt.build.timing_cache import (
+from polygraphy.adapters.tensorrt.engine import timing_cache
+from polygraphy.adapters.tensorrt.engine.timing_cache import (
     ensure_timing_cache,
     load_timing_cache,
     save_timing_cache,

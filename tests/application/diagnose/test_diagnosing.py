@@ -16,9 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.ports.diagnosing import open_environment
 from polygraphy.ports.reporting import Findings
+from tests.support.facts import facts_of
 from tests.support.parties import WrongRewriter
 
 
@@ -215,9 +217,10 @@ def test_a_version_that_is_right_is_found_among_environments(make: Any, kept: Ke
     with bind(open_environment, elsewhere, "wrong"):
         assert not diagnose(network(), [make(), OnnxParty()], environments=paths)
     [culprit] = kept.culprits
-    said = " ".join(culprit["evidence"])
-    assert "wrong from 1.1.0 to 1.3.0, right from 1.4.0" in said
-    assert "With only wrong 1.4.0 instead of 1.2.0, all outputs match." in said
+    facts = facts_of(culprit)
+    span = facts["versions_tried"]["span"]
+    assert (span.first, span.last, span.before, span.after) == ("1.1.0", "1.3.0", None, "1.4.0")
+    assert facts["other_version_matches"]["version"] == "1.4.0"
     installed = {"command": "pip install wrong==1.4.0", "proven": True, "note": ""}
     assert (culprit["remedy"] == installed) == (make is Unmendable)
     assert len(elsewhere.runs) == len(set(elsewhere.runs)) <= 4
@@ -227,9 +230,9 @@ def test_a_version_that_does_not_run_the_model_is_not_wrong(kept: Kept) -> None:
     with bind(open_environment, Elsewhere(), "wrong"):
         assert not diagnose(network(), [WrongRewriter(), OnnxParty()], environments=["1.1.5"])
     [culprit] = kept.culprits
-    said = " ".join(culprit["evidence"])
-    assert "wrong in 1.2.0, in no newer one right" in said
-    assert "1.1.5 cannot run it: 1.1.5: it has no such option" in said
+    facts = facts_of(culprit)
+    assert facts["versions_tried"]["span"] == Span("1.2.0", "1.2.0", None, None)
+    assert facts["version_refuses"]["message"] == "1.1.5: it has no such option"
 
 
 def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None:
@@ -237,7 +240,7 @@ def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None
         assert not diagnose(network(), [WrongRewriter()], environments=["1.1.0", "1.4.0"])
         [culprit] = kept.culprits
         assert (culprit["nodes"], culprit["party"]) == (["exp1", "log1"], "wrong")
-        assert "right from 1.4.0" in " ".join(culprit["evidence"])
+        assert facts_of(culprit)["versions_tried"]["span"].after == "1.4.0"
         assert diagnose(network(()), [WrongRewriter()], environments=["1.1.0", "1.4.0"])
 
 

@@ -21,6 +21,7 @@ from polygraphy.domain import rounding as judging
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.facts import facts_of
 from tests.support.models import make, value
 
 RANDOM = np.random.default_rng(2)
@@ -99,27 +100,29 @@ def test_a_lost_attribute_is_the_fault_of_the_exporter(names: Any) -> None:
     assert (culprit["party"], culprit["cause"]) == ("exporter", "attribute")
     assert culprit["nodes"] == ["node_leaky_relu"]
     assert culprit["origin"] == "net.py:2"
-    said = " ".join(culprit["evidence"])
-    assert "aten.leaky_relu became LeakyRelu" in said
-    assert "is 0.3 instead of 0.1" in said
-    assert "taken from the program, all outputs match" in said
-    assert "alone, in float64" in said
+    facts = facts_of(culprit)
+    became = {"operation": "aten.leaky_relu", "ops": ["LeakyRelu"], "others": []}
+    assert facts["exported"] == {"kind": "exported", **became}
+    assert (facts["other_attribute"]["value"], facts["other_attribute"]["expected"]) == (
+        pytest.approx(0.3), 0.1,
+    )  # fmt: skip
+    assert {"replaced_by_program", "framework_is_right"} <= facts.keys()
 
 
 @pytest.mark.parametrize("names", [None, LOST])
 def test_a_weight_that_the_program_has_not_is_told(names: Any) -> None:
     [culprit] = found(exported(names, weight=WEIGHT[::-1])).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["node_matmul"], "weight")
-    assert any("is not 'weight' of the program" in one for one in culprit["evidence"])
+    assert facts_of(culprit)["weight_is_not"]["expected"] == ["weight"]
 
 
 OTHER = RANDOM.normal(size=(6, 6)).astype(np.float32)
 WRONG = {
-    "but that transposed": WEIGHT.T,
-    "but that from its other end (axis": WEIGHT[:, ::-1],
-    "but that is 'other'": OTHER,
-    "but that times 1.3": WEIGHT * np.float32(1.3),
-    "of the program: it is": RANDOM.normal(size=(6, 6)).astype(np.float32),
+    "transposed": WEIGHT.T,
+    "reversed_axis": WEIGHT[:, ::-1],
+    "other": OTHER,
+    "scaled": WEIGHT * np.float32(1.3),
+    "": RANDOM.normal(size=(6, 6)).astype(np.float32),
 }
 
 
@@ -155,17 +158,19 @@ def weakly(weight: Any, op: str = "MatMul") -> tuple[onnx.ModelProto, FakeProgra
 
 
 @pytest.mark.parametrize("op", ["MatMul", "Gemm"])
-@pytest.mark.parametrize("said", WRONG)
+@pytest.mark.parametrize("wrong", WRONG)
 def test_the_weight_is_named_of_many_nodes_between_which_nothing_is_known(
-    said: str, op: str
+    wrong: str, op: str
 ) -> None:
-    [culprit] = found(*weakly(WRONG[said], op)).culprits
+    [culprit] = found(*weakly(WRONG[wrong], op)).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["of linear"], "weight")
     assert culprit["origin"] == "net.py:2"
-    evidence = " ".join(culprit["evidence"])
-    assert f"The weight 'w' of {op} is not 'weight' of the program" in evidence
-    assert said in evidence and ", expected " in evidence
-    assert "With only it as in the program, all outputs match" in evidence
+    facts = facts_of(culprit)
+    weight = facts["weight_is_not"]
+    assert (weight["name"], weight["ops"], weight["expected"]) == ("w", [op], ["weight"])
+    relation = weight["relation"]
+    assert wrong == (weight["actual"] if relation is None else relation["kind"])
+    assert "weights_restored" in facts
 
 
 def test_a_weight_that_two_nodes_read_is_one_culprit() -> None:
@@ -208,7 +213,7 @@ def test_a_kernel_with_swapped_axes_of_one_size_is_another_weight(axes: tuple[in
     program = FakeProgram(["x"], steps, ["conv"], {"weight": kernel})
     [culprit] = found(model, program).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["of conv"], "weight")
-    assert "is not 'weight' of the program, but that with its axes as" in str(culprit["evidence"])
+    assert facts_of(culprit)["weight_is_not"]["relation"]["kind"] == "other_axis_order"
 
 
 def test_an_attribute_is_named_where_the_weight_is_that_of_the_module() -> None:
@@ -246,9 +251,11 @@ def test_a_number_goes_before_another_operator_that_happens_to_make_the_same() -
     for wrong in (0.36, 0.47, 0.1):  # With the first, Min makes the same of these data.
         [culprit] = found(*scaled(wrong), feed=feed).culprits
         assert (culprit["nodes"], culprit["cause"]) == (["of query", "of key"], "weight")
-        said = " ".join(culprit["evidence"])
-        assert f"The number 'scale' that Mul reads is {wrong} instead of 0.6." in said
-        assert "is there instead of" not in said
+        facts = facts_of(culprit)
+        number = facts["number_is_not"]
+        assert (number["name"], number["ops"]) == ("scale", ["Mul"])
+        assert (number["value"], number["expected"]) == pytest.approx((wrong, 0.6))
+        assert "other_operator" not in facts
 
 
 def test_a_number_that_others_are_made_of_is_not_said_to_be_wrong() -> None:
@@ -258,7 +265,7 @@ def test_a_number_that_others_are_made_of_is_not_said_to_be_wrong() -> None:
     model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.float32(0.36), "number"))
     [culprit] = found(model, program).culprits
     assert culprit["cause"] == "translation"
-    assert "number" not in " ".join(culprit["evidence"])
+    assert "number_is_not" not in facts_of(culprit)
 
 
 def test_an_operator_is_named_where_its_number_is_that_of_the_program() -> None:
@@ -271,7 +278,8 @@ def test_an_operator_is_named_where_its_number_is_that_of_the_program() -> None:
     model = make("divided", nodes, [value("x", [3, 6])], [value("y", [3, 6])], weights=held)
     [culprit] = found(model, FakeProgram(["x"], steps, ["tanh"], held)).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["of div"], "translation")
-    assert "Mul is there instead of Div" in " ".join(culprit["evidence"])
+    operator = facts_of(culprit)["other_operator"]
+    assert (operator["op"], operator["expected"]) == ("Mul", "Div")
 
 
 def test_several_faults_are_found_where_names_say_nothing() -> None:

@@ -12,6 +12,7 @@ from polygraphy.application.diagnose.comparing import breaks
 from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import open_model
 
@@ -38,7 +39,7 @@ def test_the_first_node_that_makes_nan_is_named_in_every_type(dtype: Any) -> Non
     culprit = first_non_finite(*traced(dtype))
     assert culprit is not None
     assert (list(culprit.nodes), culprit.tensor, culprit.cause) == (["log"], "y", "nan")
-    assert "goes from -1 to 1: 1 negative" in culprit.evidence[-1]
+    assert culprit.facts[-1] == evidence.input_range("n", -1.0, 1.0, 1, 0, 2)
 
 
 def test_the_element_of_a_weight_that_makes_nan_is_said() -> None:
@@ -55,8 +56,7 @@ def test_the_element_of_a_weight_that_makes_nan_is_said() -> None:
     y = np.where(np.arange(3)[:, None] == 1, np.nan, x).astype(np.float32)
     culprit = first_non_finite(case, Trace({"y": y}, {"x": x}, party))
     assert culprit is not None
-    said = "Its weight 'variance' is -0.5 at [1]: negative, which no variance is (1 of 3 elements)."
-    assert culprit.evidence[-1] == said
+    assert culprit.facts[-1] == evidence.bad_weight("variance", -0.5, (1,), "negative", 1, 3)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -95,7 +95,8 @@ def test_an_infinity_that_is_made_of_numbers_is() -> None:
     culprit = first_non_finite(*masked(0.0, divides=True))
     assert culprit is not None
     assert list(culprit.nodes) == ["first"]
-    assert "zero, which nothing can be divided by (2 of 2 elements)" in culprit.evidence[-1]
+    weight = culprit.facts[-1].values
+    assert (weight["problem"], weight["count"], weight["elements"]) == ("zero", 2, 2)
 
 
 def test_it_is_said_that_data_were_made_up() -> None:
@@ -103,4 +104,4 @@ def test_it_is_said_that_data_were_made_up() -> None:
     case.is_made_up = True
     culprit = first_non_finite(case, known)
     assert culprit is not None
-    assert "made up" in culprit.remedy.note
+    assert culprit.remedy.note == remedies.USE_REAL_DATA

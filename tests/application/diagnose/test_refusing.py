@@ -30,6 +30,7 @@ from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.application.diagnose.test_diagnosing import network as layers
 from tests.application.diagnose.test_lowering import Builder
+from tests.support.facts import facts_of
 from tests.support.models import make, value
 from tests.support.parties import CrashingParty, WrongRewriter
 
@@ -83,7 +84,7 @@ def test_a_node_that_makes_another_shape_is_named_not_what_refuses_it(op: str, n
         assert not diagnose(network(), [OneRowMore(op), OnnxParty()])
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([name], "wide", "kernel")
-    assert any("refuses the model for that" in sentence for sentence in culprit["evidence"])
+    assert facts_of(culprit)["refused"]["because"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_what_helps_is_proven_on_the_whole_model() -> None:
     assert (culprit["nodes"], culprit["rewrite"]) == (["exp1", "log1"], "ExpLogFusion+Other")
     assert culprit["remedy"]["command"] == "wrong MODEL ExpLogFusion Other"
     assert culprit["remedy"]["proven"]
-    assert any("runs the whole model" in sentence for sentence in culprit["evidence"])
+    assert facts_of(culprit)["runs_without"]["whole"]
 
 
 def test_nodes_of_one_name_are_the_fault_of_the_model() -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judge the accuracy results accuracy.json.
+"""Check the accuracy results accuracy.json.
 
 polygraphy check accuracy accuracy.json --rtol 1e-4 y:1e-2 --atol 0 --check-error-stat max mean
 """

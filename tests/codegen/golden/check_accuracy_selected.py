@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judge the accuracy results accuracy.json.
+"""Check the accuracy results accuracy.json.
 
 polygraphy check accuracy accuracy.json --compare simple --check-average --check-error-stat max
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judge the accuracy results accuracy.json.
+"""Check the accuracy results accuracy.json.
 
 polygraphy check accuracy accuracy.json --psnr-threshold 40 y:30
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put the iterations of inputs.json and inputs behind each other.
+"""Concatenate the iterations of inputs.json and inputs.
 
 polygraphy data concat inputs.json inputs -o more_inputs.json
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put the tensors of inputs.json and golden.json beside each other, as input data.
+"""Merge the tensors of inputs.json and golden.json into input data.
 
 polygraphy data merge inputs.json golden.json -o merged.json
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put the tensors of golden.json beside each other, as input data.
+"""Merge the tensors of golden.json into input data.
 
 polygraphy data to-input golden.json -o input.json
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show which backends, devices and settings there are.
+"""Show backends, devices and settings.
 
 polygraphy doctor --log-file doctor.log
 """

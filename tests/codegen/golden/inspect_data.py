@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what inputs.json holds.
+"""Show the contents of inputs.json.
 
 polygraphy inspect data inputs.json
 """

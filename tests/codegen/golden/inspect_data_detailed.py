@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what outputs_fp32.json and outputs hold.
+"""Show the contents of outputs_fp32.json and outputs.
 
 polygraphy inspect data outputs_fp32.json outputs --all --show-values --histogram --statistics -n 2 --line-width 60
 """

@@ -68,19 +68,19 @@ def test_ranges_are_those_of_the_types() -> None:
             loss("n", "ReduceMean", {"x": [5, 5]}, [5], made=[np.inf]),
             "overflow",
             "n",
-            "adds up for 'n' is too large",
+            "for 'n' are too large",
         ),
         (
             loss("n", "BatchNormalization", {"x": [1]}, [1], {"var": [1, 9.8e7]}),
             "overflow",
             "var",
-            "1 of 2 elements of weight 'var' are too large, up to 9.8e+07",
+            "1 of 2 elements of the weight 'var' are too large, up to 9.8e+07",
         ),
         (
             loss("n", "Add", {"x": [0, 1]}, [1e-12, 1], {"eps": [1e-12]}),
             "epsilon",
             "eps",
-            "'eps' is 1e-12 and becomes 0",
+            "'eps' = 1e-12 becomes 0",
         ),
         (
             loss("n", "Mul", {"x": [1, 1]}, [1e-9, 1e-9], {"scale": [1e-9, 1e-9]}),
@@ -93,7 +93,7 @@ def test_ranges_are_those_of_the_types() -> None:
             loss("n", "Sub", {"x": [30000.4], "y": [30000]}, [0.4], made=[0]),
             "rounding",
             "n",
-            "off by 1 of the size of 'n'",
+            "relative error of 1 in 'n'",
         ),
     ],
 )
@@ -158,7 +158,7 @@ def test_nodes_that_only_round_are_not_named_beside_others() -> None:
     assert [each.nodes for each in first] == [["big"]]
     [alone] = culprits_among(["first"], losses, users, HALF)
     assert (alone.nodes, alone.fault.cause) == (["first"], "rounding")
-    assert "nodes that read it make more of it" in alone.fault.evidence
+    assert "which later nodes amplify" in alone.fault.evidence
 
 
 def test_nodes_that_lose_most_come_first_with_those_that_they_lose_it_on() -> None:

@@ -8,6 +8,7 @@ from attrs import evolve
 
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import explains, guess, variants
+from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
 
 
@@ -84,7 +85,7 @@ def test_a_convolution_without_the_bias_that_others_have_lacks_it():
     ]
     made = side(*nodes, w=np.ones((3, 3, 1, 1)), b=np.ones(3))
     assert guess(made, 0, np.ones((1, 3, 1, 1)), np.zeros((1, 3, 1, 1))) == (
-        "structure", "Conv lacks a bias",
+        "structure", changes.lost_bias("Conv"),
     )  # fmt: skip
 
 
@@ -120,10 +121,13 @@ def test_a_difference_that_is_no_bias_is_another_weight():
     node = Node("n", "Conv", "", ("x", "w", "b"), ("y",))
     made = side(node, w=np.ones((3, 3, 1, 1)), b=np.ones(3))
     expected = np.random.default_rng(0).standard_normal((1, 3, 4, 4))
-    assert guess(made, 0, expected * 1.5, expected) == ("weight", "the weight 'w' of Conv differs")
-    assert guess(made, 0, expected + 1, expected) == ("weight", "the bias 'b' differs")
+    assert guess(made, 0, expected * 1.5, expected) == (
+        "weight",
+        changes.unknown_weight_change("Conv", "w"),
+    )
+    assert guess(made, 0, expected + 1, expected) == ("weight", changes.other_bias("b"))
     one = expected[..., :1, :1]  # Too little to tell.
-    assert guess(made, 0, one + 1, one)[1] == "one of the weights 'w', 'b' of Conv differs"
+    assert guess(made, 0, one + 1, one)[1] == changes.one_of_weights("Conv", ["w", "b"])
 
 
 def test_only_rounding_is_explained():
@@ -150,7 +154,7 @@ def test_a_permutation_the_axes_of_a_reduction_and_switches_are_tried():
 
 def test_what_is_said_of_another_shape_is_that_the_shape_is_another():
     node = Node("n", "Transpose", "", ("x",), ("y",), numbers(perm=(1, 0, 2)))
-    expected = "attribute", "the shape that Transpose makes is [2, 3] instead of [3, 2]"
+    expected = "attribute", changes.other_output_shape("Transpose", (2, 3), (3, 2))
     assert guess(side(node), 0, np.ones((2, 3)), np.ones((3, 2))) == expected
     node = Node("n", "Tile", "", ("x", "w"), ("y",))
     assert guess(side(node, w=[2]), 0, np.ones(2), np.ones(3))[0] == "weight"
@@ -160,4 +164,4 @@ def test_a_weight_that_a_node_with_graphs_reads_is_not_blamed() -> None:
     body = Graph(inputs=(Tensor("now"),), nodes=(Node("t", "Tanh", "", ("now",), ("after",)),))
     node = Node("s", "Scan", "", ("w", "x"), ("y",), (Attribute("body", "graph", body),))
     cause, said = guess(side(node, w=np.ones(2)), 0, np.ones(2), np.zeros(2))
-    assert (cause, said) == ("changed", "Scan, or something in what it holds, differs")
+    assert (cause, said) == ("changed", changes.other_subgraph("Scan"))

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.diagnosis.versions import Span, ordered, wrong_span
+from polygraphy.domain.diagnosis.words import evidence
 from tests.support.examples import scaled
 
 VERSIONS = [f"1.{minor}.0" for minor in range(2, 22)]
@@ -44,8 +45,9 @@ def test_versions_are_sorted_as_they_were_released() -> None:
 
 
 def test_words_say_what_was_tried() -> None:
-    assert Span("1.17.0", "1.19.2", "1.16.3", "1.20.1").in_words() == (
-        "Of the versions that were tried, right in 1.16.3, wrong from 1.17.0 to 1.19.2, right from"
-        " 1.20.1."
+    span = Span("1.17.0", "1.19.2", "1.16.3", "1.20.1")
+    assert str(evidence.versions_tried(span)) == (
+        "Versions tried: correct in 1.16.3, incorrect from 1.17.0 to 1.19.2, correct from 1.20.1."
     )
-    assert "in no newer one right" in Span("1.2.0", "1.2.0", None, None).in_words()
+    last = evidence.versions_tried(Span("1.2.0", "1.2.0", None, None))
+    assert str(last).endswith("correct in no newer version.")

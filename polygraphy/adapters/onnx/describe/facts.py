@@ -25,6 +25,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
+from attrs import evolve
+
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.parts import layouts_of
 from polygraphy.adapters.onnx.graph.graph import graph_weights
@@ -51,6 +53,7 @@ from polygraphy.adapters.onnx_common.messages import (
     graphs_of,
     inputs_of,
 )
+from polygraphy.domain.catalog.compute import ACCURACY_LEVELS, ComputePrecision
 from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
 from polygraphy.domain.tensors.facts import (
     DeferredFacts,
@@ -78,12 +81,29 @@ _TYPES_BY_ATTRIBUTE = {
 _TYPE_OF_INPUT = {"CastLike": 1, "DequantizeLinear": 1}
 
 
-def compute_dtypes(model: ModelProto) -> dict[str, str]:
-    """Return for each output the coarsest data type of what nodes compute on the way to it; outputs
-    of which none is known are left out.
+def compute_dtypes(
+    model: ModelProto, lowered: ComputePrecision | None = None
+) -> tuple[dict[str, str], ComputePrecision | None]:
+    """Return for each output the coarsest data type of what nodes compute on the way to it, and how
+    operators on float32 tensors are computed, with those that the model has. Outputs of which
+    nothing is known are left out.
+
+    Args:
+        model: the model.
+        lowered: how its backend computes operators on float32 tensors, if not in float32.
     """
-    walk = _Walk({function.name: function.node for function in model.functions})
+    walk = _Walk(
+        {function.name: function.node for function in model.functions},
+        {} if lowered is None else lowered.by_operator,
+    )
     walk.graph(model.graph)
+    dtypes = _of_outputs(model, walk)
+    if lowered is None or not walk.lowered:
+        return dtypes, None
+    return dtypes, evolve(lowered, operators=tuple(walk.lowered))
+
+
+def _of_outputs(model: ModelProto, walk: _Walk) -> dict[str, str]:
     return {
         output.name: walk.coarsest[output.name]
         for output in model.graph.output
@@ -94,10 +114,12 @@ def compute_dtypes(model: ModelProto) -> dict[str, str]:
 class _Walk:
     """Goes through nodes in order; they are sorted in the file."""
 
-    def __init__(self, functions: Mapping[str, object]) -> None:
+    def __init__(self, functions: Mapping[str, object], lowered: Mapping[str, str]) -> None:
         self.types: dict[str, str] = {}  # Of each tensor its own data type,
         self.coarsest: dict[str, str] = {}  # and the coarsest of those that led to it.
+        self.lowered: dict[str, None] = {}  # The operators that are not computed in float32.
         self._functions = functions
+        self._dtypes = lowered
 
     def graph(self, graph: GraphProto) -> None:
         for tensor in graph.initializer:
@@ -121,9 +143,22 @@ class _Walk:
             own = self.types.setdefault(name, made) if made else self.types.get(name, "")
             if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
                 own = made or own
+            if (inside := self._computed_in(node, own)) is not None:
+                passed = [*passed, inside]
             found = coarsest([*passed, own] if _is_rounded(own, node) else passed)
             if found is not None:
                 self.coarsest[name] = found.name
+
+    def _computed_in(self, node: NodeProto, dtype: str) -> str | None:
+        """Return what a node on float32 tensors is computed in, if not in float32."""
+        if dtype != "float32":
+            return None
+        if node.op_type == "MatMulNBits":
+            level = attribute_named(node, "accuracy_level")
+            return None if level is None else ACCURACY_LEVELS.get(level.i)
+        if (found := self._dtypes.get(node.op_type)) is not None:
+            self.lowered[node.op_type] = None
+        return found
 
     def _made_by(self, node: NodeProto) -> str:
         """Return the data type that a node makes, as far as it follows from the node alone."""
@@ -542,17 +577,21 @@ _RECORD = "pkg.torch.onnx.fx_node"
 _FX_NODE = re.compile(r"%(\w+)\s*:")
 
 
-def facts_of(model: ModelProto, source: Any = None) -> ModelFacts:
+def facts_of(
+    model: ModelProto, source: Any = None, lowered: ComputePrecision | None = None
+) -> ModelFacts:
     """Return what a model tells, and where it is, if that is not the model itself."""
     kinds = OutputKinds(model)
+    dtypes, found = compute_dtypes(model, lowered)
     return ModelFacts(
-        compute_dtypes(model),
+        dtypes,
         input_hints(model.graph),
         _sources(model.graph),
         bounded=kinds.bounded,
         ordered=kinds.ordered,
         source=model if source is None else source,
         layouts=DeferredLayouts(partial(layouts_of, model, kinds.all_bounded)),
+        lowered=found,
     )
 
 
@@ -569,28 +608,30 @@ def _sources(graph: GraphProto) -> dict[str, str]:
     return {tensor: source for source, tensor in makers.items()}
 
 
-def find_facts(model: Any) -> Facts:
+def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
     """Return what is known of a model, its bytes or its path, when it is asked for; nothing of one
     that cannot be read, or is too large to be read on the side.
     """
     if isinstance(model, (str, Path)):
         path = Path(model)
-        return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
-    return DeferredFacts(partial(_found, model))
+        return DeferredFacts(partial(_found, path, lowered), partial(_may_limit_inputs, path))
+    return DeferredFacts(partial(_found, model, lowered))
 
 
-def _found(model: Any) -> ModelFacts:
+def _found(model: Any, lowered: ComputePrecision | None) -> ModelFacts:
     source = model
+    # Of a model that is too large to be read on the side, the worst is assumed.
+    unread = ModelFacts() if lowered is None else ModelFacts({"": lowered.dtype}, lowered=lowered)
     try:
         if isinstance(model, Path):
             if model.stat().st_size > _LARGEST_BYTES:
-                return ModelFacts()
+                return unread
             model = onnx.load(str(model), load_external_data=False)
         elif isinstance(model, (bytes, bytearray)):
             if len(model) > _LARGEST_BYTES:
-                return ModelFacts()
+                return unread
             model = onnx.load_model_from_string(bytes(model))
-        return facts_of(model, source)
+        return facts_of(model, source, lowered)
     except Exception as error:  # Facts are an extra: running the model says what is wrong.
         G_LOGGER.verbose(f"Nothing is known of the model: {error}")
         return ModelFacts()

@@ -206,7 +206,7 @@ class CopyNodes(BaseLoader):
         nodes = [node for node in reference.graph.node if copied.intersection(node.output)]
         _drop_replaced(made.graph, needed(model.graph) - needed(made.graph))
         for one in chosen[:_SHOWN]:
-            G_LOGGER.info(f"Undone: {one.what}.")
+            G_LOGGER.info(f"Undone: {one.change}.")
         G_LOGGER.info(f"Copied what differs in {counted(len(chosen), 'place')}.")
         _warn_of_domains(model, nodes)
         _warn_of_versions(model, reference, nodes)

@@ -38,6 +38,7 @@ from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors, in_memory, is_stored
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
 from polygraphy.binding import resolve
+from polygraphy.domain.catalog.compute import CUDA_TF32, TF32
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
 from polygraphy.domain.diagnosis.regions import MOVES
@@ -46,6 +47,7 @@ from polygraphy.domain.rounding import GROWTH, moved
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.precision import (
+    PRECISIONS,
     epsilon_of,
     in_float,
     is_float,
@@ -121,7 +123,11 @@ class OnnxNarrowModels:
             wide = model if found is None else widened(model)
             return self.open(wide, *(found or (DataType[dtype],))).roughly
         opened = _Evaluated(inlined(model))
-        computing = cache(lambda seed: opened.with_nodes(partial(_moving, seed=seed)))
+        # In TF32, what products make is as coarse; everything else is float32.
+        coarse = dict.fromkeys(CUDA_TF32, dtype) if dtype == TF32 else {}
+        computing = cache(
+            lambda seed: opened.with_nodes(partial(_moving, seed=seed, coarse=coarse))
+        )
         return lambda feed: _Moved(computing, feed)
 
     def widened(self, model: Any, like: Any = None) -> Any:
@@ -358,19 +364,27 @@ def _is_whole(array: Any) -> bool:
 
 
 def _moving(
-    node: NodeProto, version: int, run: Callable[..., Any], seed: int
+    node: NodeProto,
+    version: int,
+    run: Callable[..., Any],
+    seed: int,
+    coarse: Mapping[str, str],
 ) -> Callable[..., Any]:
     """Return what computes a node, and moves what it makes; whole numbers, such as of a counter or
-    a size, are exact.
+    a size, are exact. `coarse` holds the precision of operators that do not compute in the type of
+    their tensors.
     """
     if graphs_of(node) or node.op_type in MOVES or node.op_type == "Constant":
         return run
     number = seed + crc32(node.output[0].encode("utf-8", "replace"))
+    times = 1.0
+    if (name := coarse.get(node.op_type)) is not None:
+        times = PRECISIONS[name].epsilon / PRECISIONS["float32"].epsilon
 
     def call(*inputs: Any, **options: Any) -> Any:
         made = run(*inputs, **options)
         return tuple(
-            each if _is_whole(each) else moved(each, number + at, GROWTH / 2)
+            each if _is_whole(each) else moved(each, number + at, times * GROWTH / 2)
             for at, each in enumerate(made)
         )
 

@@ -34,7 +34,6 @@ from polygraphy.application.diagnose.data import (
     feeds_of_parties,
 )
 from polygraphy.application.diagnose.lowered.half import (
-    FEWER_MAY_DO,
     HalfPrecision,
     Lowered,
     Tolerance,
@@ -58,11 +57,13 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
     TensorError,
 )
-from polygraphy.domain.diagnosis.headroom import ADDING, HalfCulprit, Range
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.headroom import ADDING, Range
 from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of, keeping
+from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -107,7 +108,7 @@ def of_casting(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResult:
 def culprits_of(
     found: HalfPrecision,
     remedy: Remedy,
-    proof: Sequence[str],
+    proof: Sequence[Fact],
     party: str = MODEL,
     names: Mapping[str, str] | None = None,
     *,
@@ -118,18 +119,19 @@ def culprits_of(
     Args:
         found: what half precision does.
         remedy: what helps.
-        proof: what shows that, in sentences.
+        proof: what shows that.
         party: who computes in half precision.
         names: what nodes are called where they have other names than those found.
         is_cast: whether it is cast by a command, which says what stays in float32 with them.
     """
     for each in found.culprits:
         fault = each.fault
-        evidence = [f"{fault.evidence[:1].upper()}{fault.evidence[1:]}.", *proof]
+        facts = [evidence.lost(fault.loss), *proof]
         if is_cast and each.beside:
-            evidence.insert(1, _beside(each))
+            more = max(len(each.beside) - _NAMED, 0)
+            facts.insert(1, evidence.stay_in_float32([*each.beside[:_NAMED]], more))
         nodes = [(names or {}).get(node, node) for node in each.nodes]
-        yield Culprit(nodes, fault.tensor, party, fault.cause, None, evidence, remedy, each.op)
+        yield Culprit(nodes, fault.tensor, party, fault.cause, None, facts, remedy, each.op)
 
 
 def _cast(
@@ -139,11 +141,11 @@ def _cast(
     if not found.kept:
         return [*culprits_of(found, Remedy(), [], names=names, is_cast=True)]
     remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
-    proof = (
-        f"With all nodes in {dtype} {found.before}. With {counted(len(found.kept), 'node')} in fp32"
-        f" {found.after}{_beside_rounding(found)}."
-    )
-    proof += "" if found.is_fewest else f" {FEWER_MAY_DO}"
+    after, is_enough = found.after, found.after.is_tolerable
+    proof = evidence.error_by_kept_nodes(
+        dtype, str(found.before), len(found.kept), str(after), found.allowance, is_enough,
+        found.is_fewest,
+    )  # fmt: skip
     return [*culprits_of(found, remedy, [proof], names=names, is_cast=True)]
 
 
@@ -341,14 +343,12 @@ def of_half_model(
         return _of_agreement(exact, outputs, tolerance, found, name)
     if found.verdict != "fault":
         return None
-    remedy, proof = Remedy(), []
+    remedy, proof = Remedy(), list[Fact]()
     if found.kept:
         options = shlex.join([casting_flag(name), *keeping(found.kept)])
-        note = f"Convert the model in fp32 again, with {options}."
-        remedy = Remedy(None, found.after.is_tolerable, note)
-        kept = ", ".join(map(repr, found.kept))
-        proof.append(f"With all of its nodes in {name} {found.before}.")
-        proof.append(f"With {kept} in fp32 {found.after}.")
+        remedy = Remedy(None, found.after.is_tolerable, remedies.convert_again(options))
+        proof.append(evidence.error_in_narrow_type(name, str(found.before)))
+        proof.append(evidence.error_with_nodes_in_float32(found.kept, str(found.after)))
     culprits = [*culprits_of(found, remedy, proof)]
     if all(one.cause in ("nan", "rounding") for one in culprits):
         # What the weights have lost already is lost in float32 as well.
@@ -447,13 +447,11 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
         if not lost or not is_guard(side, index) or lost[0][1] > _GONE * limits.smallest:
             continue
         name, value = lost[0]
-        evidence = [
-            f"{node.op} {side.identity(index)!r} keeps what it reads away from zero with {name!r},"
-            f" which is {value:.3g}; {limits.name} begins at {limits.smallest:.2g}.",
-        ]
-        note = f"Make {name!r} at least {limits.normal:.1g}, or keep the node in fp32."
+        label = side.identity(index)
+        facts = [evidence.lost_epsilon(node.op, label, name, value, limits.name, limits.smallest)]
+        note = remedies.raise_epsilon(name, limits.normal)
         nodes, remedy = [side.identity(index)], Remedy(note=note)
-        made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, evidence, remedy, node.op)
+        made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
         found.append(made)
     return found
 
@@ -562,22 +560,9 @@ def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> Diagnosi
     if found.kept:
         command = _on_the_data(case, party.remedy(case.path, plain=False, without=found.kept))
         remedy = Remedy(command, found.after.is_tolerable)
-    proof = (
-        f"With {', '.join(map(repr, found.kept))} in fp32, all outputs match: {found.after},"
-        f" before {found.before}.{'' if found.is_fewest else f' {FEWER_MAY_DO}'}"
-    )
+    errors = str(found.after), str(found.before)
+    proof = evidence.right_with_nodes_in_float32(found.kept, *errors, found.is_fewest)
     return DiagnosisResult(FAULT, [*culprits_of(found, remedy, [proof], party.name)])
-
-
-def _beside(culprit: HalfCulprit) -> str:
-    names = ", ".join(map(repr, culprit.beside[:_NAMED]))
-    more = len(culprit.beside) - _NAMED
-    if len(culprit.beside) == 1:
-        return f"{names} stays in fp32 with it, because it reads or hands on what it computes."
-    return (
-        f"{names}{f' and {more} more' if more > 0 else ''} stay in fp32 with it, because they read"
-        " or hand on what it computes."
-    )
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:
@@ -594,14 +579,6 @@ def _reason(found: HalfPrecision, dtype: str) -> str:
     if found.verdict == INCONCLUSIVE:
         return f"No set of nodes is found with which outputs match; in {dtype} {found.before}."
     return ""
-
-
-def _beside_rounding(found: HalfPrecision) -> str:
-    """Return what to think of what is left, where rounding everywhere does more than usual."""
-    if found.allowance <= 1:
-        return ""
-    said = f", which is {found.allowance:.2g} times the usual because rounding everywhere adds up"
-    return said if found.after.is_tolerable else f"{said}; that is too much by itself"
 
 
 def _allowed(found: HalfPrecision) -> str:

@@ -21,8 +21,10 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import paired
 from polygraphy.domain.diagnosis.quantising import OUTPUT, QuantisedOperand, losses
+from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import (
@@ -145,24 +147,17 @@ class Quantised:
             )
             return DiagnosisResult(INCONCLUSIVE, reason=reason)
         after = self._off(kept, sets)
-        which = "this one" if len(kept) == 1 else f"these {len(kept)}"
-        evidence = [f"{costs}, {after:.2g} where {which} of {len(names)} nodes are not quantised."]
         output = self._output_of(kept)
+        facts = [evidence.quantization_cost(most, after, len(kept), len(names))]
         if output is None:
-            evidence += [
-                f"What {name!r} reads loses {ranked[name]:.2g} of its size." for name in kept
-            ]
-        note = f"Quantise it again without {', '.join(map(repr, kept))} (nodes_to_exclude)."
-        if output is not None:
-            evidence += self._of_part(output, made[number], goals[number])
-            note = (
-                f"Quantize what is joined in {output!r} apart, each with its own scale, or leave"
-                f" {output!r} in floating point."
-            )
+            facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in kept]
+        else:
+            facts += self._of_part(output, made[number], goals[number])
+        note = remedies.quantize_without(kept) if output is None else remedies.split_scale(output)
         op = next((node.op for node in case.model.nodes if node.name == kept[0]), "")
         remedy = Remedy(None, True, note)
         nodes = kept if output is None else [*self._before(output), *kept]
-        culprit = Culprit(nodes, None, MODEL, "quantisation", None, evidence, remedy, op)
+        culprit = Culprit(nodes, None, MODEL, "quantisation", None, facts, remedy, op)
         return DiagnosisResult(FAULT, [culprit])
 
     def _output_of(self, kept: Sequence[str]) -> str | None:
@@ -181,10 +176,10 @@ class Quantised:
         nodes = self._case.model.nodes
         return [node.name for node in nodes if not reads.isdisjoint(node.makes)]
 
-    def _of_part(self, output: str, values: Values, goals: Values) -> list[str]:
-        """Say in which part of an output the most is lost."""
+    def _of_part(self, output: str, values: Values, goals: Values) -> list[Fact]:
+        """Return in which part of an output the most is lost."""
         off = self._case.judged(output, values[output], goals[output])
-        return [f"The output {off.in_words()}."] if off.part else []
+        return [evidence.wrong_part(output, off)] if off.part else []
 
     def _ranked(self, feed: Feed) -> dict[str, float]:
         """Return by node what quantising loses of what it reads."""

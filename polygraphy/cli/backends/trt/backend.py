@@ -128,8 +128,8 @@ BACKENDS = (
         name="trt",
         title="TensorRT",
         help=(
-            "Run the model in TensorRT: build an engine from an ONNX model or a network script, or"
-            " load the engine that the model is."
+            "Run the model in TensorRT: build an engine from an ONNX model or a network script,"
+            " or load MODEL if it is an engine."
         ),
         groups=_groups,
         model_types=formats_of("onnx", "tensorrt", "tensorflow"),
@@ -145,7 +145,7 @@ BACKENDS = (
     BuiltIn(
         name="trt_engine",
         title="TensorRT",
-        help="Run a saved TensorRT engine, besides what runs the model.",
+        help="Run a saved TensorRT engine, in addition to the runners of the model.",
         text="PATH",
         model_types=(),
         choose=_choose_saved,

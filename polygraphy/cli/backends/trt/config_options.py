@@ -15,7 +15,7 @@ POOL_LIMIT: Any = option(
     "--memory-pool-limit",
     feeds=("CreateConfig.memory_pool_limits", "TrtParty.memory_pool_limits"),
     kind=PerNameOnly(ByteSize(), "POOL", Member("MemoryPoolType", "POOL")),
-    help="Limits of memory pools, as in --pool-limit workspace:4G dla_local_dram:1G.",
+    help="Size limits of memory pools, as in --pool-limit workspace:4G dla_local_dram:1G.",
 )
 
 
@@ -23,20 +23,21 @@ OPTIMIZATION_LEVEL: Any = option(
     "--builder-optimization-level",
     feeds=("CreateConfig.builder_optimization_level", "TrtParty.builder_optimization_level"),
     kind=Integer(minimum=0),
-    help="From 0, quick build, to 5, quick engine.",
+    help="Builder optimization level, from 0 (fast build) to 5 (fast engine).",
     otherwise="3",
 )
 
 
 @option_group
 class TrtConfigOptions(Options):
-    """TensorRT Build: how hard the builder tries, and what it may use."""
+    """TensorRT Build: effort and resources of the builder."""
 
     workspace: int | None = option(
         "--workspace",
         feeds=("CreateConfig.memory_pool_limits", "UseTfTrt.max_workspace_size"),
         kind=ByteSize(),
-        help="Memory for intermediate results of a layer, as in 512M; as --pool-limit workspace:.",
+        help="Memory for intermediate results of a layer, as in 512M; an alias of --pool-limit"
+        " workspace:SIZE.",
     )
     pool_limit: Mapping[str, int] | None = POOL_LIMIT
     builder_optimization_level: int | None = OPTIMIZATION_LEVEL
@@ -44,90 +45,90 @@ class TrtConfigOptions(Options):
         "--tiling-optimization-level",
         feeds="CreateConfig.tiling_optimization_level",
         kind=Member("TilingOptimizationLevel", "LEVEL"),
-        help="How hard to look for better tiles: none, fast, moderate or full.",
+        help="Effort to find better tiles: none, fast, moderate or full.",
     )
     max_aux_streams: int | None = option(
         "--max-aux-streams",
         feeds="CreateConfig.max_aux_streams",
         kind=Integer(minimum=0),
-        help="How many streams inference may use besides its own.",
+        help="Maximum number of additional streams for inference.",
     )
     sparse_weights: bool = option(
         "--sparse-weights",
         feeds="CreateConfig.sparse_weights",
-        help="Make use of weights that are 2:4 sparse.",
+        help="Allow kernels that exploit 2:4 sparse weights.",
     )
     preview_features: tuple[str, ...] | None = option(
         "--preview-features",
         feeds="CreateConfig.preview_features",
         kind=Members("PreviewFeature", "FEATURE"),
-        help="Preview features that are on; all others are off.",
+        help="Preview features to enable; all others are disabled.",
     )
     profiling_verbosity: str | None = option(
         "--profiling-verbosity",
         feeds="CreateConfig.profiling_verbosity",
         kind=Member("ProfilingVerbosity", "LEVEL"),
-        help="What the engine tells about its layers: none, layer_names_only or detailed.",
+        help="Level of detail about layers in the engine: none, layer_names_only or detailed.",
     )
     direct_io: bool = option(
         "--direct-io",
         feeds="CreateConfig.direct_io",
-        help="Insert no reformatting at inputs and outputs.",
+        help="Forbid reformatting of inputs and outputs.",
     )
 
 
 @option_group
 class TrtPlanOptions(Options):
-    """TensorRT Plan: what the engine holds, and where it runs."""
+    """TensorRT Plan: contents and targets of the engine."""
 
     refittable: bool = option(
         "--refittable",
         feeds="CreateConfig.refittable",
-        help="Let weights be exchanged in the built engine.",
+        help="Allow weights to be replaced in the built engine.",
     )
     strip_plan: bool = option(
         "--strip-plan",
         feeds="CreateConfig.strip_plan",
-        help="Leave out weights that can be put in again later.",
+        help="Strip weights that can be refitted later from the engine.",
     )
     weight_streaming: bool = option(
         "--weight-streaming",
         feeds="CreateConfig.weight_streaming",
-        help="Let weights stay in host memory; needs --strongly-typed.",
+        help="Allow weights to stay in host memory; requires --strongly-typed.",
     )
     version_compatible: bool = option(
         "--version-compatible",
         feeds="CreateConfig.version_compatible",
-        help="Let later versions of TensorRT load the engine.",
+        help="Build an engine that later versions of TensorRT can load.",
     )
     exclude_lean_runtime: bool = option(
         "--exclude-lean-runtime",
         feeds="CreateConfig.exclude_lean_runtime",
-        help="Leave the lean runtime out of a --version-compatible engine.",
+        help="Exclude the lean runtime from a --version-compatible engine.",
     )
     hardware_compatibility_level: str | None = option(
         "--hardware-compatibility-level",
         feeds="CreateConfig.hardware_compatibility_level",
         kind=Member("HardwareCompatibilityLevel", "LEVEL"),
-        help="On which GPUs the engine runs: none, ampere_plus or same_compute_capability.",
+        help="GPUs on which the engine runs: none, ampere_plus or same_compute_capability.",
     )
     runtime_platform: str | None = option(
         "--runtime-platform",
         feeds="CreateConfig.runtime_platform",
         kind=Member("RuntimePlatform", "PLATFORM"),
-        help="Where the engine is to run: same_as_build or windows_amd64.",
+        help="Platform on which the engine runs: same_as_build or windows_amd64.",
     )
 
 
 @option_group
 class TrtCapabilityOptions(Options):
-    """TensorRT Capability: the subset of TensorRT that the engine keeps to."""
+    """TensorRT Capability: subset of TensorRT for the engine."""
 
     engine_capability: str | None = option(
         "--engine-capability",
         feeds="CreateConfig.engine_capability",
         kind=Member("EngineCapability", "CAPABILITY"),
-        help="standard, safety or dla_standalone.",
+        help="Target of the engine: standard, safety or dla_standalone.",
     )
 
 
@@ -142,12 +143,13 @@ class TrtDeviceOptions(Options):
         "--allow-gpu-fallback",
         needs="--use-dla",
         feeds="CreateConfig.allow_gpu_fallback",
-        help="Let layers that DLA cannot run, or all where there is no DLA, run on the GPU.",
+        help="Allow the GPU to run layers that DLA cannot run, and all layers on machines"
+        " without DLA.",
     )
     trt_safety_restricted: bool = option(
         "--trt-safety-restricted",
         feeds="CreateConfig.restricted",
-        help="Keep to what is allowed in safety engines.",
+        help="Restrict the network to the scope of safety engines.",
     )
 
 
@@ -159,8 +161,8 @@ class TrtScriptOptions(Options):
         "--trt-config-script",
         reads="Script",
         kind=Script("load_config"),
-        help="Take the builder configuration from a Python script: what its function load_config,"
-        " or the one that is named, returns for (builder, network).",
+        help="Python script that creates the builder configuration. Its function load_config (or"
+        " the one that --trt-config-func-name names) receives (builder, network).",
     )
     trt_config_func_name: str | None = option(
         "--trt-config-func-name",
@@ -173,20 +175,21 @@ class TrtScriptOptions(Options):
         feeds="PostprocessConfig.func",
         reads="Script",
         kind=Script("postprocess_config"),
-        help="Change the builder configuration with a function of a Python script, by default"
-        " postprocess_config: it takes (builder, network, config).",
+        help="Python script with a function that changes the builder configuration. The"
+        " function receives (builder, network, config).",
+        otherwise="postprocess_config",
     )
 
 
 @option_group
 class TrtRtxOptions(Options):
-    """TensorRT-RTX: for which GPUs the engine is built, with POLYGRAPHY_USE_TENSORRT_RTX=1."""
+    """TensorRT-RTX: target GPUs of the engine, with POLYGRAPHY_USE_TENSORRT_RTX=1."""
 
     use_gpu: bool = option(
         "--use-gpu",
         feeds="CreateConfigRTX.use_gpu",
         excludes="--compute-capabilities",
-        help="Build for the GPU of this machine rather than for any.",
+        help="Build for the GPU of this machine only.",
     )
     compute_capabilities: tuple[tuple[int, int], ...] = option(
         "--compute-capabilities",

@@ -35,29 +35,30 @@ class TrtPluginOptions(Options):
         "--plugins",
         feeds="LoadPlugins.plugins",
         reads="Library",
-        help="Shared libraries with plugins, loaded before anything else.",
+        help="Shared libraries with plugins, loaded before everything else.",
     )
 
 
 @option_group
 class TrtParserOptions(Options):
-    """TensorRT Parser: how an ONNX model becomes a network."""
+    """TensorRT Parser: conversion of an ONNX model to a network."""
 
     onnx_flags: tuple[str, ...] = option(
         "--onnx-flags",
         feeds="NetworkFromOnnxPath.flags",
         kind=Members("OnnxParserFlag", "FLAG", nargs="+"),
-        help="Flags of the ONNX parser, such as native_instancenorm.",
+        help="Flags for the ONNX parser, such as native_instancenorm.",
     )
     plugin_instancenorm: bool = option(
         "--plugin-instancenorm",
         feeds="NetworkFromOnnxPath.plugin_instancenorm",
-        help="Run InstanceNormalization by the plugin rather than by TensorRT's own layers.",
+        help="Use the plugin for InstanceNormalization instead of the layers of TensorRT.",
     )
     enable_uint8_asymmetric_quantization_dla: bool = option(
         "--enable-uint8-asymmetric-quantization-dla",
         feeds="NetworkFromOnnxPath.flags",
-        help="As --onnx-flags enable_uint8_and_asymmetric_quantization_dla.",
+        help="Enable asymmetric uint8 quantization on DLA; an alias of --onnx-flags"
+        " enable_uint8_and_asymmetric_quantization_dla.",
     )
 
 
@@ -69,27 +70,27 @@ class TrtNetworkOptions(Options):
         "--trt-outputs",
         feeds="ModifyNetworkOutputs.outputs",
         kind=Outputs("NAME"),
-        help="Tensors of the network that become its outputs, in place of its own; names may be"
-        " patterns, and '*' is every tensor.",
+        help="Tensors of the network to mark as outputs, in place of its own. Names may be"
+        " patterns; '*' means every tensor.",
     )
     trt_exclude_outputs: tuple[str, ...] = option(
         "--trt-exclude-outputs",
         feeds="ModifyNetworkOutputs.exclude_outputs",
         kind=Texts("NAME"),
-        help="Tensors of the network that are no outputs; names may be patterns.",
+        help="Tensors of the network that are not outputs; names may be patterns.",
     )
     trt_outputs_by_type: tuple[str, ...] = option(
         "--trt-outputs-by-type",
         feeds="ModifyNetworkOutputs.mark_layer_types",
         kind=Texts("TYPE"),
-        help="Types of layers, such as convolution, what they compute becomes outputs.",
+        help="Types of layers, such as convolution, whose tensors become outputs.",
     )
     trt_network_func_name: str | None = option(
         "--trt-network-func-name",
         "--trt-network-func",
         feeds=("inspect_model.network_func", "draw_model.network_func"),
         kind=Text("NAME"),
-        help="Name of the function that a network script defines.",
+        help="Name of the function in a network script.",
         otherwise="load_network",
     )
     trt_network_postprocess_script: tuple[tuple[str, str], ...] = option(
@@ -98,18 +99,19 @@ class TrtNetworkOptions(Options):
         feeds="PostprocessNetwork.func",
         reads="Script",
         kind=_Scripts("postprocess"),
-        help="Change the network with functions of Python scripts, by default postprocess: each"
-        " takes it by the name network.",
+        help="Python scripts with functions that change the network. Each function receives the"
+        " argument network.",
+        otherwise="postprocess",
     )
     decomposable_attentions: bool = option(
         "--decomposable-attentions",
-        help="Let attention layers be taken apart where no fused kernel fits.",
+        help="Allow attention layers to be decomposed if no fused kernel supports them.",
     )
     mark_debug: tuple[str, ...] = option(
         "--mark-debug",
         feeds="MarkDebug.mark_debug",
         kind=Texts("NAME"),
-        help="Tensors whose values are shown as outputs without changing how the engine computes.",
+        help="Tensors to show as outputs, without changing the computation of the engine.",
     )
     mark_unfused_tensors_as_debug_tensors: bool = option(
         "--mark-unfused-tensors-as-debug-tensors",
@@ -117,5 +119,5 @@ class TrtNetworkOptions(Options):
             "NetworkFromOnnxPath.mark_unfused_tensors_as_debug_tensors",
             "CreateNetwork.mark_unfused_tensors_as_debug_tensors",
         ),
-        help="Show all tensors so that remain after layers were fused.",
+        help="Show all tensors that remain after layer fusion as outputs.",
     )

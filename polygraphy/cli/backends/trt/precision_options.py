@@ -13,7 +13,7 @@ from polygraphy.cli.declare.option import Options, option, option_group
 TF32: Any = option(
     "--tf32",
     feeds=("CreateConfig.tf32", "TrtParty.tf32"),
-    help="Round the factors of fp32 products to TF32, where that helps.",
+    help="Allow TF32 for the factors of fp32 products if that is faster.",
 )
 
 
@@ -21,7 +21,7 @@ _LAYER_PRECISIONS: Any = option(
     "--layer-precisions",
     feeds="SetLayerPrecisions.layer_precisions",
     kind=PerNameOnly(DataType(), "LAYER"),
-    help="Data types in which layers compute, as in --layer-precisions conv1:float16.",
+    help="Data types of layers, as in --layer-precisions conv1:float16.",
 )
 
 
@@ -29,45 +29,46 @@ def _strongly_typed(effect: str) -> Any:
     return option(
         "--strongly-typed",
         feeds=("NetworkFromOnnxPath.strongly_typed", "CreateNetwork.strongly_typed"),
-        help=f"{effect} the data types of the model, and in no others.",
+        help=f"{effect} exactly the data types of the model.",
     )
 
 
 @option_group
 class TrtPrecisionOptions(Options):
-    """TensorRT Precision: in which data types the engine computes."""
+    """TensorRT Precision: data types in which the engine computes."""
 
     fp32: bool = option(
         "--fp32",
-        help="Compute in fp32. That is what happens anyway: it is there for loops over precisions.",
+        help="Compute in fp32. No effect (fp32 is the default); accepted for loops over"
+        " precisions.",
     )
     tf32: bool = TF32
     fp16: bool = option(
         "--fp16",
         feeds=("CreateConfig.fp16", "UseTfTrt.fp16"),
-        help="Compute in fp16 where that is faster.",
+        help="Compute in fp16 if that is faster.",
     )
     bf16: bool = option(
-        "--bf16", feeds="CreateConfig.bf16", help="Compute in bf16 where that is faster."
+        "--bf16", feeds="CreateConfig.bf16", help="Compute in bf16 if that is faster."
     )
     fp8: bool = option(
         "--fp8",
         feeds="CreateConfig.fp8",
-        help="Compute in fp8 where that is faster. Where TensorRT takes types from the model, it"
-        " is quantised like for --int8.",
+        help="Compute in fp8 if that is faster. If TensorRT takes types from the model, the"
+        " model is quantized as for --int8.",
     )
     int8: bool = option(
         "--int8",
         feeds=("CreateConfig.int8", "UseTfTrt.int8"),
-        help="Compute in int8 where that is faster. A model without Q/DQ nodes is calibrated with"
+        help="Compute in int8 if that is faster. A model without Q/DQ nodes is calibrated with"
         " the input data, or with --calibration-cache.",
     )
     precision_constraints: Union[str, Mapping[str, str], None] = option(
         "--precision-constraints",
         feeds="CreateConfig.precision_constraints",
         kind=Constraints(),
-        help="Whether layers keep the data types that they were given: none, prefer (if it can be)"
-        " or obey. LAYER:DTYPE ... gives data types, as --layer-precisions, and obeys.",
+        help="Policy for the data types of layers: none, prefer (when possible) or obey."
+        " LAYER:DTYPE ... sets data types, like --layer-precisions, and obeys them.",
     )
     layer_precisions: Mapping[str, str] | None = _LAYER_PRECISIONS
     strongly_typed: bool = _strongly_typed("Compute in")
@@ -75,7 +76,7 @@ class TrtPrecisionOptions(Options):
 
 @option_group
 class TrtTypingOptions(Options):
-    """TensorRT Precision: in which data types a network that is shown computes."""
+    """TensorRT Precision: data types of a network that is shown."""
 
     layer_precisions: Mapping[str, str] | None = _LAYER_PRECISIONS
     strongly_typed: bool = _strongly_typed("Show the network that computes in")
@@ -83,7 +84,7 @@ class TrtTypingOptions(Options):
 
 @option_group
 class TrtTensorOptions(Options):
-    """TensorRT Inputs and Outputs: data types and formats of the engine's own."""
+    """TensorRT Inputs and Outputs: data types and formats of inputs and outputs."""
 
     tensor_dtypes: Mapping[str, str] | None = option(
         "--tensor-dtypes",
@@ -97,38 +98,38 @@ class TrtTensorOptions(Options):
         "--all-tensor-datatypes",
         feeds="SetTensorDatatypes.tensor_datatypes",
         kind=DataType(),
-        help="One data type for all inputs and outputs.",
+        help="Data type of all inputs and outputs.",
     )
     tensor_formats: Mapping[str, tuple[str, ...]] | None = option(
         "--tensor-formats",
         feeds="SetTensorFormats.tensor_formats",
         kind=PerNameOnly(Members("TensorFormat", "FORMAT"), "TENSOR"),
-        help="Formats that inputs and outputs may have, as in --tensor-formats x:[linear,chw4].",
+        help="Allowed formats of inputs and outputs, as in --tensor-formats x:[linear,chw4].",
     )
     all_tensor_formats: tuple[str, ...] | None = option(
         "--all-tensor-formats",
         feeds="SetTensorFormats.tensor_formats",
         kind=Members("TensorFormat", "FORMAT", nargs="+"),
-        help="Formats that all inputs and outputs may have.",
+        help="Allowed formats of all inputs and outputs.",
     )
 
 
 @option_group
 class TrtCalibrationOptions(Options):
-    """TensorRT Calibration: how the ranges of int8 are found."""
+    """TensorRT Calibration: int8 ranges."""
 
     calibration_cache: str | None = option(
         "--calibration-cache",
         feeds="Calibrator.cache",
         writes=True,
-        help="Take the ranges from this file if it exists; else save them there.",
+        help="Calibration cache: loaded if the file exists, else written.",
     )
     calib_base_cls: str | None = option(
         "--calib-base-cls",
         "--calibration-base-class",
         feeds="Calibrator.BaseClass",
         kind=Choice(*CALIBRATORS, metavar="CLASS", in_any_case=True),
-        help=f"How ranges are found: {', '.join(CALIBRATORS)}.",
+        help=f"Calibrator that determines the ranges: {', '.join(CALIBRATORS)}.",
         otherwise=CALIBRATORS[0],
     )
     quantile: float | None = option(
@@ -149,5 +150,6 @@ class TrtCalibrationOptions(Options):
         "--quantization-flags",
         feeds="CreateConfig.quantization_flags",
         kind=Members("QuantizationFlag", "FLAG"),
-        help="Quantisation flags that are on, without any all are off: calibrate_before_fusion.",
+        help="Quantization flags to enable, such as calibrate_before_fusion; all others are"
+        " disabled.",
     )

@@ -16,28 +16,28 @@ InputShapes = Mapping[str, tuple[Shape, ...]]
 
 @option_group
 class TrtProfileOptions(Options):
-    """TensorRT Profiles: ranges of input shapes; each option once per profile."""
+    """TensorRT Profiles: ranges of input shapes; repeat each option once per profile."""
 
     trt_min_shapes: tuple[InputShapes, ...] = option(
         "--trt-min-shapes",
         feeds="CreateConfig.profiles",
         kind=Repeated(Shapes()),
-        help="Smallest shapes of inputs, as in --trt-min-shapes image:1x3x224x224. Without it,"
-        " the dimensions that the model leaves open are 1; alone, it is the only shape.",
+        help="Smallest shapes of inputs, as in --trt-min-shapes image:1x3x224x224. Used for all"
+        " three shapes if given alone. By default, dynamic dimensions are 1.",
     )
     trt_opt_shapes: tuple[InputShapes, ...] = option(
         "--trt-opt-shapes",
         feeds="CreateConfig.profiles",
         kind=Repeated(Shapes()),
-        help="Shapes to optimise for.",
-        otherwise="the smallest or else the largest",
+        help="Shapes to optimize for.",
+        otherwise="the smallest, else the largest shapes",
     )
     trt_max_shapes: tuple[InputShapes, ...] = option(
         "--trt-max-shapes",
         feeds="CreateConfig.profiles",
         kind=Repeated(Shapes()),
-        help="Largest shapes. Without any of the three options, --input-shapes is the profile.",
-        otherwise="those to optimise for",
+        help="Largest shapes of inputs. --input-shapes sets the profile if no shapes are set here.",
+        otherwise="the shapes to optimize for",
     )
 
 

@@ -8,7 +8,7 @@ from polygraphy.cli.declare.option import Options, option, option_group
 
 @option_group
 class TrtTimingOptions(Options):
-    """TensorRT Tactics: which kernels may be chosen, and what is remembered about them."""
+    """TensorRT Tactics: the kernels that can be chosen, and their measured times."""
 
     timing_cache: str | None = option(
         "--timing-cache",
@@ -18,41 +18,42 @@ class TrtTimingOptions(Options):
             "EngineBytesFromNetwork.save_timing_cache",
         ),
         writes=True,
-        help="Use this file as timing cache: load it if it exists, and save it after the build.",
+        help="Timing cache: loaded if the file exists, and saved after the build.",
     )
     load_timing_cache: str | None = option(
         "--load-timing-cache",
         feeds="CreateConfig.load_timing_cache",
         reads="Timing cache",
-        help="Take measured times from this file.",
+        help="Timing cache to load.",
     )
     save_timing_cache: str | None = option(
         "--save-timing-cache",
         feeds=("EngineFromNetwork.save_timing_cache", "EngineBytesFromNetwork.save_timing_cache"),
         writes=True,
-        help="Add what is measured to this file; several builds may do so at once.",
+        help="Timing cache to extend with the times of this build; safe with concurrent builds.",
     )
     error_on_timing_cache_miss: bool = option(
         "--error-on-timing-cache-miss",
         feeds="CreateConfig.error_on_timing_cache_miss",
-        help="Fail when a time is needed that the timing cache does not have.",
+        help="Fail if a time is missing from the timing cache.",
     )
     disable_compilation_cache: bool = option(
         "--disable-compilation-cache",
         feeds="CreateConfig.disable_compilation_cache",
-        help="Keep no compiled code in the timing cache.",
+        help="Exclude compiled code from the timing cache.",
     )
     tactic_sources: tuple[str, ...] | None = option(
         "--tactic-sources",
         feeds="CreateConfig.tactic_sources",
         kind=Members("TacticSource", "SOURCE"),
-        help="Libraries that tactics may come from, such as cublas cudnn; none without any.",
+        help="Libraries that provide tactics, such as cublas cudnn. No libraries are used if the"
+        " list is empty.",
     )
 
 
 @option_group
 class TrtTacticOptions(TrtTimingOptions):
-    """TensorRT Tactics: which kernels may be chosen, and what is remembered about them."""
+    """TensorRT Tactics: the kernels that can be chosen, and their measured times."""
 
     save_tactics: str | None = option(
         "--save-tactics",
@@ -60,18 +61,18 @@ class TrtTacticOptions(TrtTimingOptions):
         feeds="CreateConfig.algorithm_selector",
         writes=True,
         excludes="--load-tactics",
-        help="Save which tactic was chosen for each layer, as JSON.",
+        help="Save the tactic of each layer to a JSON file.",
     )
     load_tactics: str | None = option(
         "--load-tactics",
         "--load-tactic-replay",
         feeds="CreateConfig.algorithm_selector",
         reads="Tactic replay",
-        help="Choose the tactics that such a file names.",
+        help="Choose the tactics in a saved file.",
     )
     exclude_tactics: str | None = option(
         "--exclude-tactics",
         feeds="CreateConfig.algorithm_selector",
         reads="Tactic replay",
-        help="Do not choose the tactics that such a file names.",
+        help="Exclude the tactics in a saved file.",
     )

@@ -28,11 +28,11 @@ def _thresholds(values: Values) -> Mapping[str, Any]:
 
 CHECK_ACCURACY = OneCall(
     "check accuracy",
-    "Judge saved accuracy results again, under other tolerances, without running the model again."
-    " Without tolerances, the saved ones count. Exits with 0 when everything passed and with 1 when"
-    " something did not.",
+    "Check saved accuracy results against new tolerances, without running the model. Tolerances"
+    " that are not set keep their saved values. Exits with 0 if everything passes, and with 1"
+    " otherwise.",
     (RejudgeOptions, FunctionOptions),
-    says="Judge the accuracy results {}.",
+    says="Check the accuracy results {}.",
     call="check_accuracy",
     template="check.py.j2",
     besides=_thresholds,

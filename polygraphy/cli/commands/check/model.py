@@ -44,25 +44,29 @@ _BACKENDS = {each.flag: name for name, each in built_in().items() if name in _TR
 
 @option_group
 class LintOptions(Options):
-    """Report: what was found."""
+    """Report: contents of the report, and where to save it."""
 
     output: str | None = option(
-        "-o", "--output", writes=True, help="Save the report as JSON.", feeds="check_lint.output"
+        "-o",
+        "--output",
+        writes=True,
+        help="Save the report to a JSON file.",
+        feeds="check_lint.output",
     )
     ignore: tuple[str, ...] = option(
         "--ignore",
         kind=Texts("RULE"),
-        help="Say nothing of these rules, named by id or pattern, as in --ignore 'graph/unused-*'.",
+        help="Ignore these rules, by ID or pattern, as in --ignore 'graph/unused-*'.",
         feeds="check_lint.ignore",
     )
 
 
 @option_group
 class LintedModelOptions(Options):
-    """Model: the models, and the shapes of the data with which they are run."""
+    """Model: the models, and the shapes of the data for running them."""
 
     paths: tuple[str, ...] = option(
-        reads="Model", kind=Texts("MODEL"), default=(), help="Path of the model, or of several."
+        reads="Model", kind=Texts("MODEL"), default=(), help="Paths of one or more models."
     )
     input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
         "--input-shapes",
@@ -74,10 +78,10 @@ class LintedModelOptions(Options):
 
 @option_group
 class BackendOptions(Options):
-    """Backends: which are tried; all that are installed unless some are named."""
+    """Backends: the backends to try (default: all installed backends)."""
 
     backends: tuple[str, ...] = option(
-        *_BACKENDS, kind=Ordered(_BACKENDS, _HELP), help="The backends that are tried."
+        *_BACKENDS, kind=Ordered(_BACKENDS, _HELP), help="Backends to try."
     )
 
 
@@ -95,9 +99,9 @@ _UNCHECKED = ("engine", "trt-network-script")
 
 
 class CheckLintCommand(Command):
-    """Find out what is wrong with an ONNX model: each node is checked against the definition of its
-    operator and tried in ONNX Runtime, and what has no effect is named. Exits with 0 when there are
-    at most warnings, and with 1 when the model is not valid.
+    """Find problems in an ONNX model: check each node against the definition of its operator, try
+    it in ONNX Runtime, and list nodes without effect. Exits with 0 if there are at most
+    warnings, and with 1 if the model is invalid.
     """
 
     name = "check lint"
@@ -115,9 +119,9 @@ class CheckLintCommand(Command):
 
 
 class CheckCompatibilityCommand(Command):
-    """Load a model, of ONNX or TensorFlow, in one or more backends, run it once on synthetic data,
-    and name the operators that a backend lacks. Exits with 0 when every backend can run the model,
-    and with 1 when one cannot.
+    """Load an ONNX or TensorFlow model in one or more backends, run it once on synthetic data, and
+    list the operators that a backend does not support. Exits with 0 if every backend can run
+    the model, and with 1 otherwise.
     """
 
     name = "check compatibility"

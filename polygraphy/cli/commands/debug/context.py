@@ -37,21 +37,22 @@ class _Until(Kind):
 
 @option_group
 class CheckOptions(Options):
-    """Check: what decides whether an iteration has passed."""
+    """Check: the command that decides whether an iteration passes."""
 
     check: tuple[str, ...] = option(
         "--check",
         "--check-inference",
         kind=Rest("COMMAND ..."),
-        help="A command that fails where the problem is; everything that follows belongs to it. No"
-        " shell takes part; polygraphy is this one. Without it, you are asked.",
+        help="Command that fails if the problem is present; takes all arguments that follow. The"
+        " command runs without a shell, and `polygraphy` in it means this installation. By"
+        " default, you are asked for each verdict.",
     )
     fail_codes: tuple[int, ...] = option(
         "--fail-code",
         "--fail-returncode",
         kind=Integers("CODE"),
         excludes="--ignore-fail-code",
-        help="The only exit codes that are failures.",
+        help="Exit codes that count as a failure; all others are a pass.",
         otherwise="all but 0",
         feeds="CheckCommand.fail_codes",
     )
@@ -59,63 +60,64 @@ class CheckOptions(Options):
         "--ignore-fail-code",
         "--ignore-fail-returncode",
         kind=Integers("CODE"),
-        help="Exit codes that are no failures.",
+        help="Exit codes that do not count as a failure.",
         feeds="CheckCommand.ignored_codes",
     )
     skip_codes: tuple[int, ...] | None = option(
         "--skip-code",
         kind=Integers("CODE"),
-        help="Exit codes that say neither, as for git bisect.",
+        help="Exit codes that mean neither pass nor failure, as for git bisect.",
         feeds="CheckCommand.skip_codes",
     )
     fail_regex: tuple[str, ...] = option(
         "--fail-regex",
         kind=Texts("REGEX"),
-        help="Regular expressions: it is a failure only where what the command writes matches one"
-        " of them; and without --fail-code, whatever its exit code is.",
+        help="Regular expressions for the output of the check. A check fails only if its output"
+        " matches one of them. The exit code counts only with --fail-code.",
         feeds="CheckCommand.fail_regex",
     )
     check_timeout: float | None = option(
         "--check-timeout",
         kind=Number(minimum=0),
-        help="Seconds that it may take; then it is stopped, as if it had ended with exit code 124.",
+        help="Time limit for one check, in seconds. A check that runs longer is stopped and"
+        " counts as exit code 124.",
         otherwise="no limit",
         feeds="CheckCommand.timeout",
     )
     show_output: bool = option(
         "--show-output",
         excludes="--hide-fail-output",
-        help="Show what it writes, whether it passes or fails.",
+        help="Show the output of every check, passed or failed.",
         feeds="CheckCommand.show_output",
     )
     hide_fail_output: bool = option(
         "--hide-fail-output",
-        help="Do not show what it writes when it fails, not even with -v.",
+        help="Hide the output of failed checks, even with -v.",
         feeds="CheckCommand.hide_fail_output",
     )
     check_runs: int | None = option(
         "--check-runs",
         kind=Integer(minimum=1),
-        help="How often it is run as long as it passes: for a failure that comes and goes, or data"
-        " that differ each time.",
+        help="Number of runs that must pass before a check counts as passed, for intermittent"
+        " failures or varying data.",
         feeds="CheckCommand.runs",
     )
     check_logs: str | None = option(
         "--check-logs",
         kind=Text("DIR"),
-        help="The folder for a log of each check.",
+        help="Folder for the log of each check.",
         feeds="Iterations.logs",
     )
 
 
 @option_group
 class ArtifactOptions(Options):
-    """Artifacts: files that are sorted by whether the iteration has passed."""
+    """Artifacts: files to sort by the verdict of the iteration."""
 
     artifacts: tuple[str, ...] = option(
         "--artifacts",
         kind=Texts("PATH"),
-        help="Files and folders that are moved to DIR/good or DIR/bad after each iteration.",
+        help="Files and folders to move to DIR/good or DIR/bad after each iteration.",
         feeds="Iterations.artifacts",
     )
     art_dir: str | None = option(
@@ -123,7 +125,7 @@ class ArtifactOptions(Options):
         "--artifacts-dir",
         needs="--artifacts",
         kind=Text("DIR"),
-        help="That DIR.",
+        help="Folder for artifacts, with the subfolders good and bad.",
         feeds="Iterations.artifacts_dir",
     )
 
@@ -134,13 +136,14 @@ def _artifact(name: str) -> Any:
         "--intermediate-artifact",
         writes=True,
         default=name,
-        help="Where each iteration puts what is checked. There must be nothing yet.",
+        help="Path of the intermediate file that each iteration writes for the check. The file"
+        " must not exist yet.",
     )
 
 
 _KEPT: Any = option(
     "--no-remove-intermediate",
-    help="Leave it there after each iteration.",
+    help="Keep the intermediate file after each iteration.",
     feeds="Iterations.keep_artifact",
 )
 
@@ -149,21 +152,22 @@ _INFO: Any = option(
     "--iter-info",
     "--iteration-info",
     writes=True,
-    help="A JSON file that tells the check the number of the iteration; removed after each.",
+    help="Path of a JSON file with the number of the current iteration, for the check to read."
+    " The file is removed after each iteration.",
     feeds="Iterations.iter_info",
 )
 
 
 @option_group
 class IterationInfoOptions(Options):
-    """Iterations: what there is in each."""
+    """Iterations: files of each iteration."""
 
     iter_info: str | None = _INFO
 
 
 @option_group
 class EngineIterationOptions(Options):
-    """Iterations: what there is in each."""
+    """Iterations: files of each iteration."""
 
     iter_artifact: str = _artifact("polygraphy_debug.engine")
     no_remove_intermediate: bool = _KEPT
@@ -172,7 +176,7 @@ class EngineIterationOptions(Options):
 
 @option_group
 class ModelIterationOptions(Options):
-    """Iterations: what there is in each."""
+    """Iterations: files of each iteration."""
 
     iter_artifact: str = _artifact("polygraphy_debug.onnx")
     no_remove_intermediate: bool = _KEPT
@@ -181,35 +185,38 @@ class ModelIterationOptions(Options):
 
 @option_group
 class UntilOptions(Options):
-    """End: how long it goes on."""
+    """End: when to stop."""
 
     until: Union[str, int, None] = option(
         "--until",
         kind=_Until(),
         excludes="--num-iterations",
-        help="Go on until an iteration passes (good), or fails (bad), or for so many iterations.",
+        help="Condition to stop: an iteration that passes (good), one that fails (bad), or a"
+        " number of iterations.",
     )
     num_iterations: int | None = option(
-        "--num-iterations", kind=Integer(minimum=1), help="As --until N."
+        "--num-iterations",
+        kind=Integer(minimum=1),
+        help="Number of iterations; an alias of" " --until N.",
     )
 
 
 @option_group
 class DebugReplayOptions(Options):
-    """Debug Replay: going on after a search was stopped."""
+    """Debug Replay: resume a search that was stopped."""
 
     load_debug_replay: str | None = option(
         "--load-debug-replay",
         reads="Debug replay",
-        help="Do not check again what this file has the answer to.",
+        help="Load verdicts from this file, and skip the checks that it answers.",
         feeds="Iterations.load_replay",
     )
     save_debug_replay: str = option(
         "--save-debug-replay",
         writes=True,
         default="polygraphy_debug_replay.json",
-        help="Where answers are saved after each iteration. After a crash, the file with"
-        " _skip_current in its name takes the iteration that crashed for a failure.",
+        help="Save verdicts to this file after each iteration. After a crash, load the file with"
+        " _skip_current in its name to count the crashed iteration as a failure.",
     )
 
 

@@ -33,86 +33,87 @@ from polygraphy.codegen.source import Call, Source
 
 @option_group
 class ReducedModelOptions(Options):
-    """Results: what the model is reduced to."""
+    """Results: files of the reduced model."""
 
     min_good: str | None = option(
         "--min-good",
         "--minimal-good",
         writes=True,
-        help="Save a part that passes, too, with about as many nodes.",
+        help="Path for a part that passes, with about as many nodes as the failing part.",
     )
     save_inputs: str | None = option(
         "--save-inputs",
         "--save-input-data",
         writes=True,
-        help="Save what the inputs of each part hold when the whole model is run, for the check to"
-        " use with --load-inputs; in the end, those of the result.",
+        help="Save the values that each part receives in the full model, for the check to use"
+        " with --load-inputs. Afterwards the file holds the inputs of the reduced model.",
         feeds="reduce_model.save_inputs",
     )
 
 
 @option_group
 class ReduceOptions(Options):
-    """Search: how a failing part is found."""
+    """Search: how to find the part that fails."""
 
     mode: str | None = option(
         "--mode",
         kind=Choice("bisect", "linear", "ddmin"),
-        help="bisect halves what may be to blame, in all branches; linear tries every node; ddmin"
-        " halves, and then leaves out nodes in between.",
+        help="Search: bisect halves the candidates in all branches, linear tries every node,"
+        " ddmin halves and then removes single nodes in between.",
         feeds="reduce_model.mode",
     )
     no_reduce_inputs: bool = option(
         "--no-reduce-inputs",
         excludes="--no-reduce-outputs",
-        help="Keep the inputs: cut nodes off at the end only.",
+        help="Keep the inputs, and remove nodes at the end only.",
         as_=False,
         feeds="reduce_model.reduce_inputs",
     )
     no_reduce_outputs: bool = option(
         "--no-reduce-outputs",
-        help="Keep the outputs: cut nodes off at the beginning only.",
+        help="Keep the outputs, and remove nodes at the start only.",
         as_=False,
         feeds="reduce_model.reduce_outputs",
     )
     all: bool = option(
         "--all",
-        help="Find all that fails on its own: also search the rest of the model, without what was"
-        " found, until it passes. What else is found is saved to OUTPUT_2.onnx and so on.",
+        help="Find all independent failures: continue with the rest of the model until it"
+        " passes. Further results are saved to OUTPUT_2.onnx and so on.",
         feeds="reduce_model.find_all",
     )
     jobs: int | None = option(
         "--jobs",
         kind=Integer(minimum=1),
-        help="How many checks run side by side, on what may be checked next; the result is the"
-        " same. Each runs in a folder of its own, with links to all that is in the current one.",
+        help="Number of checks to run in parallel, including checks that may turn out to be"
+        " unnecessary. The result does not change. Each check runs in its own folder, with links"
+        " to the files of the current one.",
         feeds="Iterations.jobs",
     )
 
 
 @option_group
 class ReducedShapeOptions(Options):
-    """Shapes: those of the model that is reduced."""
+    """Shapes: shape inference for the model."""
 
     model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = model_shapes_option(
-        "Give inputs these shapes, as in image:1x3x224x224, also for generated data."
+        "Set the shapes of inputs, as in image:1x3x224x224, also for generated data."
     )
     no_shape_inference: bool = option(
-        "--no-shape-inference", help="Do not infer shapes when the model is loaded."
+        "--no-shape-inference", help="Skip shape inference when the model is loaded."
     )
     no_onnxruntime_shape_inference: bool = option(
         "--no-onnxruntime-shape-inference",
-        help="Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
-        " inference does, where it and sympy are installed.",
+        help="Infer shapes with the onnx package only. By default, ONNX Runtime's symbolic shape"
+        " inference is used if ONNX Runtime and sympy are installed.",
         as_=False,
         feeds="infer_shapes.allow_onnxruntime",
     )
 
 
 class DebugReduceCommand(Command):
-    """Reduce an ONNX model that fails a check to a small part that still fails. What is cut off in
-    front becomes an input; what other branches contribute becomes a constant, with the value that
-    it has when the whole model is run.
+    """Reduce an ONNX model that fails a check to a small part that still fails. Tensors at the cut
+    become inputs. Tensors from other branches become constants with their values from a run of
+    the full model.
     """
 
     name = "debug reduce"

@@ -19,9 +19,7 @@ from polygraphy.codegen.source import Call, Source, Step
 
 
 class DebugRepeatCommand(Command):
-    """Run a command again and again, for what fails now and then, and sort files by whether it
-    passed.
-    """
+    """Run a command repeatedly, for intermittent failures, and sort files by the verdicts."""
 
     name = "debug repeat"
     groups = (UntilOptions, CheckOptions, ArtifactOptions, IterationInfoOptions, DebugReplayOptions)

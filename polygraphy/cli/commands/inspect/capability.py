@@ -14,19 +14,19 @@ from polygraphy.codegen.source import quoted
 
 @option_group
 class CapabilityOptions(Options):
-    """Capability: what is asked, and where the answer is saved."""
+    """Capability: scope of the check, and where to save the result."""
 
     with_partitioning: bool = option(
         "--with-partitioning",
-        help="Divide the model into parts that are supported and parts that are not, and save each"
-        " as a model.",
+        help="Split the model into supported and unsupported parts, and save each part as a model.",
         feeds="inspect_capability.with_partitioning",
     )
     output: str | None = option(
         "-o",
         "--output",
         kind=Text("DIR"),
-        help="Folder for results.txt and the parts. Nothing is saved of a model that is supported.",
+        help="Folder for results.txt and the parts. Nothing is saved if the whole model is"
+        " supported.",
         otherwise="polygraphy_capability_dumps",
         feeds="inspect_capability.output",
     )
@@ -35,30 +35,31 @@ class CapabilityOptions(Options):
         "--external-data-path",
         needs="--with-partitioning",
         kind=Text("SUFFIX", nargs="?", without_word=""),
-        help="Save large weights of the parts in files beside them, which are called as they are"
-        " with this suffix; without one, _ext_data.",
+        help="Save large weights of each part in a file beside it: the name of the part with"
+        " this suffix.",
+        otherwise="_ext_data",
         feeds="inspect_capability.external_data_suffix",
     )
     external_data_size_threshold: int | None = option(
         "--external-data-size-threshold",
         needs="--save-external-data",
         kind=ByteSize(),
-        help="Weights of more bytes go to such files, as in 16e6, 512K, 4M.",
+        help="Size in bytes above which weights are saved in external files, as in 16e6, 512K, 4M.",
         otherwise="1024",
         feeds="inspect_capability.size_threshold",
     )
     no_save_all_tensors_to_one_file: bool = option(
         "--no-save-all-tensors-to-one-file",
         needs="--save-external-data",
-        help="Save each of those weights in a file of its own.",
+        help="Save each external weight in its own file.",
         as_=False,
         feeds="inspect_capability.all_tensors_to_one_file",
     )
 
 
 class InspectCapabilityCommand(Command):
-    """Tell which nodes of an ONNX model the parser of TensorRT does not support, and why. Exits
-    with 0 when it supports all of them and with 1 when it does not.
+    """List the nodes of an ONNX model that the TensorRT parser does not support, with reasons.
+    Exits with 0 if all nodes are supported, and with 1 otherwise.
     """
 
     name = "inspect capability"

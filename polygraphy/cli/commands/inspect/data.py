@@ -13,7 +13,7 @@ from polygraphy.cli.declare.option import Options, Values, option, option_group
 
 @option_group
 class InspectedOptions(Options):
-    """Data: the files that are shown."""
+    """Data: the files to show."""
 
     paths: tuple[str, ...] = option(
         reads="File of saved data",
@@ -24,58 +24,58 @@ class InspectedOptions(Options):
 
 @option_group
 class DetailOptions(Options):
-    """Detail: how much is shown."""
+    """Detail: the amount of detail."""
 
     all_iterations: bool = option(
         "-a",
         "--all",
-        help="Show all iterations, not just the first.",
+        help="Show all iterations instead of the first.",
         feeds="inspect_data.all_iterations",
     )
     statistics: bool = option(
         "--statistics",
-        help="Show how many elements are NaN, infinite or zero, and where the first is, and"
-        " percentiles. Mean, deviation, smallest and largest are always shown.",
+        help="Show the numbers of NaN, infinite and zero elements, the position of the first,"
+        " and percentiles. Mean, standard deviation, minimum and maximum are always shown.",
         feeds="inspect_data.statistics",
     )
     show_values: bool = option(
         "-s", "--show-values", help="Show the elements.", feeds="inspect_data.show_values"
     )
     histogram: bool = option(
-        "--histogram", help="Show how the elements are distributed.", feeds="inspect_data.histogram"
+        "--histogram", help="Show a histogram of the elements.", feeds="inspect_data.histogram"
     )
     num_items: int | None = option(
         "-n",
         "--num-items",
         kind=Integer(minimum=-1),
-        help="How many elements to show at each end of each dimension of an array of more than"
-        " 1000; -1 for all.",
+        help="Number of elements to show at each end of each dimension, for arrays of more than"
+        " 1000 elements; -1 means all.",
         feeds="inspect_data.num_items",
     )
     line_width: int | None = option(
         "--line-width",
         kind=Integer(minimum=-1),
-        help="Longest line of elements, in characters; -1 for any length.",
+        help="Maximum length of a line of elements, in characters; -1 means unlimited.",
         feeds="inspect_data.line_width",
     )
 
 
 @option_group
 class ReferenceOptions(Options):
-    """Data: the two files that are compared."""
+    """Data: the two files to compare."""
 
     reference: str = option(
         reads="File of saved data",
         kind=Text("REFERENCE"),
         default="",
-        help="What is expected: a file of saved outputs or inputs, or a folder of such.",
+        help="Expected values: a file of saved outputs or inputs, or a folder of such files.",
         feeds=("compare_models.reference", "compare_saved.reference"),
     )
     candidate: str = option(
         reads="File of saved data",
         kind=Text("CANDIDATE"),
         default="",
-        help="What is compared with it, of the same kind.",
+        help="Values to compare: a file of saved outputs or inputs, or a folder of such files.",
         feeds=("compare_models.candidate", "compare_saved.candidate"),
     )
 
@@ -90,10 +90,10 @@ def _with_items(values: Values) -> Mapping[str, Any]:
 
 INSPECT_DATA = OneCall(
     "inspect data",
-    "Show what saved inputs, outputs or accuracy results hold: names, data types, shapes and"
+    "Show the contents of saved inputs, outputs or accuracy results: names, data types, shapes and"
     " statistics of the tensors, or the verdicts.",
     (InspectedOptions, DetailOptions),
-    says="Show what {} hold{s}.",
+    says="Show the contents of {}.",
     call="inspect_data",
     besides=_with_items,
 )

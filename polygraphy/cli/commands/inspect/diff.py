@@ -23,9 +23,9 @@ _COMPARISON = (JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOp
 
 
 class InspectDiffCommand(Command):
-    """Compare saved outputs, or saved inputs, with a reference of the same kind; or one ONNX model
-    with another: inputs, outputs, nodes, attributes and initializers. Relative differences are of
-    the reference's values. Exits with 0 when everything matched and with 1 when something did not.
+    """Compare saved outputs or inputs with a reference, or an ONNX model with another one: inputs,
+    outputs, nodes, attributes and initializers. Relative differences refer to the values of the
+    reference. Exits with 0 if everything matches, and with 1 otherwise.
     """
 
     name = "inspect diff"

@@ -57,8 +57,8 @@ _INSPECTIONS = [each.inspection() for each in built_in().values() if each.inspec
 
 
 class InspectModelCommand(Command):
-    """Show what models consist of: inputs, outputs and the numbers of weights and nodes; with
-    --show, nodes, their attributes and weights; with --visual, as a drawing in a browser.
+    """Show the contents of models: inputs, outputs and the numbers of weights and nodes; with
+    --show, also nodes, attributes and weights; with --visual, a graph in the browser.
     """
 
     name = "inspect model"

@@ -29,7 +29,7 @@ class _Models(Texts):
 
 @option_group
 class InspectedModelOptions(Options):
-    """Model: the models that are shown."""
+    """Model: the models to show."""
 
     paths: tuple[str, ...] = option(
         reads="Model",
@@ -40,33 +40,33 @@ class InspectedModelOptions(Options):
         "--model-type",
         kind=Choice(*(name for name, each in FORMATS.items() if each.technology)),
         help="Type of the models.",
-        otherwise="as the file extension says",
+        otherwise="by the file extension",
         feeds=("inspect_model.model_type", "draw_model.model_type"),
     )
     display_as: str | None = option(
         "--display-as",
         "--convert-to",
         kind=Choice("trt"),
-        help="Show an ONNX model as the network that TensorRT makes of it.",
+        help="Show the TensorRT network of an ONNX model.",
         feeds=("inspect_model.display_as", "draw_model.display_as"),
     )
 
 
 @option_group
 class OneModelOptions(Options):
-    """Model: the model that is looked into."""
+    """Model: the model to show."""
 
     path: str = option(reads="Model", kind=Text("MODEL"), default="", help="An ONNX model.")
 
 
 @option_group
 class TensorOptions(Options):
-    """Tensors: which tensors are shown."""
+    """Tensors: the tensors to show."""
 
     names: tuple[str, ...] = option(
         "--names",
         kind=Texts("NAME"),
-        help="Only these tensors; names may be patterns, such as 'conv*'.",
+        help="Tensors to show; names may be patterns, such as 'conv*'.",
         otherwise="all",
         feeds="inspect_outputs.names",
     )
@@ -74,71 +74,72 @@ class TensorOptions(Options):
 
 @option_group
 class ModelDetailOptions(Options):
-    """Detail: how much is shown."""
+    """Detail: the amount of detail."""
 
     show: tuple[str, ...] = option(
         "--show",
         kind=Choices("layers", "attrs", "weights"),
-        help="Show layers; their attributes and the graphs inside them (attrs, together with"
+        help="Details to show: layers; their attributes and subgraphs (attrs, together with"
         " layers); the elements of weights.",
     )
     mode: str | None = option(
         "--mode",
         kind=Choice(*_MODES),
-        help="The older way to say so: basic is --show layers, attrs is --show layers attrs, full"
-        " is --show layers attrs weights.",
+        help="Details to show, as an alias: basic is --show layers, attrs is --show layers"
+        " attrs, full is --show layers attrs weights.",
     )
-    show_weights: bool = option("--show-weights", help="The older way to say --show weights.")
+    show_weights: bool = option(
+        "--show-weights", help="Show the elements of weights; an alias" " of --show weights."
+    )
     stats: bool = option(
         "--stats",
-        help="Show how large an ONNX model is, and what it costs to run: parameters,"
-        " multiply-accumulate operations, the memory that activations take, and how often each"
-        " operator occurs; of networks and engines of TensorRT, layers by type and data type, and"
-        " the sizes that they tell.",
+        help="Show the size and cost of an ONNX model: parameters, multiply-accumulate"
+        " operations, memory of activations, and the number of each operator. For TensorRT"
+        " networks and engines, show layers by type and data type, and the known sizes.",
         feeds="inspect_model.stats",
     )
     list_unbounded_dds: bool = option(
         "--list-unbounded-dds",
-        help="Name the tensors of an ONNX model whose elements decide without any limit how large"
-        " others become, for surgeon sanitize --set-unbounded-dds-upper-bound; the model's"
-        " constants should have been folded and its shapes be known.",
+        help="List the tensors of an ONNX model that determine the size of other tensors without"
+        " an upper bound, for surgeon sanitize --set-unbounded-dds-upper-bound. Fold constants"
+        " and infer shapes first.",
         feeds="inspect_model.list_unbounded_dds",
     )
     combine_tensor_info: str | None = option(
         "--combine-tensor-info",
         reads="File of inference results",
-        help="Show statistics of these saved outputs with the layers of an engine.",
+        help="Show statistics of these saved outputs beside the layers of an engine.",
         feeds="inspect_model.tensor_info",
     )
 
 
 @option_group
 class PageOptions(Options):
-    """Page: the model as a drawing in a browser, instead of text."""
+    """Page: the graph of the model in a browser, instead of text."""
 
     visual: bool = option(
         "--visual",
-        help="Show the model in a browser on this machine, until ctrl-C: its graph to move around"
-        " in, with a search, and what each node consists of.",
+        help="Show the model in a browser on this machine until Ctrl-C: its graph, a search, and"
+        " the details of each node.",
     )
     visual_port: int | None = option(
         "--visual-port",
         needs="--visual",
         kind=Integer(minimum=0),
-        help="The port of that page; 0 is any that is free.",
+        help="Port of the page; 0 means any free port.",
         feeds="draw_model.port",
     )
     save_visual: str | None = option(
         "--save-visual",
         writes=True,
-        help="Save the page as one HTML file, which needs no network, instead of showing it.",
+        help="Save the page as one HTML file, which works offline, instead of showing it.",
     )
     visual_errors: str | None = option(
         "--visual-errors",
         needs=("--visual", "--save-visual"),
         reads="Report",
         kind=Text("REPORT.json"),
-        help="Colour the nodes of the page by the errors in what --report PATH.json saved.",
+        help="Color the nodes of the page by the errors in a file that --report PATH.json saved.",
         otherwise="by operators",
         feeds="draw_model.report",
     )
@@ -146,12 +147,12 @@ class PageOptions(Options):
 
 @option_group
 class ExternalDataOptions(Options):
-    """ONNX Model Loading: the weights of an ONNX model that are in other files."""
+    """ONNX Model Loading: external weights of an ONNX model."""
 
     external_data_dir: str | None = EXTERNAL_DATA_FOLDER
     ignore_external_data: bool = option(
         "--ignore-external-data",
-        help="Leave weights in other files alone, even where they would be looked at.",
+        help="Never load weights from external files.",
         feeds=tuple(f"{name}.ignore_external_data" for name in LOADERS),
     )
 
@@ -166,8 +167,8 @@ def shown(options: ModelDetailOptions) -> list[str]:
 
 INSPECT_OUTPUTS = OneCall(
     "inspect outputs",
-    "List the tensors of an ONNX model, which --onnx-outputs can make its outputs: names, data"
-    " types, shapes, and the nodes that compute them.",
+    "List the tensors of an ONNX model for use with --onnx-outputs: names, data types, shapes, and"
+    " the nodes that compute them.",
     (OneModelOptions, TensorOptions),
     says="List the tensors of {}.",
     call="inspect_outputs",
@@ -175,8 +176,8 @@ INSPECT_OUTPUTS = OneCall(
 
 INSPECT_SPARSITY = OneCall(
     "inspect sparsity",
-    "Tell which weights of an ONNX model are 2:4 sparse, so that of every four values that a"
-    " product sums, two are zero. Exits with 0 either way.",
+    "List the weights of an ONNX model that are 2:4 sparse: two of every four values along the axis"
+    " of a product are zero. Always exits with 0.",
     (OneModelOptions, ExternalDataOptions),
     says="Check which weights of {} are 2:4 sparse.",
     call="inspect_sparsity",

@@ -11,51 +11,53 @@ from polygraphy.codegen.source import quoted
 
 @option_group
 class ReplayOptions(Options):
-    """Tactics: the tactic replay that is shown."""
+    """Tactics: the tactic replay to show."""
 
     tactic_replay: str = option(
         reads="Tactic replay",
         kind=Text("REPLAY"),
         default="",
-        help="A file that --save-tactics wrote.",
+        help="File that --save-tactics wrote.",
     )
 
 
 @option_group
 class ComparedReplaysOptions(Options):
-    """Tactics: tactic replays of builds that passed and failed, or two to compare."""
+    """Tactics: tactic replays of builds that passed and failed, or two replays to compare."""
 
     replays: tuple[str, ...] = option(
         reads="Tactic replay",
         kind=Texts("REPLAY", nargs="*"),
-        help="Two tactic replays: the layers are shown for which they hold different tactics.",
+        help="Two tactic replays to compare; layers with different tactics are shown.",
     )
     dir: str | None = option(
         "--dir",
         reads="Folder of tactic replays",
         kind=Text("DIR"),
-        help="A folder with the folders good and bad, which hold replays of builds that passed and"
-        " failed.",
-        otherwise="the current one",
+        help="Folder with the subfolders good and bad, which contain replays of builds that"
+        " passed and failed.",
+        otherwise="the current folder",
         feeds="find_bad_tactics.dir",
     )
     good: str | None = option(
         "--good",
         reads="Tactic replay",
-        help="A replay of a build that passed, or a folder of such, in place of DIR/good.",
+        help="Replay of a build that passed, or a folder of such replays.",
+        otherwise="DIR/good",
         feeds="find_bad_tactics.good",
     )
     bad: str | None = option(
         "--bad",
         reads="Tactic replay",
-        help="A replay of a build that failed, or a folder of such, in place of DIR/bad.",
+        help="Replay of a build that failed, or a folder of such replays.",
+        otherwise="DIR/bad",
         feeds="find_bad_tactics.bad",
     )
 
 
 INSPECT_TACTICS = OneCall(
     "inspect tactics",
-    "Show which tactic a TensorRT build chose for each layer.",
+    "Show the tactic that a TensorRT build chose for each layer.",
     (ReplayOptions,),
     says="Show the tactics in {}.",
     call="inspect_tactics",
@@ -63,8 +65,8 @@ INSPECT_TACTICS = OneCall(
 
 
 class InspectDiffTacticsCommand(Command):
-    """Find the tactics that only TensorRT builds that failed chose, out of tactic replays of builds
-    that passed and of builds that failed. With two replays, show in which layers they differ.
+    """Compare the tactic replays of TensorRT builds that passed and failed, and find the tactics
+    that only failed builds chose. With two replays, show the layers that differ.
     """
 
     name = "inspect diff-tactics"
@@ -100,8 +102,8 @@ class InspectDiffTacticsCommand(Command):
 
 
 class DebugDiffTacticsCommand(InspectDiffTacticsCommand):
-    """Find the tactics that only TensorRT builds that failed chose, or in which layers two replays
-    differ: the old name of inspect diff-tactics.
+    """Find the tactics that only failed TensorRT builds chose, or the layers in which two replays
+    differ. Older name of inspect diff-tactics.
     """
 
     name = "debug diff-tactics"

@@ -22,63 +22,63 @@ from polygraphy.codegen.source import Call, quoted
 
 @option_group
 class PluginFolderOptions(Options):
-    """Plugins: where they are."""
+    """Plugins: the folder with the plugins."""
 
     plugin_dir: str | None = option(
         "--plugin-dir",
         reads="Folder of plugins",
         kind=Text("DIR"),
-        help="A folder with a folder per plugin, each with a script pattern.py. It must be given.",
+        help="Folder with one subfolder per plugin, each with a script pattern.py. Required.",
     )
 
 
 @option_group
 class PluginChoiceOptions(Options):
-    """Choice: which plugins are tried."""
+    """Choice: the plugins to try."""
 
     include: tuple[str, ...] = option(
         "--include",
         kind=Texts("PLUGIN"),
         excludes="--exclude",
-        help="Only these plugins, by the names of their folders.",
+        help="Plugins to search for, by the names of their folders; all others are ignored.",
         feeds="match_plugins.include",
     )
     exclude: tuple[str, ...] = option(
         "--exclude",
         kind=Texts("PLUGIN"),
-        help="All plugins but these.",
+        help="Plugins to ignore, by the names of their folders.",
         feeds="match_plugins.exclude",
     )
 
 
 @option_group
 class MatchOutputOptions(Options):
-    """Output: where it is kept what was found."""
+    """Output: where to save the matches."""
 
     output: str | None = option(
         "-o",
         "--output",
         writes=True,
-        help="The YAML file to write.",
+        help="Path of the YAML file to write.",
         otherwise="config.yaml beside the model",
     )
 
 
 @option_group
 class ReplaceOptions(Options):
-    """Replacement: what is replaced, and where the model is saved."""
+    """Replacement: the nodes to replace, and where to save the model."""
 
     config: str | None = option(
         "--config",
         reads="File of plugins",
-        help="The YAML file that plugin match wrote.",
+        help="YAML file that plugin match wrote.",
         otherwise="config.yaml beside the model",
     )
     output: str | None = option(
         "-o",
         "--output",
         writes=True,
-        help="Where to save the model.",
+        help="Path of the edited model.",
         otherwise="replaced.onnx beside the model",
     )
 
@@ -89,8 +89,8 @@ _CONFIG = "config.yaml"
 
 
 class PluginListCommand(Command):
-    """Say which plugins of a folder could take the place of parts of an ONNX model, and how often
-    each.
+    """List the plugins in a folder that can replace parts of an ONNX model, with the number of
+    matches of each.
     """
 
     name = "plugin list"
@@ -101,8 +101,8 @@ class PluginListCommand(Command):
 
 
 class PluginMatchCommand(Command):
-    """Find the parts of an ONNX model that the plugins of a folder could take the place of, and
-    write them to a YAML file, from which plugin replace puts the plugins in.
+    """Find the parts of an ONNX model that the plugins in a folder can replace, and write them to
+    a YAML file for plugin replace.
     """
 
     name = "plugin match"
@@ -123,9 +123,7 @@ class PluginMatchCommand(Command):
 
 
 class PluginReplaceCommand(Command):
-    """Put plugins in place of parts of an ONNX model, as a YAML file says that plugin match has
-    written.
-    """
+    """Replace parts of an ONNX model by plugins, as listed in a YAML file from plugin match."""
 
     name = "plugin replace"
     groups = (OneModelOptions, PluginFolderOptions, ReplaceOptions, *_LOADING, *_ENDING)

@@ -83,8 +83,8 @@ _BY_FLAG = {each.flag: each for each in built_in().values()}
 
 @option_group
 class RunnerOptions(Options):
-    """Runners: the backends that run the model, in the order of the command line; a flag may
-    repeat.
+    """Runners: the backends that run the model, in the order of the command line; a flag can be
+    repeated.
     """
 
     runners: tuple[str, ...] = option(
@@ -95,7 +95,7 @@ class RunnerOptions(Options):
             {flag: each.help for flag, each in _BY_FLAG.items()},
             {flag: each.text for flag, each in _BY_FLAG.items() if each.text},
         ),
-        help="The backends that run the model, in the order of the command line.",
+        help="Backends that run the model, in the order of the command line.",
     )
 
 
@@ -509,8 +509,7 @@ _AFTER: Groups = (
 
 class RunCommand(Command):
     """Run a model in one or more backends on the same input data, and compare the outputs of each
-    runner with those of the next. Exits with 0 when everything matched and with 1 when something
-    did not.
+    runner with those of the next one. Exits with 0 if everything matches, and with 1 otherwise.
     """
 
     name = "run"

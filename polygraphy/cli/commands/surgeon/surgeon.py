@@ -37,7 +37,7 @@ _TRIAL = (VerifyOptions, TrialShapeOptions, DataOptions)
 
 
 class SurgeonExtractCommand(Command):
-    """Cut the part of an ONNX model that lies between some tensors out of it."""
+    """Extract the part of an ONNX model between the given tensors."""
 
     name = "surgeon extract"
     groups = (
@@ -76,9 +76,7 @@ class SurgeonExtractCommand(Command):
 
 
 class SurgeonSanitizeCommand(Command):
-    """Simplify an ONNX model: fold constants, infer or override shapes, remove what nothing depends
-    on.
-    """
+    """Simplify an ONNX model: fold constants, infer or override shapes, and remove unused nodes."""
 
     name = "surgeon sanitize"
     groups = (
@@ -175,7 +173,7 @@ class _EditCommand(Command):
 
 
 class SurgeonInsertCommand(_EditCommand):
-    """Put a node into an ONNX model, in place of what is between its operands and results."""
+    """Insert a node into an ONNX model, replacing the nodes between its inputs and outputs."""
 
     name = "surgeon insert"
     summary = "Put a node into {}."
@@ -194,8 +192,8 @@ class SurgeonInsertCommand(_EditCommand):
 
 
 class SurgeonCopyCommand(Command):
-    """Copy nodes in which an ONNX model differs from one that is right, with the weights that they
-    read, from that one. diagnose --reference says which they are.
+    """Copy nodes with their weights from a correct ONNX model into one that differs. diagnose
+    --reference lists these nodes.
     """
 
     name = "surgeon copy"
@@ -213,8 +211,8 @@ class SurgeonCopyCommand(Command):
 
 
 class SurgeonPruneCommand(Command):
-    """Set two of every four weights that products sum over to zero, which tensor cores compute with
-    faster; or take nodes of some types out of an ONNX model.
+    """Prune an ONNX model: set two of every four weights along the axis of a product to zero (2:4
+    sparsity, which speeds up tensor cores), or remove nodes of some types.
     """
 
     name = "surgeon prune"
@@ -235,8 +233,8 @@ class SurgeonPruneCommand(Command):
 
 
 class SurgeonWeightStripCommand(_EditCommand):
-    """Take the weights out of an ONNX model: what is left is enough to build a TensorRT engine that
-    is given its weights later.
+    """Remove the weights from an ONNX model. The result is sufficient to build a TensorRT engine
+    that is refitted later.
     """
 
     name = "surgeon weight-strip"
@@ -249,7 +247,7 @@ class SurgeonWeightStripCommand(_EditCommand):
 
 
 class SurgeonWeightReconstructCommand(_EditCommand):
-    """Put random numbers in place of weights that weight-strip took out."""
+    """Replace the weights that weight-strip removed by random numbers."""
 
     name = "surgeon weight-reconstruct"
     summary = "Put random weights into {}."

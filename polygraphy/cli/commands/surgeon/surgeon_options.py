@@ -188,13 +188,13 @@ class EditedModelOptions(NamedModel):
 
 @option_group
 class EditSaveOptions(Options):
-    """Saving: where the edited model is saved."""
+    """Saving: where to save the edited model."""
 
     output: str | None = option(
         "-o",
         "--output",
         writes=True,
-        help="Where to save it.",
+        help="Path of the edited model.",
         otherwise="named after the model, in the current folder",
     )
     save_external_data: str | None = EXTERNAL_DATA_NAME
@@ -204,36 +204,36 @@ class EditSaveOptions(Options):
 
 @option_group
 class VerifyOptions(Options):
-    """Verification: whether the edited model still computes the same."""
+    """Verification: check that the edit does not change the outputs."""
 
     verify: bool = option(
         "--verify",
-        help="Run the model before and after on the same data, and only save it when all outputs"
-        " match; otherwise the exit code is 1. What lacks weights is compared with the weights put"
-        " back; what has random ones is only run, and looked through for NaN and infinity.",
+        help="Run the model before and after the edit on equal data, and save it only if all"
+        " outputs match; otherwise, exit with code 1. Missing weights are restored for the"
+        " comparison. A model with random weights is only run and checked for NaN and infinity.",
     )
 
 
 @option_group
 class TrialShapeOptions(Options):
-    """Trial Shapes: of the data with which the model is run, where it is."""
+    """Trial Shapes: shapes of the data for running the model."""
 
     model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = model_shapes_option(
-        "Shapes of the data with which the model is run, as in image:1x3x224x224.",
-        otherwise="1 for each open dimension",
+        "Shapes of the data for running the model, as in image:1x3x224x224.",
+        otherwise="1 for each dynamic dimension",
     )
 
 
 @option_group
 class ExtractOptions(Options):
-    """Extraction: between which tensors the model is cut."""
+    """Extraction: the tensors at the cut."""
 
     inputs: Any = option(
         "--inputs",
         kind=Tensors(),
-        help="Tensors that become the inputs, with shapes and data types, as in x:[1,3,N]:float32."
-        " What is left out, or auto, is taken from the model, inferred, or found out by running"
-        " it; without a name, there are none.",
+        help="Tensors that become the inputs, with shapes and data types, as in"
+        " x:[1,3,N]:float32. Missing fields, and auto, are read from the model, inferred, or"
+        " determined by running the model. Without names, the model has no inputs.",
         otherwise="the model's own inputs",
         feeds="extract.inputs",
     )
@@ -253,17 +253,17 @@ class FallbackOptions(Options):
     force_fallback_shape_inference: bool = option(
         "--force-fallback-shape-inference",
         excludes=("--no-shape-inference", "--shape-inference"),
-        help="Find out the shapes of all tensors by running the model instead of inferring them."
-        " Every dimension becomes that of the data.",
+        help="Determine the shapes of all tensors by running the model instead of inferring"
+        " them. Every dimension becomes fixed.",
     )
 
 
 @option_group
 class SanitizeShapeOptions(Options):
-    """ONNX Shape Inference: data types and shapes that the model does not state."""
+    """ONNX Shape Inference: data types and shapes that are missing from the model."""
 
     no_shape_inference: bool = option(
-        "--no-shape-inference", help="Do not infer shapes when the model is loaded."
+        "--no-shape-inference", help="Skip shape inference when the model is loaded."
     )
     no_onnxruntime_shape_inference: bool = onnx_alone_option(
         "infer_shapes.allow_onnxruntime", "fold_constants.allow_onnxruntime_shape_inference"
@@ -272,94 +272,94 @@ class SanitizeShapeOptions(Options):
         "--override-input-shapes",
         "--override-inputs",
         kind=NamedShapes(),
-        help="Give inputs other shapes, as in image:1x3x224x224; the shapes of the other tensors"
-        " are inferred again.",
+        help="Set new shapes of inputs, as in image:1x3x224x224, and infer the shapes of all"
+        " other tensors again.",
         feeds="override_input_shapes.shapes",
     )
 
 
 @option_group
 class SanitizeOutputOptions(Options):
-    """Outputs: which tensors the model gives."""
+    """Outputs: the outputs of the model."""
 
     outputs: tuple[str, ...] = option(
         "--outputs",
         kind=Outputs("NAME"),
-        help="Tensors that become its outputs, in place of its own; names may be patterns; '*' is"
-        " every tensor.",
+        help="Tensors that become outputs of the model, in place of its own. Names may be"
+        " patterns; '*' means every tensor.",
         feeds="modify_outputs.outputs",
     )
     exclude_outputs: tuple[str, ...] = option(
         "--exclude-outputs",
         kind=Texts("NAME"),
-        help="Tensors that are no outputs; names may be patterns.",
+        help="Tensors that are not outputs; names may be patterns.",
         feeds="modify_outputs.exclude_outputs",
     )
     outputs_by_type: tuple[str, ...] = option(
         "--outputs-by-type",
         kind=Texts("OP"),
-        help="Types of operators, such as Conv: what they compute becomes outputs.",
+        help="Types of operators, such as Conv, whose tensors become outputs.",
         feeds="modify_outputs.mark_types",
     )
 
 
 @option_group
 class SanitizeOptions(Options):
-    """Tidying: what is done to the graph."""
+    """Tidying: changes to the graph."""
 
-    cleanup: bool = option("--cleanup", help="Remove nodes and weights on which no output depends.")
+    cleanup: bool = option("--cleanup", help="Remove nodes and weights that no output depends on.")
     simplify: bool = option(
         "--simplify",
-        help="Remove steps that cannot change a value, such as a Reshape to the shape that is"
-        " there, and computations that are there twice. Outputs stay the same to the bit.",
+        help="Remove nodes that do not change a value, such as a Reshape to the current shape,"
+        " and duplicate computations. Outputs stay identical to the bit.",
     )
-    toposort: bool = option(
-        "--toposort", help="Put the nodes in an order in which they can be computed."
-    )
+    toposort: bool = option("--toposort", help="Sort the nodes topologically.")
     upper_bounds: Any = option(
         "--set-unbounded-dds-upper-bound",
         kind=PerName(Integer(minimum=1), "TENSOR"),
-        help="Limit tensors whose size depends on data without limit, by Min nodes before the"
-        " operands that decide about it: for all of them, or by name, as in 10000 indices:500.",
+        help="Limit tensors whose size depends on data without an upper bound, by inserting Min"
+        " nodes before the inputs that determine it: one limit for all, or by name, as in 10000"
+        " indices:500.",
         feeds="set_upper_bound.upper_bounds",
     )
 
 
 @option_group
 class FoldOptions(Options):
-    """Constant Folding: what depends on no input becomes a weight."""
+    """Constant Folding: replace constant computations by weights."""
 
     fold_constants: bool = option(
-        "--fold-constants", help="Replace what depends on no input by its value."
+        "--fold-constants",
+        help="Replace computations that do not depend on inputs by their" " values.",
     )
     num_passes: int | None = option(
         "--num-passes",
         "--num-const-fold-passes",
         needs="--fold-constants",
         kind=Integer(minimum=1),
-        help="How often to go through the model.",
-        otherwise="until nothing more can be folded",
+        help="Number of passes over the model.",
+        otherwise="until no more constants can be folded",
         feeds="fold_constants.num_passes",
     )
     partitioning: str | None = option(
         "--partitioning",
         needs="--fold-constants",
         kind=Choice("basic", "recursive"),
-        help="What to do when a constant cannot be computed: basic folds the others, recursive"
-        " also what it is computed from. Otherwise folding stops there.",
+        help="Fallback for constants that cannot be computed: basic folds the others, recursive"
+        " also folds the inputs of these nodes. By default, folding stops.",
         feeds="fold_constants.partitioning",
     )
     no_fold_shapes: bool = option(
         "--no-fold-shapes",
         needs="--fold-constants",
-        help="Leave Shape and Size nodes alone, and with them what is computed from shapes.",
+        help="Keep Shape and Size nodes, and all nodes that depend on them.",
         as_=False,
         feeds="fold_constants.fold_shapes",
     )
     no_per_pass_shape_inference: bool = option(
         "--no-per-pass-shape-inference",
         needs="--fold-constants",
-        help="Do not infer shapes while folding.",
+        help="Skip shape inference between the passes.",
         as_=False,
         feeds="fold_constants.do_shape_inference",
     )
@@ -367,58 +367,58 @@ class FoldOptions(Options):
         "--fold-size-threshold",
         needs="--fold-constants",
         kind=ByteSize(),
-        help="Leave constants of more bytes as they are computed, as in 16e6, 512K, 4M.",
+        help="Size in bytes above which constants are not folded, as in 16e6, 512K, 4M.",
         feeds="fold_constants.size_threshold",
     )
 
 
 @option_group
 class InsertOptions(Options):
-    """Node: what is put into the model, in place of what lies between its tensors."""
+    """Node: the new node."""
 
     inputs: tuple[str, ...] = option(
         "--inputs",
         kind=Texts("NAME"),
-        help="The tensors that it takes, in order.",
+        help="Tensors that become the inputs of the new node, in order.",
         feeds="insert_node.inputs",
     )
     outputs: tuple[str, ...] = option(
         "--outputs",
         kind=Texts("NAME"),
-        help="The tensors that it makes, in order; one that it takes as well is replaced by"
-        " another behind the node.",
+        help="Tensors that become the outputs of the new node, in order. If an output is also an"
+        " input, later nodes read the new tensor.",
         feeds="insert_node.outputs",
     )
     op: str | None = option(
-        "--op", kind=Text("OP"), help="The type of its operator.", feeds="insert_node.op"
+        "--op", kind=Text("OP"), help="Operator type of the new node.", feeds="insert_node.op"
     )
     name: str | None = option(
-        "--name", kind=Text("NAME"), help="Its name.", feeds="insert_node.name"
+        "--name", kind=Text("NAME"), help="Name of the new node.", feeds="insert_node.name"
     )
     attrs: Any = option(
         "--attrs",
         kind=Attributes(),
-        help="Its attributes, as in axis=1 alpha=0.5 mode=linear sizes=[1,2].",
+        help="Attributes of the new node, as in axis=1 alpha=0.5 mode=linear sizes=[1,2].",
         feeds="insert_node.attrs",
     )
 
 
 @option_group
 class CopyOptions(Options):
-    """Reference: what is copied, and from where."""
+    """Reference: the nodes to copy, and their source."""
 
     reference: str | None = option(
         "--reference",
         reads="Reference",
         kind=Text("MODEL"),
-        help="The model that is right, with whatever names in it.",
+        help="Reference: a correct model, whose names may differ.",
         feeds="copy_nodes.reference",
     )
     nodes: tuple[str, ...] = option(
         "--nodes",
         kind=Texts("NAME"),
-        help="Nodes of the edited model, an unnamed one by its first output, whose differences from"
-        " the reference go away.",
+        help="Nodes of the edited model to replace by their counterparts in the reference. An"
+        " unnamed node is selected by its first output.",
         otherwise="all differences do",
         feeds="copy_nodes.nodes",
     )
@@ -426,24 +426,25 @@ class CopyOptions(Options):
 
 @option_group
 class PruneOptions(Options):
-    """Pruning: what is taken out of the model."""
+    """Pruning: the nodes or weights to remove."""
 
     remove_node_types: tuple[str, ...] = option(
         "--remove-node-types",
         kind=Texts("OP"),
-        help="Take the nodes of these types out: what took their first result takes their first"
-        " operand. Otherwise two of every four weights that products sum over become zero.",
+        help="Remove all nodes of these types and connect their consumers to the first input of"
+        " the removed node. By default, two of every four weights along the axis of a product"
+        " become zero.",
         feeds="remove_nodes.types",
     )
 
 
 @option_group
 class StripOptions(Options):
-    """Weights: which ones stay."""
+    """Weights: the weights to keep."""
 
     exclude_list: str | None = option(
         "--exclude-list",
         reads="List of names",
-        help="A text file with the names of weights that stay, one per line.",
+        help="Text file with the names of weights to keep, one per line.",
         feeds="strip_weights.exclude_list",
     )

@@ -15,7 +15,7 @@ from polygraphy.codegen.source import Call, quoted
 
 @option_group
 class TemplateOptions(Options):
-    """Script: where the script goes."""
+    """Script: where to save the script."""
 
     output: str | None = option(
         "-o",
@@ -23,7 +23,7 @@ class TemplateOptions(Options):
         "--gen-script",
         "--gen",
         writes=True,
-        help="The script to write; - is standard output. It must be given.",
+        help="Path of the script to write; - means standard output. Required.",
     )
 
 
@@ -47,8 +47,8 @@ class TemplateCommand(Command):
 
 
 class TemplateOnnxGsCommand(TemplateCommand):
-    """Write a script to edit an ONNX model as an onnx-graphsurgeon graph. The script saves what it
-    makes beside the model, with _updated appended to its name.
+    """Write a script that edits an ONNX model as an onnx-graphsurgeon graph. The script saves the
+    edited model beside the original, with _updated appended to the name.
     """
 
     name = "template onnx-gs"

@@ -23,68 +23,71 @@ _RANK = Integer(minimum=1)
 
 @option_group
 class HintOutputOptions(Options):
-    """Output: where the hints go."""
+    """Output: where to save the hints."""
 
     output: str | None = option(
-        "-o", "--output", writes=True, help="The JSON file to write. It must be given."
+        "-o", "--output", writes=True, help="Path of the JSON file to write. Required."
     )
 
 
 @option_group
 class HintSourceOptions(Options):
-    """Source: where it is said how the model is split; one of these must be given."""
+    """Source: the description of the split; exactly one of these is required."""
 
     hint: str | None = option(
-        "-s", "--hint", reads="File of hints", help="A JSON file that template shard-hints wrote."
+        "-s", "--hint", reads="File of hints", help="JSON file that template shard-hints wrote."
     )
-    one_shot: bool = option("--one-shot", help="Find it out, as template shard-hints does.")
+    one_shot: bool = option(
+        "--one-shot", help="Compute the hints first, like template" " shard-hints."
+    )
 
 
 @option_group
 class ShardHintOptions(Options):
-    """Shard Hints: how the model is split."""
+    """Shard Hints: how to split the model."""
 
     parallelism: str | None = option(
         "--parallelism",
         kind=Choice("CP", "TP"),
-        help="CP splits the sequence, TP the weights.",
+        help="Parallelism: CP splits the sequence, TP splits the weights.",
         feeds="find_shard_hints.parallelism",
     )
     nb_rank: int | None = option(
         "--nb-rank",
         kind=_RANK,
-        help="How many devices there are.",
+        help="Number of devices.",
         feeds="find_shard_hints.nb_rank",
     )
     root: int | None = option(
         "--root",
         kind=Integer(minimum=-1),
-        help="The device that results go to which go to one.",
+        help="Root device of reduce and gather operations.",
         feeds="find_shard_hints.root",
     )
     gpus: int | None = option(
         "--gpus",
         kind=Integer(minimum=0),
-        help="How many devices take part; 0 is all.",
+        help="Number of participating devices; 0 means all.",
         feeds="find_shard_hints.gpus",
     )
     groups: tuple[int, ...] = option(
         "--groups",
         kind=Integers(nargs="*"),
-        help="The groups of devices that take part.",
+        help="Groups of devices that participate.",
         otherwise="all",
         feeds="find_shard_hints.groups",
     )
     cp_type: str | None = option(
         "--cp-type",
         kind=Choice("native", "fused"),
-        help="native gathers K and V of each attention layer; fused makes each one node, which"
-        " spreads over the devices by itself.",
+        help="Kind of context parallelism: native gathers K and V of each attention layer; fused"
+        " replaces each attention layer by one distributed node.",
         feeds="find_shard_hints.cp_type",
     )
     no_suggest_io: bool = option(
         "--no-suggest-io",
-        help="Do not split inputs that attention depends on, nor join outputs that depend on it.",
+        help="Keep inputs that attention depends on whole, and leave outputs that depend on"
+        " attention split.",
         as_=False,
         feeds="find_shard_hints.suggest_io",
     )
@@ -103,7 +106,7 @@ class ShardHintOptions(Options):
     k_idx: int | None = option(
         "--k-idx",
         kind=_AXIS,
-        help="Axis of the sequence in K, as it is multiplied.",
+        help="Axis of the sequence in K, in the layout of the matrix product.",
         feeds="find_shard_hints.k_idx",
     )
     v_idx: int | None = option(
@@ -112,56 +115,56 @@ class ShardHintOptions(Options):
     i_rank: int | None = option(
         "--i-rank",
         kind=_RANK,
-        help="How many axes inputs have whose shape the model does not say.",
+        help="Rank to assume for inputs of unknown shape.",
         feeds="find_shard_hints.i_rank",
     )
     o_rank: int | None = option(
         "--o-rank",
         kind=_RANK,
-        help="How many axes outputs have whose shape the model does not say.",
+        help="Rank to assume for outputs of unknown shape.",
         feeds="find_shard_hints.o_rank",
     )
     kv_rank: int | None = option(
         "--kv-rank",
         kind=_RANK,
-        help="How many axes K and V have whose shape the model does not say.",
+        help="Rank to assume for K and V of unknown shape.",
         feeds="find_shard_hints.kv_rank",
     )
     reduce_op: str | None = option(
         "--reduce-op",
         kind=Choice("sum", "prod", "min", "max", "avg"),
-        help="What becomes of the copies of an input that the devices have.",
+        help="Reduction of the per-device copies of an input.",
         feeds="find_shard_hints.reduce_op",
     )
     attention_pattern: int | None = option(
         "--attention-pattern",
         kind=Integer(minimum=0),
-        help="0 finds attention whose scale and mask are weights or inputs, 1 also where they are"
-        " computed.",
+        help="Attention pattern: 0 requires scale and mask to be weights or inputs, 1 also"
+        " accepts computed ones.",
         feeds="find_shard_hints.attention_pattern",
     )
     q_shuffle: tuple[int, ...] | None = option(
         "--q-shuffle",
         kind=Integers(nargs="*"),
-        help="A permutation of the axes of Q, for --cp-type fused.",
+        help="Permutation of the axes of Q, for --cp-type fused.",
         feeds="find_shard_hints.q_shuffle",
     )
     k_shuffle: tuple[int, ...] | None = option(
         "--k-shuffle",
         kind=Integers(nargs="*"),
-        help="A permutation of the axes of K, for --cp-type fused.",
+        help="Permutation of the axes of K, for --cp-type fused.",
         otherwise="swaps the last two",
         feeds="find_shard_hints.k_shuffle",
     )
     v_shuffle: tuple[int, ...] | None = option(
         "--v-shuffle",
         kind=Integers(nargs="*"),
-        help="A permutation of the axes of V, for --cp-type fused.",
+        help="Permutation of the axes of V, for --cp-type fused.",
         feeds="find_shard_hints.v_shuffle",
     )
     is_causal: bool = option(
         "--is-causal",
-        help="A position only attends to those before it, with --cp-type fused.",
+        help="Mask later positions in attention, for --cp-type fused.",
         feeds="find_shard_hints.is_causal",
     )
 
@@ -170,8 +173,8 @@ _PATTERNS = (0, 1)
 
 
 class TemplateShardHintsCommand(Command):
-    """Find out how an ONNX model can be split over several devices, and write it to a JSON file for
-    multi-device shard.
+    """Determine how an ONNX model can be split over several devices, and write the result to a
+    JSON file for multi-device shard.
     """
 
     name = "template shard-hints"
@@ -193,8 +196,8 @@ class TemplateShardHintsCommand(Command):
 
 
 class MultiDeviceShardCommand(Command):
-    """Split an ONNX model over several devices: along the sequence, which makes one model for all
-    devices, or by its weights, which makes one for each, named after its number.
+    """Split an ONNX model over several devices: along the sequence, which creates one model for
+    all devices, or by weights, which creates one numbered model per device.
     """
 
     name = "multi-device shard"

@@ -45,7 +45,7 @@ _CONFIG = "config.yaml"
 
 @option_group
 class TuningPluginOptions(Options):
-    """Plugin Code: what TensorRT runs."""
+    """Plugin Code: the plugins in TensorRT."""
 
     plugin_libraries: tuple[str, ...] = option(
         "--plugin-libraries", reads="Library", help="Shared libraries with the plugins."
@@ -53,52 +53,53 @@ class TuningPluginOptions(Options):
     python_plugins: tuple[str, ...] = option(
         "--python-plugins",
         reads="Script",
-        help="Python files that register plugins with TensorRT when they are run.",
+        help="Python files that register plugins with TensorRT when they run.",
     )
 
 
 @option_group
 class TuningConfigOptions(Options):
-    """Matches: the parts that plugins could compute."""
+    """Matches: the parts that plugins can compute."""
 
     save_config_yaml: str | None = option(
         "--save-config-yaml",
         writes=True,
         kind=Text("PATH", nargs="?", without_word=_CONFIG),
-        help="Save what matched to a YAML file: PATH, or config.yaml.",
+        help="Save the matches to a YAML file.",
+        otherwise="config.yaml",
     )
     load_config_yaml: str | None = option(
         "--load-config-yaml",
         reads="File of plugins",
-        help="Take the parts from a YAML file that plugin match has written.",
+        help="Load the matches from a YAML file that plugin match wrote.",
     )
     skip_autotuning: bool = option(
         "--skip-autotuning",
-        help="Only find what matches and save it, to config.yaml unless --save-config-yaml says.",
+        help="Find and save the matches only, to config.yaml or the path of --save-config-yaml.",
     )
 
 
 @option_group
 class TuningOptions(Options):
-    """Search: which combinations are tried."""
+    """Search: the combinations to try."""
 
     autotune_mode: str | None = option(
         "--autotune-mode",
         kind=Choice("greedy", "exhaustive"),
-        help="greedy adds one part after the other and keeps each that helps; exhaustive tries"
-        " every combination.",
+        help="Search: greedy adds one match at a time and keeps each one that helps; exhaustive"
+        " tries every combination.",
         feeds="autotune_plugins.mode",
     )
     max_combinations: int | None = option(
         "--max-combinations",
         kind=Integer(minimum=1),
-        help="How many combinations exhaustive tries at most.",
+        help="Maximum number of combinations for --autotune-mode exhaustive.",
         feeds="autotune_plugins.max_combinations",
     )
     threshold: float | None = option(
         "--threshold",
         kind=Number(minimum=0),
-        help="By which share of its latency the model has to become quicker for exhaustive to end.",
+        help="Reduction in latency, as a fraction, at which --autotune-mode exhaustive stops.",
         feeds="autotune_plugins.threshold",
     )
     rtol: float | None = relative_tolerance(
@@ -108,7 +109,8 @@ class TuningOptions(Options):
     no_timing_cache: bool = option(
         "--no-timing-cache",
         excludes=("--timing-cache", "--load-timing-cache", "--save-timing-cache"),
-        help="Let each build measure for itself, as it does unless --timing-cache is given.",
+        help="Measure times in every build. By default, builds share times only with"
+        " --timing-cache.",
     )
 
 
@@ -131,8 +133,8 @@ there are other layers.
 
 
 class PluginAutotuneCommand(Command):
-    """Find out with TensorRT which plugins make an ONNX model quicker without changing its outputs,
-    and save the model with these plugins in it.
+    """Find the plugins that make an ONNX model faster in TensorRT without changing its outputs,
+    and save the model with these plugins.
     """
 
     name = "plugin autotune"

@@ -55,67 +55,67 @@ from polygraphy.domain.catalog.precisions import PRECISIONS
 
 @option_group
 class PrecisionSearchOptions(Options):
-    """Search: which layers are tried in higher precision."""
+    """Search: the layers to try in higher precision."""
 
     onnxrt: bool = option(
         "--onnxrt",
-        help="Search in the ONNX model, without TensorRT: find the fewest nodes that have to stay"
-        " in fp32 when it is cast to fp16 (or with --bf16 to bf16), those first that lose most"
-        " alone. Without a check, the cast model is computed with rounding at every operator and"
-        " compared with itself in fp32; ONNX Runtime rounds less on a CPU.",
+        help="Search in the ONNX model, without TensorRT: find the smallest set of nodes that"
+        " must stay in fp32 when the model is cast to fp16 (or to bf16, with --bf16), in order of"
+        " their individual errors. By default, the cast model is computed with rounding at every"
+        " operator and compared with fp32; ONNX Runtime rounds less on CPUs.",
     )
     mode: str | None = option(
         "--mode",
         feeds="find_layers_to_raise.mode",
         kind=Choice("bisect", "linear", "minimal"),
-        help="How many layers from one end: bisect halves, linear adds one after the other."
-        " minimal finds single layers, wherever they are, as few as possible.",
+        help="Search: bisect halves the number of layers from one end, linear adds one layer at"
+        " a time, minimal finds the smallest set of layers anywhere.",
     )
     direction: str | None = option(
         "--dir",
         "--direction",
         kind=Choice("forward", "reverse"),
         feeds="find_layers_to_raise.direction",
-        help="From the inputs (forward) or the outputs (reverse).",
+        help="Direction of the search: from the inputs (forward) or from the outputs (reverse).",
     )
     precision: str | None = option(
         "-p",
         "--precision",
         kind=Choice("float32", "float16", aliases={"fp32": "float32", "fp16": "float16"}),
-        help="The higher precision.",
+        help="Data type of the higher precision.",
         otherwise="float32",
     )
 
 
 @option_group
 class GoldenOptions(Options):
-    """Reference: saved outputs that take the place of a check command."""
+    """Reference: saved outputs, in place of a check command."""
 
     golden_outputs: str | None = option(
         "--golden-outputs",
         reads="File of inference results",
-        help="Check each engine by running it and comparing its outputs with these, which run"
-        " --save-outputs has saved; the options about data are those of that run.",
+        help="Check each engine by comparing its outputs with these, which run --save-outputs"
+        " saved. The data options must be those of that run.",
     )
     rtol: Any = option(
         "--rtol",
         "--rel-tol",
         needs="--golden-outputs",
         kind=PerName(NumberOrAuto(minimum=0)),
-        help="The relative tolerance of that comparison, as of run.",
+        help="Relative tolerance for the comparison with --golden-outputs.",
     )
     atol: Any = option(
         "--atol",
         "--abs-tol",
         needs="--golden-outputs",
         kind=PerName(NumberOrAuto(minimum=0)),
-        help="The absolute tolerance of that comparison.",
+        help="Absolute tolerance for the comparison with --golden-outputs.",
     )
     save_layer_outputs: str | None = option(
         "--save-layer-outputs",
         writes=True,
-        help="Save all outputs of the last engine, and how far each is off. --mark-all makes every"
-        " tensor an output.",
+        help="Save all outputs of the last engine with their errors. Use --mark-all to include"
+        " every tensor.",
     )
 
 
@@ -324,9 +324,9 @@ class _EngineCommand(Command):
 
 
 class DebugBuildCommand(_EngineCommand):
-    """Build a TensorRT engine again and again, for failures that come and go with the builds, and
-    sort files, such as tactic replays, by whether the engine passed. Without a check, and without a
-    terminal to ask at, it passes if it runs, and gives no NaN or infinity.
+    """Build a TensorRT engine repeatedly, for failures that depend on the build, and sort files,
+    such as tactic replays, by the verdicts. Without a check and a terminal, an engine passes if
+    it runs and its outputs are finite.
     """
 
     name = "debug build"
@@ -345,9 +345,9 @@ class DebugBuildCommand(_EngineCommand):
 
 
 class DebugPrecisionCommand(_EngineCommand):
-    """Find out which layers have to compute in a higher precision for a TensorRT engine to pass a
-    check. Where TensorRT takes types from the model (11.x, RTX), those nodes are left out when the
-    ONNX model is cast. With --onnxrt, find out which nodes have to stay in fp32 when an ONNX model
+    """Find the layers that must compute in a higher precision for a TensorRT engine to pass a
+    check. If TensorRT takes types from the model (11.x, RTX), these nodes are excluded when the
+    ONNX model is cast. With --onnxrt, find the nodes that must stay in fp32 when an ONNX model
     is cast, without TensorRT.
     """
 

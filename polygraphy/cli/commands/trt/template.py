@@ -45,8 +45,8 @@ class _TemplateCommand(TemplateCommand):
 
 
 class TemplateTrtNetworkCommand(_TemplateCommand):
-    """Write a script that makes a TensorRT network with the network API: a new one, or one that
-    starts from a model. The script is then used as a model: polygraphy run SCRIPT --trt.
+    """Write a script that defines a TensorRT network with the network API: a new network, or one
+    that starts from a model. Use the script as a model: polygraphy run SCRIPT --trt.
     """
 
     name = "template trt-network"
@@ -94,8 +94,8 @@ def _before(onnx: OnnxModel, network: TrtNetwork, model: str | None) -> list[Ste
 
 
 class TemplateTrtConfigCommand(_TemplateCommand):
-    """Write a script that makes a TensorRT builder configuration. The script is then used with
-    polygraphy run MODEL --trt --trt-config-script SCRIPT.
+    """Write a script that creates a TensorRT builder configuration. Use it with polygraphy run
+    MODEL --trt --trt-config-script SCRIPT.
     """
 
     name = "template trt-config"

@@ -11,7 +11,7 @@ from typing import IO, Any, Union
 from attrs import field, fields, fields_dict, frozen
 
 from polygraphy import mod
-from polygraphy.adapters.tensorrt.build.tactics import CachedTactics
+from polygraphy.adapters.tensorrt.engine.tactics import CachedTactics
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log, setting_of, trt
 from polygraphy.domain.errors import BackendError, UsageError

@@ -8,13 +8,13 @@ from weakref import WeakKeyDictionary
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader
-from polygraphy.adapters.tensorrt.build.config_settings import (
+from polygraphy.adapters.tensorrt.engine.config_settings import (
     CommonSettings,
     common_settings,
     set_flag,
 )
-from polygraphy.adapters.tensorrt.build.profile import Profile
-from polygraphy.adapters.tensorrt.build.timing_cache import load_timing_cache
+from polygraphy.adapters.tensorrt.engine.profile import Profile
+from polygraphy.adapters.tensorrt.engine.timing_cache import load_timing_cache
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log, setting_of, trt
@@ -285,6 +285,7 @@ class PostprocessConfig(BaseLoader):
             self._func(builder=builder, network=network, config=config)
         return config
 
+
 create_config_rtx: Callable[..., Any]
 
 
@@ -338,6 +339,7 @@ class CreateConfigRTX(CreateConfig):
             if not config.set_compute_capability(member, index):
                 raise UsageError(f"TensorRT-RTX does not build for {name}.")
         return config
+
 
 _WIDTH = 22
 _ALWAYS = "Flags"

@@ -20,16 +20,16 @@ from attrs import evolve
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.os.signals import dismiss_witnesses, last_words, watch_signals
-from polygraphy.adapters.tensorrt.build.config import CreateConfig, request_of
-from polygraphy.adapters.tensorrt.build.config_settings import FLAGS
-from polygraphy.adapters.tensorrt.build.tactics import tactics_kept
-from polygraphy.adapters.tensorrt.build.timing_cache import ensure_timing_cache, save_timing_cache
 from polygraphy.adapters.tensorrt.describe.build_record import (
     record_build,
     record_of,
     remember_record,
 )
 from polygraphy.adapters.tensorrt.describe.describe_engine import network_dtypes
+from polygraphy.adapters.tensorrt.engine.config import CreateConfig, request_of
+from polygraphy.adapters.tensorrt.engine.config_settings import FLAGS
+from polygraphy.adapters.tensorrt.engine.tactics import tactics_kept
+from polygraphy.adapters.tensorrt.engine.timing_cache import ensure_timing_cache, save_timing_cache
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import (
     ModuleKey,

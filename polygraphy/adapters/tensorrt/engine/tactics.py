@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Union
 from weakref import WeakKeyDictionary
 
-from polygraphy.adapters.tensorrt.build.timing_cache import (
+from polygraphy.adapters.tensorrt.engine.timing_cache import (
     ensure_timing_cache,
     load_timing_cache,
     save_timing_cache,
@@ -138,6 +138,7 @@ def _set(cache: Any, name: str, algorithm: Algorithm) -> None:
     with capture_log() as reasons:
         if not cache.update(key, trt.TimingCacheValue(algorithm.tactic, time)):
             raise reasons.failed(f"take the tactic {algorithm.tactic} for {name}")
+
 
 TacticReplayData = TacticReplay
 Replay = Union[TacticReplay, PathOrFile]

@@ -1,0 +1,204 @@
+"""What was changed in a model: clauses that `evidence` and `remedies` put into sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.diagnosis.facts import Fact, fact
+
+_LONGEST = 60
+"""Characters of a value that are shown."""
+
+
+@fact
+def swapped_inputs(op: str) -> str:
+    return f"the inputs of {op} are swapped"
+
+
+@fact
+def other_attribute(op: str, name: str, value: Any, expected: Any) -> str:
+    """None is the default of the attribute."""
+    return f"attribute {name!r} of {op} is {_shown(value)} instead of {_shown(expected)}"
+
+
+@fact
+def other_epsilon(name: str, value: float, expected: float) -> str:
+    return f"the epsilon {name!r} is {value:.6g} instead of {expected:g}"
+
+
+@fact
+def other_operator(op: str, expected: str) -> str:
+    return f"the operator is {op} instead of {expected}"
+
+
+@fact
+def other_trip_count(name: str, value: int, expected: int) -> str:
+    return f"the trip count {name!r} of Loop is {value} instead of {expected}"
+
+
+@fact
+def other_axes(op: str, value: Sequence[int], expected: Sequence[int]) -> str:
+    return f"{op} reduces axes {tuple(value)} instead of {tuple(expected)}"
+
+
+@fact
+def other_weight(role: str, name: str, difference: Fact, op: str = "") -> str:
+    """Args are what the weight is for, such as ``weight`` or ``epsilon``, and how it differs."""
+    return f"the {role} {name!r}{f' of {op}' if op else ''} {difference}"
+
+
+@fact
+def differs() -> str:
+    return "differs"
+
+
+@fact
+def has_shape(shape: Sequence[int], expected: Sequence[int]) -> str:
+    return f"has shape {tuple(shape)} instead of {tuple(expected)}"
+
+
+@fact
+def has_other_strings() -> str:
+    return "contains different strings"
+
+
+@fact
+def has_other_signs() -> str:
+    return "contains zeros or NaNs with a different sign"
+
+
+@fact
+def is_value(value: Any, expected: Any) -> str:
+    return f"is {_pair(value, expected)}"
+
+
+@fact
+def is_transposed() -> str:
+    return "is transposed"
+
+
+@fact
+def is_scaled(factor: float) -> str:
+    return f"is scaled by {factor:.4g}"
+
+
+@fact
+def has_other_elements(
+    value: Any, expected: Any, index: Sequence[int], count: int, size: int
+) -> str:
+    """The first element that differs, and how many do."""
+    first = f"{_pair(value, expected)} at {tuple(index)}"
+    return f"differs in {count} of {size} elements: {first}"
+
+
+@fact
+def unlike_partner(node: str) -> str:
+    return f"the scale or zero point differs from that of {node!r}"
+
+
+@fact
+def lost_bias(op: str) -> str:
+    return f"{op} has no bias"
+
+
+@fact
+def other_subgraph(op: str) -> str:
+    return f"{op}, or a node in its subgraph, differs"
+
+
+@fact
+def other_quantization(node: str) -> str:
+    return f"the scale or zero point of {node!r} differs"
+
+
+@fact
+def other_output_shape(op: str, shape: Sequence[int], expected: Sequence[int]) -> str:
+    return f"the output shape of {op} is {list(shape)} instead of {list(expected)}"
+
+
+@fact
+def other_bias(name: str) -> str:
+    return f"the bias {name!r} differs"
+
+
+@fact
+def one_of_weights(op: str, names: Sequence[str]) -> str:
+    return f"one of the weights {', '.join(map(repr, names))} of {op} differs"
+
+
+@fact
+def unknown_weight_change(op: str, name: str) -> str:
+    return f"the weight {name!r} of {op} differs"
+
+
+@fact
+def unknown_change(op: str) -> str:
+    return f"{op} gives different results"
+
+
+@fact
+def other_input(op: str, name: str, expected: str) -> str:
+    return f"{op} reads {name!r} instead of {expected!r}"
+
+
+@fact
+def lost_node_between(op: str, expected: str, name: str = "") -> str:
+    """A node is missing that computes the input which an operator should read."""
+    before = f" from {name!r}" if name else ""
+    return f"the node that computes {expected!r}{before} is missing before {op}"
+
+
+@fact
+def in_subgraph(change: Fact, op: str, node: str) -> str:
+    return f"{change}, in the subgraph of {op} {node!r}"
+
+
+@fact
+def lost_input(op: str) -> str:
+    return f"{op} has one input less"
+
+
+@fact
+def extra_input(op: str) -> str:
+    return f"{op} has one input more"
+
+
+@fact
+def other_inputs(op: str, names: Sequence[str]) -> str:
+    return f"{op} reads different inputs: {', '.join(map(repr, names))}"
+
+
+@fact
+def extra_node(op: str) -> str:
+    return f"{op} is not in the reference"
+
+
+@fact
+def lost_node(op: str, beside: Sequence[str]) -> str:
+    return f"{op} is missing next to {' and '.join(beside)}"
+
+
+@fact
+def other_folded_epsilon(op: str, expected: float) -> str:
+    return f"the epsilon of {op} differs from {expected:.3g}, which the reference uses"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "the default"
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _pair(one: Any, other: Any) -> str:
+    """Return two different numbers with as many digits as it takes to tell them apart."""
+    if any(np.asarray(each).dtype.kind in "biu" for each in (one, other)):
+        return f"{one} instead of {other}"
+    texts = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in (6, 9, 17))
+    mine, theirs = next((pair for pair in texts if pair[0] != pair[1]), (str(one), str(other)))
+    return f"{mine} instead of {theirs}"

@@ -1,0 +1,514 @@
+"""What was measured, tried and proved about a culprit: one sentence a fact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.domain.diagnosis.facts import Fact, fact
+from polygraphy.domain.diagnosis.versions import Span
+from polygraphy.domain.rounding import Deviation
+from polygraphy.domain.tensors.naming import counted, some_of
+
+# Measured: the value of a tensor, and the one that was expected.
+
+
+@fact
+def wrong_by_itself(
+    tensor: str, deviation: Deviation, elements: int, party: str, reference: str
+) -> str:
+    return (
+        f"Run by itself in {party} on inputs from {reference}, without rewrites: {tensor!r}"
+        f" {deviation.in_words()} ({_share(deviation, elements)})."
+    )
+
+
+@fact
+def wrong_in_graph(tensor: str, deviation: Deviation, elements: int, party: str) -> str:
+    return (
+        f"In the graph that {party} runs, {tensor!r} {deviation.in_words()}"
+        f" ({_share(deviation, elements)})."
+    )
+
+
+@fact
+def wrong_from_saved(tensor: str, deviation: Deviation, source: str, parties: Sequence[str]) -> str:
+    """Source is ``program`` where the inputs are the values of a program."""
+    inputs = "the program's values" if source == "program" else "its saved inputs"
+    return (
+        f"Computed from {inputs}, {tensor!r} {deviation.in_words()}"
+        f" (in {' and '.join(parties)})."
+    )
+
+
+@fact
+def runs_disagree(party: str, tensor: str, deviation: Deviation) -> str:
+    return (
+        f"Two runs of {party} on the same data differ: {tensor!r} {deviation.in_words()} in the"
+        " first run."
+    )
+
+
+@fact
+def parties_disagree(
+    reference: str, party: str, tensor: str = "", deviation: Deviation | None = None
+) -> str:
+    both = f"Run by itself on equal inputs, {reference} and {party} disagree"
+    if deviation is None:
+        return f"{both}."
+    return f"{both}: in {party}, {tensor!r} {deviation.in_words()}."
+
+
+@fact
+def not_a_number(tensor: str, nan: int, infinite: int, elements: int) -> str:
+    return f"{tensor!r} has {nan} NaN and {infinite} infinite values in {elements} elements."
+
+
+@fact
+def input_range(
+    tensor: str, least: float, largest: float, negative: int, zero: int, elements: int
+) -> str:
+    return (
+        f"Its input {tensor!r} ranges from {least:.4g} to {largest:.4g}: {negative} negative and"
+        f" {zero} zero values in {elements} elements."
+    )
+
+
+@fact
+def input_type(tensor: str, dtype: str) -> str:
+    return f"Its input {tensor!r} has type {dtype}."
+
+
+_PROBLEMS = {
+    "not finite": "which is not finite",
+    "negative": "but a variance cannot be negative",
+    "zero": "which is a division by zero",
+}
+
+
+@fact
+def bad_weight(
+    name: str, value: float, index: Sequence[int], problem: str, count: int, elements: int
+) -> str:
+    """Problem is ``not finite``, ``negative`` (a variance) or ``zero`` (a divisor)."""
+    return (
+        f"Its weight {name!r} is {value:.4g} at {list(index)}, {_PROBLEMS[problem]} ({count} of"
+        f" {elements} elements)."
+    )
+
+
+@fact
+def agrees_by_itself() -> str:
+    return "Every node agrees when run by itself."
+
+
+@fact
+def amplifies_errors(op: str, node: str, factor: float) -> str:
+    return f"{op} {node!r} amplifies errors {factor:.3g} times, in every backend."
+
+
+@fact
+def errors_grow(op: str, node: str) -> str:
+    return f"Errors grow gradually, most in {op} {node!r}."
+
+
+# Changed: the difference that explains the outputs.
+
+
+@fact
+def changed(change: Fact) -> str:
+    return sentence(str(change))
+
+
+@fact
+def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
+    """Source is ``saved``, ``program`` or ``reference``: where the expected values are from."""
+    values = {"saved": "the saved values", "program": "the program's values"}
+    makes = "the node computes" if count == 1 else "these nodes compute"
+    return f"Without this change, {makes} {values.get(source, 'the values of the reference')}."
+
+
+@fact
+def undone_matches_outputs() -> str:
+    return "Without this change, all outputs match."
+
+
+@fact
+def other_branch(node: str, source: str) -> str:
+    values = "the program's values" if source == "program" else "the saved values"
+    return f"With the other branch of If {node!r}, the model computes {values}."
+
+
+@fact
+def cannot_tell_apart() -> str:
+    return (
+        "Cannot tell these nodes apart: no tensor between them was saved. Save all tensors:"
+        " --onnx-outputs mark all."
+    )
+
+
+@fact
+def computes_differently(tensors: Sequence[str], nodes: int) -> str:
+    subject = "the node computes" if nodes == 1 else "these nodes compute"
+    return f"From equal inputs, {subject} a different {_quoted(tensors)} than the reference."
+
+
+@fact
+def usual_data_match() -> str:
+    return "The saved results come from the data that `polygraphy run` generates by default."
+
+
+# Proved: what makes all outputs match.
+
+
+@fact
+def right_without_rewrites(rewrites: Sequence[str]) -> str:
+    """No names mean all rewrites."""
+    return f"With only {' and '.join(rewrites) or 'all rewrites'} disabled, all outputs match."
+
+
+@fact
+def nodes_are_right(nodes: Sequence[str]) -> str:
+    return f"Each of {some_of(nodes)} is correct by itself."
+
+
+@fact
+def rounding_has_same_effect() -> str:
+    return "Different rounding between them has the same effect."
+
+
+@fact
+def restored(count: int = 1) -> str:
+    what = "this" if count == 1 else f"these {count} differences"
+    return f"Restoring only {what} makes all outputs match."
+
+
+@fact
+def replaced(tensors: Sequence[str]) -> str:
+    return f"With only {_quoted(tensors)} replaced by the reference's, all outputs match."
+
+
+@fact
+def replaced_by_program(count: int) -> str:
+    what = "this tensor" if count == 1 else f"these {count} tensors"
+    return f"With only {what} replaced by the program's, all outputs match."
+
+
+@fact
+def still_differ(count: int, outputs: Sequence[str]) -> str:
+    what = "this tensor" if count == 1 else f"these {count} tensors"
+    verb = "differs" if len(outputs) == 1 else "differ"
+    return f"With {what} replaced by the program's, {_quoted(outputs)} still {verb}."
+
+
+@fact
+def weights_restored() -> str:
+    return "With only the program's value for this weight, all outputs match."
+
+
+@fact
+def reference_is_right(juror: str, reference: str) -> str:
+    return f"According to {juror}, {reference} is correct."
+
+
+@fact
+def reference_is_wrong(
+    juror: str, party: str, reference: str, tensor: str, deviation: Deviation | None
+) -> str:
+    measured = "" if deviation is None else f": {tensor!r} {deviation.in_words()}"
+    return f"According to {juror}, {party} is correct and {reference} is incorrect{measured}."
+
+
+@fact
+def reference_repaired(party: str, reference: str) -> str:
+    return f"With only this value from {party}, the outputs of {reference} match."
+
+
+@fact
+def nobody_decides() -> str:
+    return "No independent implementation is available to decide."
+
+
+@fact
+def versions_tried(span: Span) -> str:
+    same = span.first == span.last
+    wrong = f"incorrect in {span.first}" if same else f"incorrect from {span.first} to {span.last}"
+    before = f"correct in {span.before}" if span.before else ""
+    after = f"correct from {span.after}" if span.after else "correct in no newer version"
+    return f"Versions tried: {', '.join(filter(None, [before, wrong, after]))}."
+
+
+@fact
+def version_refuses(version: str, message: str) -> str:
+    return f"{version} cannot run the model: {message}"
+
+
+@fact
+def other_version_matches(party: str, version: str, instead: str) -> str:
+    return f"With {party} {version} instead of {instead}, all outputs match."
+
+
+# Refused.
+
+
+@fact
+def refused(party: str, message: str, because: bool = False) -> str:
+    """Say that a backend does not run the model, or that a wrong value before is the reason."""
+    return f"{party} refuses the model{' because of this' if because else ''}: {message}"
+
+
+@fact
+def each_node_refused() -> str:
+    return "It also refuses each node by itself."
+
+
+@fact
+def part_refused(nodes: int) -> str:
+    return f"It also refuses {'this node' if nodes == 1 else 'these nodes'} in isolation."
+
+
+@fact
+def no_part_refused() -> str:
+    return "It refuses no part of the model by itself."
+
+
+@fact
+def runs(party: str) -> str:
+    return f"{party} runs the model."
+
+
+@fact
+def cannot_run_either(party: str, message: str) -> str:
+    return f"{party} cannot run it either: {message}"
+
+
+@fact
+def runs_without(rewrites: Sequence[str], party: str, whole: bool = True) -> str:
+    """No names mean all rewrites."""
+    what = "the whole model" if whole else "them"
+    return f"With {' and '.join(rewrites) or 'all rewrites'} disabled, {party} runs {what}."
+
+
+@fact
+def refused_without_rewrites() -> str:
+    return "It refuses the model with all rewrites disabled, too."
+
+
+@fact
+def runs_in_float32() -> str:
+    return "In float32 it runs the whole model, and all outputs match."
+
+
+@fact
+def runs_when_cast(party: str, path: str, dtype: str) -> str:
+    return f"{party} runs {path} in {dtype}, and its outputs are correct."
+
+
+@fact
+def same_name(count: int, name: str) -> str:
+    return f"{count} nodes share the name {name!r}."
+
+
+# A model and the program that it was exported from.
+
+
+@fact
+def exported(operation: str, ops: Sequence[str], others: Sequence[str] = ()) -> str:
+    beside = f" (with {', '.join(others)})" if others else ""
+    return f"{operation}{beside} became {', '.join(ops)}."
+
+
+@fact
+def framework_is_wrong(operation: str, framework: str) -> str:
+    return (
+        f"{operation} in float64 on the same data gives a different result: {framework} computes it"
+        " incorrectly."
+    )
+
+
+@fact
+def framework_is_right(operation: str) -> str:
+    return f"{operation} in float64 on the same data gives the program's value."
+
+
+@fact
+def backend_follows_nodes(party: str) -> str:
+    return f"{party} computes these nodes correctly, according to formulas in float64."
+
+
+@fact
+def in_training_mode(op: str) -> str:
+    return f"{op} runs in training mode; the program does not."
+
+
+@fact
+def other_layout(order: Sequence[int]) -> str:
+    return f"The values are correct, but the axes are in the order {tuple(order)}."
+
+
+@fact
+def other_type(dtype: str, expected: str) -> str:
+    return f"Its type is {dtype} instead of {expected}."
+
+
+@fact
+def extra_cast(node: str, dtype: str, types: Sequence[str]) -> str:
+    return f"{node!r} casts to {dtype}; the program computes in {', '.join(types)}."
+
+
+@fact
+def other_weight(name: str, expected: str, is_folded: bool) -> str:
+    folded = ", nor the result of folding it" if is_folded else ""
+    return f"The weight {name!r} is not the program's {expected!r}{folded}."
+
+
+@fact
+def weight_is_not(
+    name: str,
+    ops: Sequence[str],
+    expected: Sequence[str],
+    deviation: Deviation,
+    actual: str = "",
+    relation: Fact | None = None,
+) -> str:
+    """Actual is the weight of the program whose value it has; relation is how it was changed."""
+    known = f"{actual!r}" if actual else str(relation or "")
+    but = f"; it is {known}" if known else ""
+    return (
+        f"The weight {name!r} of {' and '.join(ops)} is not the program's {_quoted(expected)}{but}:"
+        f" it {deviation.in_words()}."
+    )
+
+
+@fact
+def transposed() -> str:
+    return "transposed"
+
+
+@fact
+def other_axis_order(order: Sequence[int]) -> str:
+    return f"transposed to the axis order {tuple(order)}"
+
+
+@fact
+def reversed_axis(axis: int) -> str:
+    return f"reversed along axis {axis}"
+
+
+@fact
+def scaled(factor: float) -> str:
+    return f"scaled by {factor:.6g}"
+
+
+@fact
+def number_is_not(name: str, ops: Sequence[str], value: float, expected: float) -> str:
+    return f"The constant {name!r} of {' and '.join(ops)} is {value:.6g} instead of {expected:.6g}."
+
+
+@fact
+def frozen_size(
+    op: str, name: str, value: object, shape: Sequence[int], expected: Sequence[int]
+) -> str:
+    return (
+        f"{op} reads the constant {value} ({name!r}), but the program uses a size of its input: the"
+        f" output shape is {tuple(shape)} instead of {tuple(expected)}."
+    )
+
+
+@fact
+def decided_by_python(operation: str, condition: str) -> str:
+    return f"A Python condition decides whether {operation!r} is computed: {condition}."
+
+
+@fact
+def same_exporter_is_right() -> str:
+    return "Exported again with these data by the same exporter, the model is correct."
+
+
+# Lost in half precision, or by quantization.
+
+
+@fact
+def lost(loss: Fact) -> str:
+    return sentence(str(loss))
+
+
+@fact
+def stay_in_float32(nodes: Sequence[str], more: int = 0) -> str:
+    names = _quoted(nodes) + (f" and {more} more" if more > 0 else "")
+    if len(nodes) == 1:
+        return f"{names} also stays in fp32, because it reads or passes on its result."
+    return f"{names} also stay in fp32, because they read or pass on its result."
+
+
+@fact
+def error_by_kept_nodes(
+    dtype: str, before: str, nodes: int, after: str, allowance: float = 1.0, is_enough: bool = True,
+    is_fewest: bool = True,
+) -> str:  # fmt: skip
+    said = f"With all nodes in {dtype}, {before}. With {counted(nodes, 'node')} in fp32, {after}"
+    if allowance > 1:
+        said += f", which is {allowance:.2g} times the usual, because rounding errors accumulate"
+        said += "" if is_enough else "; that is too much by itself"
+    return f"{said}.{'' if is_fewest else ' The search was cut short: fewer nodes may be enough.'}"
+
+
+@fact
+def error_in_narrow_type(dtype: str, error: str) -> str:
+    return f"With all of its nodes in {dtype}, {error}."
+
+
+@fact
+def error_with_nodes_in_float32(nodes: Sequence[str], error: str) -> str:
+    return f"With {_quoted(nodes)} in fp32, {error}."
+
+
+@fact
+def right_with_nodes_in_float32(
+    nodes: Sequence[str], after: str, before: str, is_fewest: bool = True
+) -> str:
+    more = "" if is_fewest else " The search was cut short: fewer nodes may be enough."
+    return f"With {_quoted(nodes)} in fp32, all outputs match: {after}; before: {before}.{more}"
+
+
+@fact
+def lost_epsilon(op: str, node: str, name: str, value: float, dtype: str, smallest: float) -> str:
+    return (
+        f"{op} {node!r} adds {name!r} = {value:.3g} to avoid zero, but the smallest {dtype} value"
+        f" is {smallest:.2g}."
+    )
+
+
+@fact
+def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str:
+    which = "this node" if kept == 1 else f"these {kept} of {nodes} nodes"
+    return (
+        f"Quantization changes the outputs by {_percent(before)} of their RMS, and by"
+        f" {_percent(after)} if {which} {'is' if kept == 1 else 'are'} not quantized."
+    )
+
+
+@fact
+def wrong_part(output: str, deviation: Deviation) -> str:
+    return f"Output {output!r} {deviation.in_words()}."
+
+
+@fact
+def quantized_inputs_cost(node: str, loss: float) -> str:
+    return f"Quantizing the inputs of {node!r} costs {_percent(loss)} of their RMS."
+
+
+def sentence(clause: str) -> str:
+    """Return a clause as a sentence."""
+    return f"{clause[:1].upper()}{clause[1:]}."
+
+
+def _share(deviation: Deviation, elements: int) -> str:
+    return f"{deviation.count} of {elements} elements"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,74 @@
+"""What half precision does to a node: clauses that `evidence` and `reasons` put into sentences."""
+
+from __future__ import annotations
+
+from polygraphy.domain.diagnosis.facts import fact
+
+
+@fact
+def too_large(
+    tensor: str,
+    count: int,
+    elements: int,
+    largest: float,
+    dtype: str,
+    limit: float,
+    is_input: bool = False,
+) -> str:
+    what = f"the input {tensor!r}" if is_input else repr(tensor)
+    return (
+        f"{count} of {elements} elements of {what} are too large, up to {largest:.3g}; the largest"
+        f" {dtype} value is {limit:.5g}"
+    )
+
+
+@fact
+def weight_too_large(
+    name: str, count: int, elements: int, largest: float, dtype: str, limit: float
+) -> str:
+    return (
+        f"{count} of {elements} elements of the weight {name!r} are too large, up to"
+        f" {largest:.3g}; the largest {dtype} value is {limit:.5g}"
+    )
+
+
+@fact
+def intermediate_too_large(op: str, tensor: str, dtype: str, limit: float) -> str:
+    return (
+        f"intermediate sums of {op} for {tensor!r} are too large; the largest {dtype} value is"
+        f" {limit:.5g}"
+    )
+
+
+@fact
+def weight_becomes_zero(name: str, value: float, dtype: str, smallest: float) -> str:
+    return f"{name!r} = {value:.3g} becomes 0; the smallest {dtype} value is {smallest:.2g}"
+
+
+@fact
+def become_zero(
+    tensor: str, count: int, elements: int, largest: float, dtype: str, smallest: float
+) -> str:
+    return (
+        f"{count} of {elements} elements of {tensor!r} become 0; the largest element is"
+        f" {largest:.3g}, and the smallest {dtype} value is {smallest:.2g}"
+    )
+
+
+@fact
+def rounding(op: str, tensor: str, error: float, explained: float) -> str:
+    """Error is the RMS error relative to the tensor, explained what rounding the result does."""
+    reason = (
+        "this is rounding, which later nodes amplify"
+        if error <= 2 * explained
+        else f"rounding the result explains {explained:.1g}"
+    )
+    return f"{op} on rounded inputs has a relative error of {error:.2g} in {tensor!r}; {reason}"
+
+
+@fact
+def not_finite(tensor: str, count: int, elements: int) -> str:
+    return (
+        f"{count} of {elements} elements of {tensor!r} are already infinite or NaN in fp32, though"
+        " the inputs are finite"
+    )

@@ -1,0 +1,83 @@
+"""What to do about a culprit, where no command line says it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.domain.diagnosis.facts import Fact
+
+KEEP_BRANCH = (
+    "Exporters keep the branch that the example input takes. Use torch.where or torch.cond in the"
+    " module, or export one model per branch."
+)
+KEEP_SIZE = (
+    "Exporters keep the sizes of the example input. Pass dynamic_shapes (dynamic_axes in the older"
+    " exporter), and compute sizes from x.shape in the module."
+)
+USE_REAL_DATA = (
+    "The input data were generated. Check whether real data give the same result (--load-inputs)."
+)
+RENAME_NODES = "Give each node a unique name, or no name."
+PASS_REFERENCE = "Pass the original model with --reference to see what changed."
+
+
+def undo(changes: Sequence[Fact]) -> str:
+    """Say which changes to undo."""
+    return f"Undo this change: {'; '.join(map(str, changes))}."
+
+
+def take(change: Fact, weights: Sequence[str]) -> str:
+    """Say what to take from the reference: its weights, or what it has instead of a change."""
+    if weights:
+        return f"Copy {_quoted(weights)} from the reference."
+    return f"Change this to match the reference: {change}."
+
+
+def invert_condition(node: str) -> str:
+    """Say that an If has the opposite condition."""
+    return f"Invert the condition of If {node!r}."
+
+
+def export_with(exporter: str) -> str:
+    """Say which exporter is correct."""
+    return f"Export it with {exporter}."
+
+
+def no_other_export(framework: str) -> str:
+    """Say what to do where no exporter is correct."""
+    return (
+        "No other export is known to be correct. Rewrite the operation in the module, or report a"
+        f" bug to the exporter of {framework}."
+    )
+
+
+def compare_elsewhere(op: str, party: str) -> str:
+    """Say that the backend that was compared with is wrong."""
+    return f"Compare with another backend, or with a different version of {party}, for {op}."
+
+
+def convert_again(options: str) -> str:
+    """Say how a model in half precision works."""
+    return f"Convert the fp32 model again with {options}."
+
+
+def raise_epsilon(name: str, least: float) -> str:
+    """Say which epsilon half precision cannot hold."""
+    return f"Set {name!r} to at least {least:.1g}, or keep the node in fp32."
+
+
+def quantize_without(nodes: Sequence[str]) -> str:
+    """Say which nodes not to quantize."""
+    return f"Quantize the model again without {_quoted(nodes)} (nodes_to_exclude)."
+
+
+def split_scale(output: str) -> str:
+    """Say that the parts of an output need different scales."""
+    return (
+        f"Quantize the inputs of the concatenation {output!r} separately, each with its own scale,"
+        f" or keep {output!r} in floating point."
+    )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,66 @@
+"""The sentences of a diagnosis: each from its facts, in one place."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.versions import Span
+from polygraphy.domain.diagnosis.words import changes, evidence, precision
+from polygraphy.domain.report.document import plain
+from polygraphy.domain.rounding import Deviation
+
+OFF = Deviation(9.0, 0.1, 3, 0.72, 0.5, (0, 2), 1.24, 0.52)
+SCALED = changes.other_weight("weight", "w", changes.is_scaled(1.5), "Conv")
+SENTENCES = [
+    (SCALED, "the weight 'w' of Conv is scaled by 1.5"),
+    (evidence.changed(SCALED), "The weight 'w' of Conv is scaled by 1.5."),
+    (changes.other_attribute("Conv", "pads", None, (1, 1)),
+     "attribute 'pads' of Conv is the default instead of (1, 1)"),
+    (evidence.wrong_by_itself("y", OFF, 30, "onnxrt", "onnx"),
+     "Run by itself in onnxrt on inputs from onnx, without rewrites: 'y' is 1.24 at [0, 2], expected"
+     " 0.52 (3 of 30 elements)."),
+    (evidence.wrong_from_saved("y", OFF, "saved", ["onnx", "onnxrt"]),
+     "Computed from its saved inputs, 'y' is 1.24 at [0, 2], expected 0.52 (in onnx and onnxrt)."),
+    (evidence.restored(2), "Restoring only these 2 differences makes all outputs match."),
+    (evidence.right_without_rewrites([]), "With only all rewrites disabled, all outputs match."),
+    (evidence.refused("onnxrt", "no kernel", because=True),
+     "onnxrt refuses the model because of this: no kernel"),
+    (evidence.weight_is_not("w", ["Gemm"], ["fc.weight"], OFF, relation=evidence.transposed()),
+     "The weight 'w' of Gemm is not the program's 'fc.weight'; it is transposed: it is 1.24 at"
+     " [0, 2], expected 0.52."),
+    (evidence.reference_is_wrong("formulas in float64", "onnxrt", "onnx", "y", OFF),
+     "According to formulas in float64, onnxrt is correct and onnx is incorrect: 'y' is 1.24 at"
+     " [0, 2], expected 0.52."),
+    (evidence.versions_tried(Span("1.2", "1.2", "1.1", None)),
+     "Versions tried: correct in 1.1, incorrect in 1.2, correct in no newer version."),
+    (evidence.lost(precision.too_large("a", 3, 9, 7e4, "float16", 65504.0)),
+     "3 of 9 elements of 'a' are too large, up to 7e+04; the largest float16 value is 65504."),
+    (evidence.quantization_cost(0.2, 0.03, 1, 5),
+     "Quantization changes the outputs by 20 % of their RMS, and by 3 % if this node is not"
+     " quantized."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fact", "sentence"), SENTENCES, ids=lambda each: getattr(each, "kind", "")
+)
+def test_a_fact_is_written_in_english(fact: Fact, sentence: str) -> None:
+    assert str(fact) == sentence
+
+
+def test_facts_are_data_with_the_facts_in_them() -> None:
+    data = json.loads(json.dumps(plain(evidence.changed(SCALED).data())))
+    assert data["kind"] == "changed"
+    assert (data["change"]["name"], data["change"]["difference"]["factor"]) == ("w", 1.5)
+    measured = plain(evidence.wrong_part("y", OFF).data())
+    assert measured["deviation"]["value"] == 1.24
+
+
+def test_facts_are_equal_if_they_say_the_same_and_survive_a_process() -> None:
+    assert evidence.restored(2) == evidence.restored(count=2) != evidence.restored(3)
+    assert pickle.loads(pickle.dumps(SCALED)) == SCALED
+    assert str(pickle.loads(pickle.dumps(SCALED))) == str(SCALED)
