@@ -13,9 +13,9 @@ from polygraphy.cli.commands.listing import COMMANDS, find, load
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
+from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.paths import _check_symbol as check_symbol
 from polygraphy.cli.shared.paths import check_paths
-from polygraphy.cli.shared.data import DataOptions
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.sweep.plan import DATA_FLAGS, WRITING_FLAGS
 

@@ -20,7 +20,6 @@ from polygraphy.domain.accuracy.samples import (
 from polygraphy.domain.asked import class_folders, sample_files
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.results.results import names_of_runs
-from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import path_exists, read_text
 
@@ -78,8 +77,8 @@ class Samples:
         empty = [name for name, count in classes.items() if not count]
         if empty and labels.classes:
             resolve(Console).note(
-                f"{folder}: {counted(len(empty), 'class')} of {len(classes)} without a picture, such"
-                f" as {empty[0]!r}. They count: classes are numbered in the order of all folders."
+                f"{folder}: {len(empty)} of {len(classes)} classes without a picture, such as"
+                f" {empty[0]!r}. They count: classes are numbered in the order of all folders."
             )
         return labels
 

@@ -135,7 +135,8 @@ DATA_FLAGS = (
 
 
 WRITING_FLAGS = (
-    "--gen", "--gen-script", "--log-file", "--openvino-cache", "--report", "--save-accuracy-results",
+    "--gen", "--gen-script", "--log-file", "--openvino-cache", "--report",
+    "--save-accuracy-results",
     "--save-engine", "--save-error-by-depth", "--save-error-metrics-plot", "--save-heatmaps",
     "--save-input-blob", "--save-input-data", "--save-inputs", "--save-onnx", "--save-outputs",
     "--save-pb", "--save-results", "--save-tactic-replay", "--save-tactics", "--save-tensorboard",
