@@ -48,7 +48,7 @@ for _name in (
 
 # The same examples every time, and no time limit for one of them. A profile scales also the numbers
 # of `tests.support.examples.scaled`; pytest's --hypothesis-profile chooses another one.
-for profile, examples in {"quick": 5, "default": 20, "thorough": 100}.items():
+for profile, examples in {"quick": 5, "default": 10, "thorough": 100}.items():
     settings.register_profile(profile, max_examples=examples, derandomize=True, deadline=None)
 settings.load_profile("default")
 
@@ -74,6 +74,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         huge = [item for item in items if item.get_closest_marker("huge")]
         items[:] = [item for item in items if item not in huge]
         config.hook.pytest_deselected(items=huge)
+    if "thorough" not in (config.getoption("--hypothesis-profile"), str(config.option.markexpr)):
+        thorough = [item for item in items if item.get_closest_marker("thorough")]
+        items[:] = [item for item in items if item not in thorough]
+        config.hook.pytest_deselected(items=thorough)
     for item in items:
         if extra_packages.uses_extra(item):
             item.add_marker(extra_packages.MARKER)

@@ -20,7 +20,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
-from polygraphy.domain.catalog.compute import ComputePrecision
+from polygraphy.domain.catalog.compute import TF32, ComputePrecision
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.part_limits import Limits, PartRounding, brief, errors_of, limits_of
 from polygraphy.domain.sizes import sizes_of
@@ -58,7 +58,7 @@ where that is more, is all that is explained: beyond, its outputs are of no use.
 FLIPS = 0.01
 """The share of whole numbers that may change where a coarse type decides between nearly equal ones,
 such as classes or steps."""
-WIDE = ("float64", "float32")
+WIDE = ("float64", "float32", TF32)
 """Types in which what adds up along a model is seen by moving its tensors."""
 NOISE = 64.0
 """How many times what moving the inputs of a node by an ulp does is still explained by rounding."""

@@ -10,6 +10,7 @@ from polygraphy.binding import port
 if TYPE_CHECKING:
     import numpy as np
 
+    from polygraphy.domain.catalog.compute import ComputePrecision
     from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
@@ -198,10 +199,13 @@ class LoweringParty(SuspectedParty, Protocol):
     that it computes.
 
     Attributes:
-        lowers_to: ``fp16`` or ``bf16``; None where it computes in float32.
+        lowers_to: ``tf32``, ``fp16`` or ``bf16``; None where it computes in float32. With ``tf32``
+            it has no passes of its own: float32 is one option for all nodes.
+        lowered: with ``tf32``, which operators that applies to; else None.
     """
 
     lowers_to: str | None
+    lowered: ComputePrecision | None
 
     def in_float32(self) -> SuspectedParty:
         """Return the same backend, computing in float32."""

@@ -166,7 +166,7 @@ def test_findings_are_written_for_code_scanning(
 def test_the_page_lists_every_rule() -> None:
     page = ROOT / "docs" / "lint.md"
     text = page.read_text(encoding="utf-8")
-    head = "| rule | what it finds |\n| --- | --- |\n"
+    head = "| rule | finding |\n| --- | --- |\n"
     before, _, after = text.partition(head)
     rows = "".join(f"| `{rule}` | {what} |\n" for rule, what in RULES.items())
     rest = after[after.index("\n\n") + 1 :]

@@ -90,6 +90,7 @@ def test_large_outputs_of_onnx_runtime_are_not_copied() -> None:
     assert 60 < taken < 90
 
 
+@pytest.mark.thorough
 def test_iterations_leave_nothing_but_their_verdicts() -> None:
     [growth] = measured("""
         import tracemalloc
@@ -113,6 +114,7 @@ def test_iterations_leave_nothing_but_their_verdicts() -> None:
     assert growth < 1500, "bytes per iteration"
 
 
+@pytest.mark.thorough
 def test_a_reference_takes_a_few_times_the_model(tmp_path: Path) -> None:
     [_, _, size, peak] = measured(f"""
         from polygraphy.adapters.onnxruntime.party import OnnxrtParty

@@ -19,6 +19,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.acceptance.conftest import Done
+from tests.support.examples import spread
 
 Polygraphy = Callable[..., Done]
 Name = Callable[[str], str]
@@ -175,8 +176,9 @@ NAMES: dict[str, Name] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["weight", "attribute"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "kind"), spread([(n, k) for n in NAMES for k in ("weight", "attribute")], 7)
+)
 def test_whatever_nodes_and_tensors_are_called(
     polygraphy: Polygraphy, tmp_path: Path, name: str, kind: str
 ) -> None:
@@ -202,7 +204,7 @@ def test_whatever_files_are_called(
     _mends(polygraphy, tmp_path, _pair("weight"), names, external)
 
 
-@pytest.mark.parametrize("kind", ["weight", "attribute", "operator"])
+@pytest.mark.parametrize("kind", spread(["weight", "attribute", "operator"], 1))
 @pytest.mark.parametrize(
     ("ir", "declared"), [(3, False), (3, True), (4, True), (6, False), (10, False), (11, False)]
 )
@@ -213,7 +215,7 @@ def test_models_of_every_version_of_the_format(
 
 
 @pytest.mark.parametrize("external", [False, True], ids=["one file", "weights beside it"])
-@pytest.mark.parametrize("width", [800, 880, 2364], ids=["7 MiB", "9 MiB", "64 MiB"])
+@pytest.mark.parametrize("width", spread([800, 880, 2364], 1), ids=["7 MiB", "9 MiB", "64 MiB"])
 def test_models_of_every_size(
     polygraphy: Polygraphy, tmp_path: Path, width: int, external: bool
 ) -> None:

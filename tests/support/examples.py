@@ -1,7 +1,11 @@
-"""How many examples a property test takes."""
+"""How many examples a test takes, in `make test` and in `make test-all`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 _OF_EVERY_TEST = 100
@@ -11,3 +15,18 @@ _OF_EVERY_TEST = 100
 def scaled(examples: int) -> int:
     """Return a number of examples for the profile in force: that many where all are taken."""
     return max(1, examples * settings().max_examples // _OF_EVERY_TEST)
+
+
+def spread(cases: Iterable[Any], count: int) -> list[Any]:
+    """Return the cases of a parametrized test; `count` of them, evenly spread, run in `make test`.
+
+    The others are marked `thorough`, and run in `make test-all`.
+    """
+    cases = list(cases)
+    kept = {round(at * (len(cases) - 1) / max(1, count - 1)) for at in range(count)}
+    return [case if at in kept else _thorough(case) for at, case in enumerate(cases)]
+
+
+def _thorough(case: Any) -> Any:
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.thorough)

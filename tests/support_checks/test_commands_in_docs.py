@@ -51,9 +51,7 @@ def test_what_a_page_names_is_there(
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
     assert not [link for link in _LINK.findall(text) if not (page.parent / link).exists()]
-    if (
-        page.name in ("CHANGELOG.md", "history.md") or page == ADDED
-    ):  # What was there, and what is added.
+    if page.name == "CHANGELOG.md" or page == ADDED:
         return
     assert not [path for path in _PATH.findall(text) if not (ROOT / path).exists()]
     for command in commands_of(page):
@@ -93,7 +91,7 @@ def test_every_page_is_in_the_index() -> None:
 
 
 def test_the_changelog_is_a_page() -> None:
-    """By task; what came when is in docs/development/history.md. A merge may bring that back."""
+    """By task, in one section."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert text.count("\n## ") == 1
     assert text.count("\n") < 60

@@ -19,11 +19,14 @@ from polygraphy.adapters.onnxruntime.providers import (
 )
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import (
+    CUDA,
     REWRITES,
+    cuda_precision,
     load_session,
     matched_rewrites,
     session_options,
 )
+from polygraphy.domain.catalog.compute import ComputePrecision
 
 onnx = mod.lazy_import("onnx")
 
@@ -90,6 +93,41 @@ class OnnxrtParty:
         if self._providers != ["cpu"]:
             made += ["--providers", *map(_provider_in_words, self._providers)]
         return made
+
+    @property
+    def lowers_to(self) -> str | None:
+        """Return ``tf32`` if float32 operators are computed in it; see the port."""
+        return None if self.lowered is None else self.lowered.dtype
+
+    @property
+    def lowered(self) -> ComputePrecision | None:
+        """Return which operators are computed in TF32; None if none are."""
+        found = self._cuda()
+        return None if found is None else cuda_precision(found[1])
+
+    def in_float32(self) -> OnnxrtParty:
+        """Return the same party, computing in float32."""
+        found = self._cuda()
+        providers = list(self._providers)
+        if found is not None:
+            at, options = found
+            given = providers[at]
+            name = given if isinstance(given, str) else given[0]
+            providers[at] = (name, {**options, "use_tf32": 0})
+        return OnnxrtParty(providers, self._level, self._threads, self._disabled, self._libraries)
+
+    def _cuda(self) -> tuple[int, dict[str, Any]] | None:
+        """Return where CUDA stands among the providers, and its options; None if it is not one."""
+        if self._providers == ["cpu"]:
+            return None
+        matched = [
+            (each, {}) if isinstance(each, str) else each for each in self._matched_providers()
+        ]
+        names = [name for name, _ in matched]
+        if CUDA not in names or len(matched) != len(self._providers):
+            return None
+        at = names.index(CUDA)
+        return at, dict(matched[at][1])
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Make a session; see the port."""

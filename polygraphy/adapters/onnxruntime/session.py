@@ -19,7 +19,8 @@ from polygraphy.adapters.onnxruntime.providers import (
     matched_providers,
     translated_errors,
 )
-from polygraphy.adapters.onnxruntime.starting import start_session
+from polygraphy.adapters.onnxruntime.starting import names_of, start_session
+from polygraphy.adapters.os.forks import OneProcess
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
 from polygraphy.domain.catalog.compute import CUDA_TF32, TF32, ComputePrecision
@@ -142,7 +143,11 @@ class SessionFromOnnx(BaseLoader):
             return _remembered(session(source), model)
 
 
-_CUDA = "CUDAExecutionProvider"
+DEVICE = OneProcess("ONNX Runtime on a device")
+"""The process that uses providers of devices: their contexts do not survive a fork."""
+_ON_HOST = frozenset({"CPUExecutionProvider", "AzureExecutionProvider"})
+"""The providers that a forked process can use."""
+CUDA = "CUDAExecutionProvider"
 
 _made: WeakSet[InferenceSession] = WeakSet()
 if hasattr(os, "register_at_fork"):
@@ -163,8 +168,12 @@ def load_session(
 
     Raises:
         UnavailableError: a provider does not start, and the CPU provider is not in the list.
+        UsageError: a provider needs a device, and this process was forked from one that used it.
     """
     cancel = getattr(options, "set_load_cancellation_flag", None)
+
+    if not _ON_HOST.issuperset(names_of(providers)):
+        DEVICE.check()
 
     def start(requested: Sequence[Provider]) -> InferenceSession:
         given = chosen_providers(options, requested)
@@ -178,6 +187,8 @@ def load_session(
             )
             made.disable_fallback()
             _made.add(made)
+            if not _ON_HOST.issuperset(names_of(requested)):
+                DEVICE.enter()
             return made
 
         return load() if cancel is None else cancellable(load, lambda: cancel(True))
@@ -215,11 +226,19 @@ def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
 
 def compute_precision(session: InferenceSession) -> ComputePrecision | None:
     """Return how a session computes operators on float32 tensors, if not in float32."""
-    if _CUDA not in session.get_providers():
+    if CUDA not in session.get_providers():
         return None
-    options = session.get_provider_options().get(_CUDA, {})
+    return cuda_precision(session.get_provider_options().get(CUDA, {}))
+
+
+def cuda_precision(options: Mapping[str, Any]) -> ComputePrecision | None:
+    """Return how the CUDA provider computes operators on float32 tensors, if not in float32.
+
+    Args:
+        options: of the provider.
+    """
     gpu = int(options.get("device_id", 0))
-    if options.get("use_tf32", "1") == "0" or not computes_in_tf32(gpu):
+    if str(options.get("use_tf32", 1)) == "0" or not computes_in_tf32(gpu):
         return None
     shown = "cuda:" + (f"device_id={gpu}," if gpu else "") + "use_tf32=0"
     return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"--providers {shown}")

@@ -51,6 +51,7 @@ class OpenvinoParty:
     passes = (_FUSION, *_SWITCHES)
     rewrites = True
     levels: tuple[str, ...] = ()
+    lowered = None
 
     def __init__(
         self,

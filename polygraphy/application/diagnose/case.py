@@ -14,6 +14,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.binding import resolve
+from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     Attempt,
@@ -54,6 +55,7 @@ from polygraphy.ports.diagnosing import (
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import free_memory, release_memory
 from polygraphy.ports.reporting import Findings
+from polygraphy.ports.running import find_facts
 
 REFUSALS = (BackendError, ModelError, InputError)
 """What a backend raises that does not run a model, or data that fit it."""
@@ -100,8 +102,10 @@ class Case:
         parties: Sequence[SuspectedParty],
         reports: DiagnosisReports,
         memory: int | None = None,
+        lowered: ComputePrecision | None = None,
     ) -> None:
         self.model = self.whole = model
+        self._lowered = lowered
         self.path = path
         self.parties = list(parties)
         self.attempts: list[Attempt] = []
@@ -121,9 +125,14 @@ class Case:
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
         self._facts: tuple[OpenModel, Facts] | None = None
 
-    def of(self, model: OpenModel) -> Case:
-        """Return a case of another form of the model, whose steps are listed with those of this."""
-        made = Case(model, self.path, self.parties, self._reports, self.budget)
+    def of(self, model: OpenModel, lowered: ComputePrecision | None = None) -> Case:
+        """Return a case of another form of the model, whose steps are listed with those of this.
+
+        Args:
+            model: the form.
+            lowered: how operators on float32 tensors are computed in it, if not in float32.
+        """
+        made = Case(model, self.path, self.parties, self._reports, self.budget, lowered)
         made.attempts, made.curves, made.evidence = self.attempts, self.curves, self.evidence
         made.is_given, made.versions = False, self.versions
         made.is_made_up, made.are_shapes_open = self.is_made_up, self.are_shapes_open
@@ -251,8 +260,12 @@ class Case:
     def facts(self) -> Facts:
         """What the outputs of the model are."""
         if self._facts is None or self._facts[0] is not self.model:
-            self._facts = self.model, self.model.facts()
+            found = self.model.facts() if self._lowered is None else self._lowered_facts()
+            self._facts = self.model, found
         return self._facts[1]
+
+    def _lowered_facts(self) -> Facts:
+        return find_facts(self.model.proto, self._lowered)
 
     def differing(
         self, values: Values, expected: Values, noise: Mapping[str, Any] | None = None

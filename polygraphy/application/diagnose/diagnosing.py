@@ -52,6 +52,7 @@ from polygraphy.application.diagnose.rounding import (
     unsteady,
 )
 from polygraphy.application.diagnose.saved import saved_results
+from polygraphy.application.diagnose.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.tracing import Trace, said_of_branches, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
@@ -148,13 +149,16 @@ def diagnose(
     others = [environments] if isinstance(environments, str) else environments
     elsewhere = Elsewhere(case, others) if others else None
     whole = partial(_Diagnosis, case, data_loader, reference, paths, elsewhere, program)
-    lowering = lowering_party(parties)
-    if lowering is None:
-        found = whole().result()
-    elif reference is None and not paths and program is None:
-        found = _lowered_first(case, lowering, whole, data_loader)
-    else:
-        found = _lowered_last(case, lowering, whole, data_loader)
+
+    def diagnose_rest() -> DiagnosisResult:
+        lowering = lowering_party(case.parties)
+        if lowering is None:
+            return whole().result()
+        if reference is None and not paths and program is None:
+            return _lowered_first(case, lowering, whole, data_loader)
+        return _lowered_last(case, lowering, whole, data_loader)
+
+    found = diagnose_in_float32_first(case, tf32_parties(parties), diagnose_rest, data_loader)
     if elsewhere is not None:
         found = elsewhere.tried(found)
     if save_culprit is not None or issue is not None:

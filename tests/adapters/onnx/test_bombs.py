@@ -20,6 +20,7 @@ from polygraphy import config
 from polygraphy.adapters.onnx.graph.growth import expanded_nodes, has_long_vectors
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from polygraphy.domain.errors import ModelError
+from tests.support.examples import spread
 
 LIFTED_BY = "POLYGRAPHY_EXPANSION_LIMIT_MB"
 _MEMORY = 3 << 30
@@ -169,8 +170,10 @@ def limited() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is limited there")
-@pytest.mark.parametrize("command", [*COMMANDS, "check lint"])
-@pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.parametrize(
+    ("bomb", "command"),
+    spread([(bomb, command) for bomb in BOMBS for command in (*COMMANDS, "check lint")], 21),
+)
 def test_a_small_model_takes_little(
     bomb: Callable[[], onnx.ModelProto], command: str, tmp_path: Path
 ) -> None:

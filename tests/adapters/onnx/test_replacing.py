@@ -25,6 +25,7 @@ from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.comparator import RunResults
 from polygraphy.domain.errors import FileError
 from tests.support import models
+from tests.support.examples import spread
 
 STEPS = [(Path, "replace"), (Path, "unlink"), (os, "link"), (os, "fsync")]
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="takes fork")
@@ -95,7 +96,7 @@ def is_killed() -> None:
 @forks
 @pytest.mark.parametrize("links", [True, False])
 @pytest.mark.parametrize("one_file", [True, False])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dtype", spread([np.float32, np.float16], 1))
 def test_killed_at_any_step_the_old_pair_or_the_new_one_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_file: bool, dtype: Any, links: bool
 ) -> None:

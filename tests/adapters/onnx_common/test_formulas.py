@@ -91,6 +91,7 @@ def test_a_cast_to_bfloat16_rounds_where_onnx_has_no_type_for_it(
     assert made["y"].tolist() == [1.1796875, 2]
 
 
+@pytest.mark.thorough
 def test_formulas_make_what_the_node_tests_of_the_onnx_package_expect() -> None:
     """Each may refuse a rare form, and is right about most."""
     right: set[str] = set()

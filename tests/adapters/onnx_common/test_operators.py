@@ -17,11 +17,12 @@ from polygraphy.adapters.onnx_common.evaluator import IMPLIED, OPERATORS
 from polygraphy.backend.onnx import OnnxReferenceRunner
 from tests.adapters.onnx_common.formulas import FORMULAS
 from tests.support import random_nodes
+from tests.support.examples import scaled
 
 ort = pytest.importorskip("onnxruntime")
 
 ALL = [(op, v) for op in sorted(random_nodes.OPERATORS) for v in random_nodes.versions(op)]
-SEEDS = range(6)
+SEEDS = range(max(2, scaled(6)))
 OLDER = tuple(map(int, ort.__version__.split(".")[:2])) < (1, 32)
 
 

@@ -10,6 +10,7 @@ from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
 from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.limits import Tolerance
+from tests.support.examples import spread
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("error")
@@ -45,7 +46,7 @@ def words_of(path: Path, lines: dict[str, list[OutputRow]]) -> list[str]:
         {"a": [error("x", 1e-320), error("y", 1e300)]},
     ],
 )
-@pytest.mark.parametrize("name", ["plot.png", "plot.svg"])
+@pytest.mark.parametrize("name", spread(["plot.svg", "plot.png"], 1))
 def test_any_errors_have_a_plot(
     tmp_path: Path, lines: dict[str, list[OutputRow]], name: str
 ) -> None:

@@ -15,6 +15,7 @@ from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.compare.simple_arrays import Pictures
 from polygraphy.domain.errors import MissingDependencyError
 from polygraphy.domain.results.results import IterationResult
+from tests.support.examples import spread
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -31,17 +32,20 @@ BAD = np.array([[np.nan, np.inf, 1.0]], np.float32)
 
 @pytest.mark.parametrize(
     ("value", "reference"),
-    [
-        (ZEROS, ZEROS),
-        (ZEROS, ZEROS + 1),
-        (BAD, -BAD),
-        (np.full((2, 2), np.nan), np.full((2, 2), np.nan)),
-        (np.array(3.0), np.array(4.0)),
-        (np.arange(5), np.arange(5) + 2**40),
-        (np.array([True, False]), np.array([True, True])),
-        (np.array([1j, 2.0]), np.array([1j, 3.0])),
-        (np.array([1e-300, 1e300, 0, -1]), np.array([0, -1e300, 1e-310, 1])),
-    ],
+    spread(
+        [
+            (ZEROS, ZEROS),
+            (ZEROS, ZEROS + 1),
+            (BAD, -BAD),
+            (np.full((2, 2), np.nan), np.full((2, 2), np.nan)),
+            (np.array(3.0), np.array(4.0)),
+            (np.arange(5), np.arange(5) + 2**40),
+            (np.array([True, False]), np.array([True, True])),
+            (np.array([1j, 2.0]), np.array([1j, 3.0])),
+            (np.array([1e-300, 1e300, 0, -1]), np.array([0, -1e300, 1e-310, 1])),
+        ],
+        3,
+    ),
 )
 def test_any_numbers_have_pictures(
     plots: MatplotlibPlots, tmp_path: Path, value: Any, reference: Any

@@ -34,6 +34,7 @@ def wheel(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_is_made_once_for_a_content(tmp_path: Path) -> None:
     needed = f"{wheel(tmp_path)}\n"
     for name in ("one.txt", "two.txt"):

@@ -72,3 +72,23 @@ def not_finite(tensor: str, count: int, elements: int) -> str:
         f"{count} of {elements} elements of {tensor!r} are already infinite or NaN in fp32, though"
         " the inputs are finite"
     )
+
+
+@fact
+def lowered_alone(tensor: str, value: str, relative: float, dtype: str) -> str:
+    """Args are the tensor, its worst element in words, the error as a share of its RMS, and the
+    precision.
+    """
+    return (
+        f"Run by itself in {dtype} on the float32 values of its inputs, {tensor!r} {value}"
+        f" ({relative:.2g} of its RMS)."
+    )
+
+
+@fact
+def lowered_outputs(who: str, difference: float, option: str, is_explained: bool) -> str:
+    """Args are a clause that says who computes what in which precision, the largest difference from
+    float32, and the option that selects float32, with which all outputs matched.
+    """
+    what = "explains a difference of" if is_explained else "changes outputs by"
+    return f"{who}, which {what} {difference:.2g}. In float32 all outputs match: {option}"

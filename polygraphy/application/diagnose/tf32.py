@@ -1,0 +1,173 @@
+"""Diagnose a backend that computes operators on float32 tensors in TF32.
+
+TF32 reads 10 bits of each operand's fraction, so everything is compared in float32 first: nothing
+that TF32 does can be mistaken for a fault then, or hide one. If float32 is correct, TF32 itself is
+judged, on the same data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case, Feed
+from polygraphy.application.diagnose.data import data_options, feeds_of_parties
+from polygraphy.application.diagnose.rounding import explained
+from polygraphy.application.diagnose.tracing import trace
+from polygraphy.domain.catalog.compute import TF32
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    INCONCLUSIVE,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.words.precision import lowered_alone, lowered_outputs
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.rounding import Deviation, deviation, rounding_between
+from polygraphy.domain.tensors.precision import is_float
+from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
+
+_MOST_NAMED = 3
+"""Nodes that are named, those first that lose most: the remedy is the same for all of them."""
+
+
+def tf32_parties(parties: Sequence[SuspectedParty]) -> list[LoweringParty]:
+    """Return the parties that compute in TF32."""
+    return [party for party in parties if getattr(party, "lowers_to", None) == TF32]  # type: ignore[misc]
+
+
+def diagnose_in_float32_first(
+    case: Case,
+    parties: Sequence[LoweringParty],
+    diagnose_rest: Callable[[], DiagnosisResult],
+    data_loader: Any,
+) -> DiagnosisResult:
+    """Diagnose in float32; if nothing is wrong there, judge what TF32 does.
+
+    Args:
+        case: the case, with parties that compute in TF32.
+        parties: those.
+        diagnose_rest: diagnoses the case once they compute in float32.
+        data_loader: yields the data.
+    """
+    wide = {id(party): party.in_float32() for party in parties}
+    for party in parties:
+        case.parties[case.parties.index(party)] = wide[id(party)]
+    case.unload()
+    result = diagnose_rest()
+    if result.verdict != AGREE:
+        return result
+    notes = []
+    for party in parties:
+        judged = _judge(case, party, wide[id(party)], data_loader)
+        if judged.verdict != AGREE:
+            return judged
+        notes += [judged.reason] if judged.reason else []
+    return evolve(result, reason=" ".join([*([result.reason] if result.reason else []), *notes]))
+
+
+def _judge(
+    case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any
+) -> DiagnosisResult:
+    """Compare a backend in TF32 with the same backend in float32, on the same data."""
+    lowered = party.lowered
+    assert lowered is not None
+    own = case.of(case.model, lowered)
+    own.parties = [wide]
+    feeds = feeds_of_parties(own, data_loader)
+    with case.attempt(f"TF32, {party.name}") as notes:
+        compute = own.loaded(wide)
+        expected = [compute(feed) for feed in feeds]
+        compute = party.load(case.model.given)
+        values = [compute(feed) for feed in feeds]
+        worst, at = _worst(own, values, expected)
+        if worst is None:
+            notes.append("Matches float32.")
+            return DiagnosisResult(AGREE)
+        is_explained = explained(own, feeds, values, expected)
+        notes.append(
+            f"Differs from float32 by {worst.largest:.2g}; TF32"
+            f" {'explains' if is_explained else 'does not explain'} that."
+        )
+    lowered = own.facts.lowered or lowered
+    why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
+    if is_explained:
+        return DiagnosisResult(AGREE, reason=str(why))
+    case.data_options = data_options(case.model, data_loader, at, feeds[at])
+    case.feed = feeds[at]
+    own.feed = feeds[at]
+    return _culprits(own, party, wide, why)
+
+
+def _worst(
+    case: Case, values: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
+) -> tuple[Deviation | None, int]:
+    """Return the largest deviation from float32, and the number of its input set."""
+    worst: tuple[Deviation | None, int] = None, 0
+    for at, (own, right) in enumerate(zip(values, expected)):
+        for found in case.differing(own, right).values():
+            if worst[0] is None or found.excess > worst[0].excess:
+                worst = found, at
+    return worst
+
+
+def _culprits(case: Case, party: LoweringParty, wide: SuspectedParty, why: Fact) -> DiagnosisResult:
+    """Name the nodes that lose more in TF32 than their operands' precision explains."""
+    command = case.command(wide)
+    remedy = Remedy(command, True)
+    losses = sorted(_losses(case, party, wide, case.feed), key=lambda loss: -loss[2].excess)
+    culprits = [
+        Culprit(
+            [case.model.nodes[index].name],
+            tensor,
+            party.name,
+            "precision",
+            facts=[lowered_alone(tensor, found.in_words(), found.relative, "TF32"), why],
+            remedy=remedy,
+            op=case.model.nodes[index].op,
+        )
+        for index, tensor, found in losses[:_MOST_NAMED]
+    ]
+    if not culprits:
+        reason = f"{why}. No single node loses that much: the errors of TF32 add up."
+        return DiagnosisResult(INCONCLUSIVE, reason=f"{reason} Run it in float32: {command}")
+    return DiagnosisResult(FAULT, culprits)
+
+
+def _losses(
+    case: Case, party: SuspectedParty, wide: SuspectedParty, feed: Feed
+) -> list[tuple[int, str, Deviation]]:
+    """Return the nodes whose outputs differ by more than TF32 explains, each run by itself."""
+    trace_in_float32 = trace(case, wide, feed)
+    held = trace_in_float32.held
+    operators = (case.facts.lowered.operators) if case.facts.lowered else ()
+    losses = []
+    for index, node in enumerate(case.model.nodes):
+        if node.op not in operators or not node.makes:
+            continue
+        tensor = node.makes[0]
+        deviation_of_node = _loss(case, index, tensor, party, held)
+        if deviation_of_node is not None and deviation_of_node.excess > 1:
+            losses.append((index, tensor, deviation_of_node))
+    return losses
+
+
+def _loss(
+    case: Case, index: int, tensor: str, party: SuspectedParty, held: Mapping[str, Any]
+) -> Deviation | None:
+    """Return what TF32 changes in a node that runs by itself; None if that cannot be computed."""
+    try:
+        part = case.model.part([index], held)
+        value = party.load(part)({each.name: held[each.name] for each in part.graph.input})[tensor]
+        expected = held[tensor]
+    except (PolygraphyException, KeyError):
+        return None
+    if not is_float(expected) or value.shape != expected.shape:
+        return None
+    limits = rounding_between((value, expected), (TF32, "float32"), name=tensor)
+    return deviation(value, expected, rounding=limits)

@@ -1,0 +1,120 @@
+"""Diagnoses of a backend that computes in TF32, with the evaluator as one that rounds so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, numpy_helper, parser
+
+from polygraphy.adapters.onnx.run.half_precision import _Evaluated
+from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.binding import bind
+from polygraphy.comparator import Comparator
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.catalog.compute import CUDA_TF32, ComputePrecision
+from polygraphy.domain.tensors.precision import with_digits
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    made = Kept()
+    with bind(Findings, made):
+        yield made
+
+
+LOWERED = ComputePrecision("tf32", CUDA_TF32, "onnxrt", "--providers cuda:use_tf32=0")
+
+
+def _rounding_operands(node: Any, version: int, run: Any) -> Any:
+    if node.op_type not in CUDA_TF32:
+        return run
+    return lambda *inputs, **more: run(
+        *(with_digits(np.asarray(each), 2.0**-10) for each in inputs), **more
+    )
+
+
+class Tf32Party(OnnxrtParty):
+    """ONNX Runtime, except that it computes products in TF32."""
+
+    lowers_to = "tf32"  # type: ignore[assignment]
+    lowered = LOWERED  # type: ignore[assignment]
+
+    def in_float32(self) -> OnnxrtParty:
+        return OnnxrtParty()
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if not isinstance(model, ModelProto):
+            model = onnx.load(model) if isinstance(model, str) else model()
+        return _Evaluated(model).with_nodes(_rounding_operands)
+
+
+def product(offset: float) -> ModelProto:
+    """Return a product between two others whose operands have a mean, which its weights cancel."""
+    made: ModelProto = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[4,64] x) => (float[4,8] y)
+        { a = MatMul(x, w0)  b = Tanh(a)  c = Add(b, offset)  d = MatMul(c, w1)  y = Relu(d) }""")
+    rng = np.random.default_rng(11)
+    w1 = rng.standard_normal((64, 8))
+    w1 -= w1.mean(axis=0)  # So that the offset changes nothing.
+    weights = {"w0": rng.standard_normal((64, 64)) / 8, "w1": w1 / 8, "offset": np.array(offset)}
+    for name, value in weights.items():
+        made.graph.initializer.append(numpy_helper.from_array(value.astype(np.float32), name))
+    return made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "m.onnx")
+
+
+def saved(model: ModelProto, path: str) -> str:
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("how", ["backend", "golden", "reference"])
+def test_what_tf32_explains_is_no_fault(
+    kept: Kept, path: str, how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved(product(0.5), path)
+    parties, more = [Tf32Party()], {}
+    if how == "backend":
+        parties.append(OnnxParty())
+    elif how == "reference":
+        more["reference"] = path
+    else:
+        runner = OnnxrtRunner(SessionFromOnnx(path))
+        Comparator.run([runner]).save(str(tmp_path / "golden.json"))
+        more["golden"] = str(tmp_path / "golden.json")
+    assert diagnose(path, parties, **more)
+    assert kept.verdict == "agree"
+    said = capsys.readouterr().out
+    assert "onnxrt computes MatMul in TF32, which explains a difference of" in said
+    assert "--providers cuda:use_tf32=0" in said
+
+
+def test_a_product_that_only_fails_in_tf32_is_named_with_the_option(kept: Kept, path: str) -> None:
+    """Its operands are far from zero, and what remains of them after 10 bits is too little."""
+    saved(product(500.0), path)
+    assert not diagnose(path, [Tf32Party(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["op"], culprit["tensor"], culprit["cause"]) == ("MatMul", "d", "precision")
+
+
+def test_a_fault_in_float32_is_named_as_without_tf32(kept: Kept, path: str, tmp_path: Path) -> None:
+    right = saved(product(0.5), str(tmp_path / "right.onnx"))
+    wrong = product(0.5)
+    wrong.graph.node[1].op_type = "Sigmoid"
+    saved(wrong, path)
+    assert not diagnose(path, [Tf32Party()], reference=right)
+    [culprit] = kept.culprits
+    assert culprit["tensor"] == "b"
