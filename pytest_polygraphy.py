@@ -136,8 +136,8 @@ class PolygraphySession:
 
             seconds = round(time.perf_counter() - self._start, 3)
             about = (exit_status, [*self.failed])
-            path = write_report(self.report, command, self.comparisons, seconds, *about)
-            yield f"report: {path}"
+            page = write_report(self.report, command, self.comparisons, seconds, *about)
+            yield f"report: {page}"
 
 
 current: PolygraphySession | None = None

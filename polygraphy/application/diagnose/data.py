@@ -55,8 +55,8 @@ def feeds_of(
     feeds: list[dict[str, Any]] = []
     for loader in loaders:
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
-        is_function = callable(loader) and not hasattr(loader, "__iter__")
-        for feed in loader() if is_function else loader:
+        given: Any = loader
+        for feed in given() if callable(given) and not hasattr(given, "__iter__") else given:
             fitted, _ = fit_feed(feed, model.inputs)
             if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
                 return feeds
