@@ -242,6 +242,7 @@ def test_the_table_acquits_only_what_was_wholly_compared(
 
 @settings(max_examples=scaled(60), deadline=None)
 @given(data=st.data())
+@pytest.mark.slow
 def test_where_a_comparison_of_the_same_files_fails_it_is_never_acquitted(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -159,6 +159,7 @@ def weakly(weight: Any, op: str = "MatMul") -> tuple[onnx.ModelProto, FakeProgra
 
 @pytest.mark.parametrize("op", ["MatMul", "Gemm"])
 @pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.slow
 def test_the_weight_is_named_of_many_nodes_between_which_nothing_is_known(
     wrong: str, op: str
 ) -> None:
@@ -500,6 +501,7 @@ class Frugal(FakeProgram):
         return [(tensor, last)]
 
 
+@pytest.mark.slow
 def test_tensors_lie_in_a_file_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "_BLOCK", 2048)
     steps: dict[str, Any] = {}

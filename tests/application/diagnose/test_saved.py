@@ -81,6 +81,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("form", FOREIGN)
+@pytest.mark.slow
 def test_results_of_a_plain_script_are_understood(form: str, tmp_path: Path) -> None:
     saved = dict(FOREIGN[form](name, array) for name, array in outputs(network()).items())
     assert found(network(), tmp_path, saved)[0].verdict == "agree"
