@@ -25,7 +25,7 @@ _PLAIN = {
     "passed": "Completed.",
     "failed": "The check failed.",
     "agree": "Everything agrees.",
-    "ill-conditioned": "The model magnifies rounding; nobody is to blame.",
+    "ill-conditioned": "The model amplifies rounding; no node is at fault.",
 }
 _LONGEST = 160
 
@@ -418,7 +418,7 @@ def advice_on_outputs(
             "Outputs alone do not say which node it is: save all tensors (--onnx-outputs mark all)."
         )
     elif diagnosis:
-        yield Advice("Find the node that is to blame, and why.", diagnosis)
+        yield Advice("Find the node at fault, and why.", diagnosis)
     is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
     if is_nan and not ("--validate" in words and "--mark-all" in words):
         finding = _with(command, "--validate", "--mark-all") if runs else ""
