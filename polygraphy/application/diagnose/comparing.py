@@ -24,7 +24,12 @@ from polygraphy.application.diagnose.parting import parted
 from polygraphy.application.diagnose.rounding import adds_up, explained
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.diagnosis.closeness import are_equal, breaks, said_of_untested, untested
+from polygraphy.domain.diagnosis.closeness import (
+    are_equal,
+    constant_outputs,
+    describe_constant_outputs,
+    introduces_nan,
+)
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -159,7 +164,7 @@ class _Comparison:
         culprits = self._copied(self._of_structure(feed, goal, most), feed, goal)
         self._measure(feed)
         broken = None
-        if breaks(values[worst], goal):
+        if introduces_nan(values[worst], goal):
             broken = first_non_finite(case, trace(case, party, feed))
         if broken is not None and self._is_cause(broken, culprits):
             culprits = [with_reasons(broken, culprits)]
@@ -204,7 +209,7 @@ class _Comparison:
         """Return in what the models differ, though their outputs match, and which outputs say
         little; empty where there is nothing of it.
         """
-        said = said_of_untested(untested(values, self._case.model.outputs))
+        said = describe_constant_outputs(constant_outputs(values, self._case.model.outputs))
         found = suspects(self._pairing)
         if not found or len(found) > _MANY:  # More are what optimising does.
             return said

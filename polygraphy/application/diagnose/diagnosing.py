@@ -57,7 +57,12 @@ from polygraphy.application.diagnose.tracing import Trace, said_of_branches, tra
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.closeness import has_nan, is_broken, said_of_untested, untested
+from polygraphy.domain.diagnosis.closeness import (
+    constant_outputs,
+    describe_constant_outputs,
+    has_nan,
+    is_broken,
+)
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -552,7 +557,7 @@ class _Diagnosis:
         empty where there are none.
         """
         made = next(iter(self._outputs.values()))
-        return said_of_untested(untested(made, self._case.model.outputs))
+        return describe_constant_outputs(constant_outputs(made, self._case.model.outputs))
 
     def _of_difference(self, compared: Compared) -> DiagnosisResult:
         """Find out where outputs begin to differ."""
