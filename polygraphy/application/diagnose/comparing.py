@@ -13,9 +13,9 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.lowered.half_verdict import (
+    diagnose_precision_loss,
     in_float32,
     is_observed,
-    of_narrowing,
     recast,
 )
 from polygraphy.application.diagnose.lowered.quantised import Quantised
@@ -464,7 +464,9 @@ class _Comparison:
         """
         case, narrow = self._case, str(self._pairing.model.narrow)
         feed, goal = case.feed, case.expected or {}
-        lost, loss = of_narrowing(case, self._reference, self._pairing, self._fed(feed), self._path)
+        lost, loss = diagnose_precision_loss(
+            case, self._reference, self._pairing, self._fed(feed), self._path
+        )
         explains = bool(lost.culprits) or lost.verdict == ILL_CONDITIONED
         [name] = self._named({loss.name: None})
         if explains and (most > _MUCH or is_observed([[goal], [own]], evolve(loss, name=name))):

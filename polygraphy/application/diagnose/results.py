@@ -17,7 +17,7 @@ from polygraphy.application.diagnose.locating import (
     nodes_alone,
     off_from_inputs,
 )
-from polygraphy.application.diagnose.lowered.half_verdict import half_model, of_saved_outputs
+from polygraphy.application.diagnose.lowered.half_verdict import diagnose_saved_outputs, half_model
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.outputs_alone import of_outputs, with_change
 from polygraphy.application.diagnose.rounding import adds_up, explained
@@ -237,7 +237,7 @@ class _Comparison:
         half = half_model(self._case, [self._feeds[number]])
         if half is None or not half.is_whole:
             return None
-        made = of_saved_outputs(self._case, half, self._saved[number], values, self._third)
+        made = diagnose_saved_outputs(self._case, half, self._saved[number], values, self._third)
         if made is not None:
             self._case.evidence.unexplained = ""
         return made
