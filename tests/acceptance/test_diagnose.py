@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 from polygraphy.backend.onnxrt import session_from_onnx
 from polygraphy.json import save_json
 from tests.support import models
-from tests.support.quantized_models import network, quantised_twice
+from tests.support.diagnosis.quantized_models import network, quantised_twice
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[2]

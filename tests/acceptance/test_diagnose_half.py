@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.support import models
-from tests.support.half_precision_cases import PLANTED, network
+from tests.support.diagnosis.half_precision_cases import PLANTED, network
 
 Run = Callable[..., Any]
 

@@ -13,7 +13,7 @@ import pytest
 from polygraphy.backend.onnx import modify_outputs, onnx_from_path, save_onnx
 from polygraphy.comparator import RunResults
 from tests.support import g1, models
-from tests.support.layer_runs import LAYERS, compared
+from tests.support.helpers.layer_runs import LAYERS, compared
 
 Run = Callable[..., Any]
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

@@ -17,7 +17,7 @@ from polygraphy.binding import bind
 from polygraphy.comparator import AccuracyResults, Comparator, RunResults
 from polygraphy.ports.reporting import Console
 from tests.support import g1
-from tests.support.layer_runs import LAYERS, compared
+from tests.support.helpers.layer_runs import LAYERS, compared
 
 Run = Callable[..., Any]
 BUDGET = "--memory-budget 20K"

@@ -20,7 +20,7 @@ from polygraphy.assertions import OutputsDiffer, assert_outputs_match
 from tests.acceptance.conftest import Done
 from tests.acceptance.test_readme import NUMBERS
 from tests.support import models
-from tests.support.quantized_models import quantised_twice
+from tests.support.diagnosis.quantized_models import quantised_twice
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"

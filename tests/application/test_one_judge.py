@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.culprit import AGREE
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.rounding import allowance, deviation, rounding_between, seen_between
 from polygraphy.ports.diagnosing import DiagnosisReports
-from tests.support.concluding_reports import Concluding
+from tests.support.diagnosis.concluding_reports import Concluding
 from tests.support.models import make, value
 
 AUTO = SimpleCompareFunc(rtol="auto", atol="auto")

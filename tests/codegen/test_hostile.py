@@ -107,7 +107,7 @@ from polygraphy.codegen.render import formatted
 from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
-from tests.support.hostile_words import constants, hostile, nothing_is_checked, skeleton
+from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
 
 def is_no_model(text: str) -> bool:

@@ -43,7 +43,7 @@ from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions
 from polygraphy.codegen.source import quoted_command
 from tests.support.examples import scaled
-from tests.support.hostile_words import constants, hostile, nothing_is_checked, skeleton
+from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
 
 @patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)

@@ -16,7 +16,7 @@ from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions
 from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
-from tests.support.hostile_words import constants, hostile, nothing_is_checked, skeleton
+from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
 ORDINARY = hostile.filter(lambda text: text != "*")
 """Texts that are names of outputs: a star stands for all of them."""

@@ -36,7 +36,7 @@ from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
-from tests.support.hostile_words import constants, hostile, nothing_is_checked, skeleton
+from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
 COMMANDS: tuple[type[Command], ...] = (
     DebugRepeatCommand,

@@ -18,7 +18,7 @@ from polygraphy.cli.shared.onnx import OnnxLoadOptions, OutputOptions
 from polygraphy.cli.shared.runners import RunOptions
 from polygraphy.codegen.source import quoted_command
 from tests.support.examples import scaled
-from tests.support.hostile_words import constants, hostile, nothing_is_checked, skeleton
+from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
 
 @patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)

@@ -16,7 +16,7 @@ from polygraphy.domain.asked import data_frame
 from polygraphy.domain.compare import L2CompareFunc
 from polygraphy.domain.errors import CheckFailedError
 from polygraphy.ports.reporting import Console
-from tests.support.summarized_runs import compared
+from tests.support.helpers.summarized_runs import compared
 
 
 def test_what_failed_is_listed_the_worst_first() -> None:

@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
 from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
 from polygraphy.domain.errors import ModelError, UnknownNameError
-from tests.support.called_functions import OWN, block, called, model_of
 from tests.support.examples import scaled
+from tests.support.helpers.called_functions import OWN, block, called, model_of
 from tests.support.models import value
 
 

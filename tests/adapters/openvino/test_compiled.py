@@ -38,7 +38,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.tensors.datatype import DataType
 from tests.support import models
-from tests.support.openvino_models import X, conv_relu, lowers
+from tests.support.helpers.openvino_models import X, conv_relu, lowers
 
 
 def infer(model: onnx.ModelProto, **how: object) -> dict[str, np.ndarray]:

@@ -22,8 +22,8 @@ from polygraphy.binding import bind
 from polygraphy.domain.diagnosis.culprit import Culprit
 from polygraphy.domain.diagnosis.failure import Failure
 from polygraphy.ports.diagnosing import DiagnosisReports, failure_program, write_failure
-from tests.support.openvino_models import X, conv_relu, lowers
-from tests.support.openvino_parties import Kept, WrongFusion
+from tests.support.helpers.openvino_models import X, conv_relu, lowers
+from tests.support.helpers.openvino_parties import Kept, WrongFusion
 
 
 def test_operators_that_are_run_as_one_are_a_function() -> None:

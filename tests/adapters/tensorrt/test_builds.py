@@ -53,8 +53,8 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.ports.machine import Device
 from tests.support import models
+from tests.support.helpers.tensorrt_builds import built, profile
 from tests.support.rtx import dtypes, output_names
-from tests.support.tensorrt_builds import built, profile
 
 pytestmark = pytest.mark.usefixtures("rtx")
 

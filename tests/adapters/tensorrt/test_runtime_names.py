@@ -14,8 +14,8 @@ import pytest
 from polygraphy.adapters import tensorrt as adapter
 from tests.support.fake_tensorrt.context import Context, OldContext
 from tests.support.fake_tensorrt.engine import Engine, OldEngine
+from tests.support.helpers.tensorrt_run_side import RUN_SIDE
 from tests.support.tensorrt_names import VERSIONS, names_of
-from tests.support.tensorrt_run_side import RUN_SIDE
 
 _CLASSES = {
     "context": "IExecutionContext",

@@ -11,7 +11,7 @@ import pytest
 
 from polygraphy.adapters.web.report_page import report_page
 from tests.support.browsers import browser
-from tests.support.report_rows import chain, document, rows, sweep_document
+from tests.support.helpers.report_rows import chain, document, rows, sweep_document
 
 __all__ = ["browser"]
 

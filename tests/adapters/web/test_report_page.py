@@ -24,7 +24,7 @@ from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.sweep.outcome import Group, SweepOutcome
 from polygraphy.domain.sweep.outcome import Row as SweepRow
 from polygraphy.domain.tensors.naming import shortened
-from tests.support.report_rows import chain, document, rows, sweep_document
+from tests.support.helpers.report_rows import chain, document, rows, sweep_document
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
 

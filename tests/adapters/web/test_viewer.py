@@ -16,7 +16,7 @@ from polygraphy.domain.accuracy.output_rows import Worst
 from polygraphy.inspect import draw_model
 from tests.adapters.web.models import MARKUP, chain, nested, save
 from tests.support.browsers import browser
-from tests.support.report_rows import document, rows
+from tests.support.helpers.report_rows import document, rows
 
 __all__ = ["browser"]
 

@@ -16,7 +16,7 @@ from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.ports.diagnosing import open_environment
 from polygraphy.ports.reporting import Findings
-from tests.support.diagnosis_cases import Kept, network
+from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.facts import facts_of
 from tests.support.parties import WrongRewriter
 

@@ -27,8 +27,8 @@ from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisRe
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
-from tests.support.computed_tensors import computed
-from tests.support.diagnosis_cases import Kept
+from tests.support.diagnosis.computed_tensors import computed
+from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.examples import scaled
 from tests.support.models import make, value
 

@@ -20,8 +20,8 @@ from polygraphy.application.diagnose.lowered.half import (
 )
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
+from tests.support.diagnosis.half_precision_cases import BLAMED, PLANTED, SIZE, network
 from tests.support.examples import scaled
-from tests.support.half_precision_cases import BLAMED, PLANTED, SIZE, network
 from tests.support.models import make, value
 
 

@@ -17,8 +17,8 @@ from polygraphy.domain.errors import BackendError, InconclusiveError, ModelError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Findings
-from tests.support.half_precision_cases import BLAMED, network
-from tests.support.node_builder import Builder
+from tests.support.diagnosis.half_precision_cases import BLAMED, network
+from tests.support.diagnosis.node_builder import Builder
 
 
 class Kept:

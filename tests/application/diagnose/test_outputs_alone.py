@@ -18,9 +18,9 @@ from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
-from tests.support.diagnosis_cases import Kept, network
+from tests.support.diagnosis.diagnosis_cases import Kept, network
+from tests.support.diagnosis.outputs_alone_cases import FEED, found
 from tests.support.models import make, value
-from tests.support.outputs_alone_cases import FEED, found
 
 
 def changed(model: onnx.ModelProto, weights: Mapping[str, Any]) -> onnx.ModelProto:

@@ -14,8 +14,8 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.ports.reporting import Findings
-from tests.support.choosing_models import WIDTH, choosing
-from tests.support.diagnosis_cases import Kept
+from tests.support.diagnosis.choosing_models import WIDTH, choosing
+from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.models import make, value
 from tests.support.parties import CountingParty
 

@@ -27,11 +27,11 @@ from polygraphy.domain.errors import (
     UnavailableError,
 )
 from polygraphy.ports.reporting import Findings
-from tests.support.diagnosis_cases import Kept
-from tests.support.diagnosis_cases import network as layers
+from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.diagnosis.diagnosis_cases import network as layers
+from tests.support.diagnosis.node_builder import Builder
 from tests.support.facts import facts_of
 from tests.support.models import make, value
-from tests.support.node_builder import Builder
 from tests.support.parties import CrashingParty, WrongRewriter
 
 

@@ -12,8 +12,8 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from tests.support.diagnosis.outputs_alone_cases import found
 from tests.support.models import make, value
-from tests.support.outputs_alone_cases import found
 
 NODES = {
     "alpha": ("LeakyRelu", {"alpha": 0.137}, {"alpha": 0.6}, "is 0.6 instead of 0.137"),

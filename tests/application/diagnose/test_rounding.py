@@ -21,10 +21,10 @@ from polygraphy.diagnose import diagnose
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
-from tests.support.concluding_reports import Concluding
-from tests.support.diagnosis_cases import Kept, network
+from tests.support.diagnosis.concluding_reports import Concluding
+from tests.support.diagnosis.diagnosis_cases import Kept, network
+from tests.support.diagnosis.rounded_squares import ROUNDED, Nearly, squares
 from tests.support.models import make, value
-from tests.support.rounded_squares import ROUNDED, Nearly, squares
 
 
 class Unsteady(OnnxParty):

@@ -14,7 +14,7 @@ from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
-from tests.support.diagnosis_cases import Kept
+from tests.support.diagnosis.diagnosis_cases import Kept
 
 FEED = {"x": np.random.default_rng(4).normal(size=(3, 6)).astype(np.float32)}
 
