@@ -48,8 +48,8 @@ BESIDE = 1.5
 _NEAR = 3.0
 """So many times differ from each other what pairs of values show that are computed so."""
 MOST = 5.0
-ADDS_UP = "What differs is rounding that adds up."
-ROUNDED = "What differs is what the precision does in which outputs are computed."
+ADDS_UP = "The differences are accumulated rounding."
+ROUNDED = "The differences are within the precision of the outputs."
 """Of outputs that are within what is explained of the types in which they are computed."""
 LARGE = 1e-3
 """However sensitive a model is, so many times what is usual, or so much of the size of an output

@@ -189,7 +189,7 @@ def test_a_failure_says_where_what_and_what_next(
     )
     assert allowed == "  allowed   1e-05 abs or rel (the default)"
     assert rounding.startswith("  rounding? No: float32 rounding explains ")
-    assert following[0].startswith("  next      Outputs alone do not say which node it is")
+    assert following[0].startswith("  next      Outputs alone do not identify the node")
     assert "[E]" not in done.out
     last = "FAILED  1 of 5 outputs differs; first to fail: 'y3' (Add).  ("
     assert done.lines[-2] == "" and done.lines[-1].startswith(last)

@@ -160,4 +160,4 @@ def test_a_plan_that_cannot_be_meant(folder: Path, plan: str, words: list[str], 
 
 def test_a_folder_that_cannot_be_written(folder: Path) -> None:
     code, text = run(folder, "--folder", "plan.toml")
-    assert (code, "plan.toml is no folder" in text) == (3, True), text
+    assert (code, "plan.toml is not a folder" in text) == (3, True), text

@@ -44,7 +44,7 @@ class LogDiagnosisReports:
         """Show the culprits."""
         _draw("")
         if not result.culprits and result.verdict != INCONCLUSIVE:  # That is an error.
-            said = "Nobody is to blame." if result.verdict == AGREE else ""
+            said = "No fault found." if result.verdict == AGREE else ""
             text = f"{said} {result.reason}".strip()
             if text:
                 say(text, indent=0)

@@ -25,7 +25,7 @@ _PLAIN = {
     "passed": "Completed.",
     "failed": "The check failed.",
     "agree": "Everything agrees.",
-    "ill-conditioned": "The model magnifies rounding; nobody is to blame.",
+    "ill-conditioned": "The model amplifies rounding; no node is at fault.",
 }
 _LONGEST = 160
 
@@ -401,24 +401,26 @@ def advice_on_outputs(
         if runs and compared and "--allow-missing-outputs" not in words:
             if "--load-outputs" in words and "--mark-all" not in words:
                 yield Advice(
-                    "Compare what was saved inside the model, too.", f"{command} --mark-all"
+                    "Also compare the saved intermediate tensors.", f"{command} --mark-all"
                 )
                 return
-            yield Advice("Leave out what only one side has.", f"{command} --allow-missing-outputs")
+            yield Advice(
+                "Skip outputs that only one run has.", f"{command} --allow-missing-outputs"
+            )
         return
     is_rounding = failing and all(row.worst.is_rounding for row in failing)
     if is_rounding and not (diagnosis and _is_coarse(failing)):
         yield Advice(
-            "Rounding alone explains every difference: hold the outputs to what it explains.",
+            "Rounding explains every difference: use the rounding limit as tolerance.",
             _held_to_rounding(command) if runs else "",
         )
         return
     if diagnosis and "--load-outputs" in words and not _knows_inside(comparisons):
         yield Advice(
-            "Outputs alone do not say which node it is: save all tensors (--onnx-outputs mark all)."
+            "Outputs alone do not identify the node: save all tensors (--onnx-outputs mark all)."
         )
     elif diagnosis:
-        yield Advice("Find the node that is to blame, and why.", diagnosis)
+        yield Advice("Find the node at fault, and the cause.", diagnosis)
     is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
     if is_nan and not ("--validate" in words and "--mark-all" in words):
         finding = _with(command, "--validate", "--mark-all") if runs else ""

@@ -93,7 +93,7 @@ def test_two_types_for_the_same_end_are_refused() -> None:
 def test_what_cannot_be_quantised_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     _seen({"relu": "int8", "hidden": "int8"}, given=data())
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Layer 'relu' (Relu) is of no kind that is quantised" in shown
+    assert "Layer 'relu' (Relu) cannot be quantized" in shown
     assert "'hidden'" not in shown
 
 
