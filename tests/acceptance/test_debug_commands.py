@@ -146,7 +146,7 @@ def test_a_model_that_passes_is_inconclusive(here: Run, folder: Path) -> None:
     [
         ("debug reduce model.onnx --check no-such-program", "'no-such-program' does not exist"),
         ("debug reduce model.onnx --check", "a command has to follow"),
-        ("debug reduce model.onnx --fail-regex ( --check true", "no regular expression"),
+        ("debug reduce model.onnx --fail-regex ( --check true", "not a regular expression"),
         ("debug reduce model.onnx --artifacts model.onnx --check false", "same path"),
         ("debug reduce model.onnx --iter-artifact model.onnx --check false", "same path"),
         ("debug reduce model.onnx --fail-code 1 --ignore-fail-code 2 --check false", "exclude"),
@@ -313,7 +313,7 @@ def test_each_cast_model_can_be_checked_by_a_command(here: Run, folder: Path) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--fp16 --bf16", "--fp16 and --bf16 exclude each other"),
+        ("--fp16 --bf16", "--fp16 and --bf16 cannot be combined"),
         ("--rtol y:0.5", "--rtol is one number with --onnxrt"),
         ("--golden-outputs g.json --check true", "--golden-outputs takes the place of a check"),
     ],

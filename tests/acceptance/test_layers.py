@@ -111,7 +111,7 @@ def test_only_particular_layers(g1_dir: Path, polygraphy: Run) -> None:
         ("--onnx-outputs gain", "Tensor 'gain' is a weight of the model"),
         ("--exclude-outputs '*'", "No output of the model is left"),
         ("--graph-optimization-level most", "'most' is not one of DISABLE_ALL"),
-        ("--save-onnx x --external-data-size-threshold many", "'many' is no number of bytes"),
+        ("--save-onnx x --external-data-size-threshold many", "'many' is not a size in bytes"),
     ],
 )
 def test_mistakes_about_outputs(g1_dir: Path, polygraphy: Run, option: str, text: str) -> None:

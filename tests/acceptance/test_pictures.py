@@ -201,7 +201,7 @@ def test_other_channels_than_numbers_are_named() -> None:
         PolygraphyException, match=r"a\.png: the picture has 3 channels, but mean has 2"
     ):
         list(StreamingDataLoader("a.png", preprocess={"mean": [0.1, 0.2]}))
-    with pytest.raises(PolygraphyException, match="is no preprocessing"):
+    with pytest.raises(PolygraphyException, match="is not a preprocessing step"):
         StreamingDataLoader("a.png", preprocess={"means": 1})
 
 

@@ -140,7 +140,7 @@ def test_a_version_axis_runs_in_its_own_interpreter(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "words", "said"),
     [
-        ("models = [", [], "plan.toml is no TOML"),
+        ("models = [", [], "plan.toml is not a TOML file"),
         (PLAN.replace('--onnxrt"', '--onnxrr"'), [], "--onnxrr does not exist"),
         (PLAN.replace("models/*", "modes/*"), [], "No model matches 'modes/*.onnx'"),
         (PLAN, ["--shard", "0/3"], "There is no shard 0 of 3"),

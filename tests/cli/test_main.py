@@ -188,7 +188,7 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
             "nothing is selected to run. Choose at least one of --onnxrt, --onnx, --openvino, --trt.",
         ),
         (["run", "a.onnx"], "nothing is selected to run"),
-        (["run", "--onnxrt"], "no model is given"),
+        (["run", "--onnxrt"], "missing model"),
         (["run", "a.engine", "--onnxrt"], "a.engine is a model of type engine"),
         (["run", "--load-outputs", "a", "--save-outputs", "b"], "there is nothing to save"),
         (

@@ -107,7 +107,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         given = self._given(name)
         if rounding is None and AUTO in given:
             raise UsageError(
-                f"The tolerance of output {name!r} depends on its values, which were not saved.",
+                f"The tolerance of output {name!r} depends on its values, which are unknown here.",
                 hint="Set numbers instead of 'auto'.",
             )
         rounding = rounding if AUTO in given else None

@@ -62,7 +62,7 @@ def test_one_of_the_two_may_be_a_number_and_outputs_may_differ() -> None:
     assert result.thresholds.atol == 0.25
     assert result.thresholds.rtol < 1e-5
     assert function.tolerance_for("z").rtol == 0.5
-    with pytest.raises(UsageError, match="follows from its values"):
+    with pytest.raises(UsageError, match="depends on its values"):
         function.thresholds_for("y")
 
 

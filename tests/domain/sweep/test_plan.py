@@ -29,7 +29,7 @@ LEAST: dict[str, Any] = {
         ({"models": ["a", "a"]}, "models: it has 'a' twice"),
         ({"models": [3]}, "models: it is not a list of strings"),
         ({"runners": {}}, "runners: it has no value"),
-        ({"runners": ["--onnxrt"]}, "runners: it is no table"),
+        ({"runners": ["--onnxrt"]}, "runners: it is not a table"),
         ({"runners": {"a": ""}}, "runner 'a': it has no flags"),
         ({"runners": {"a": {"flag": "-"}}}, "In runner 'a' the key 'flag' does not exist"),
         ({"runners": {"a": "--x 'y"}}, "flags that no shell takes"),
