@@ -315,7 +315,7 @@ def test_each_cast_model_can_be_checked_by_a_command(here: Run, folder: Path) ->
     [
         ("--fp16 --bf16", "--fp16 and --bf16 cannot be combined"),
         ("--rtol y:0.5", "--rtol is one number with --onnxrt"),
-        ("--golden-outputs g.json --check true", "--golden-outputs takes the place of a check"),
+        ("--golden-outputs g.json --check true", "--golden-outputs replaces the check"),
     ],
 )
 def test_what_the_search_without_tensorrt_refuses(

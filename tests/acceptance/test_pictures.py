@@ -74,7 +74,7 @@ def test_a_folder_of_pictures_is_an_iteration_each_of_one_size(polygraphy: Run) 
     Path("data").mkdir()
     for index in range(4):
         picture(f"data/{index}.jpg", index, (HEIGHT + index, WIDTH))
-    Path("data/notes.txt").write_text("no picture")
+    Path("data/notes.txt").write_text("not an image")
     command = "polygraphy run m.onnx --onnxrt --onnx --load-inputs data --preprocess layout=nchw"
     done = polygraphy(command)
     assert done.code == 2

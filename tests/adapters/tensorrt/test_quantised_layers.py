@@ -77,7 +77,7 @@ def test_layers_that_are_named_are_the_only_ones_that_are_quantised(
     rest = _seen({"hidden": dtype}, given=data(), fp16=True)
     assert _quantized(rest) == {"x": native}
     assert rest["h_relu"] == "HALF"
-    with pytest.raises(UsageError, match="takes data"):
+    with pytest.raises(UsageError, match="requires data"):
         _seen({"hidden": dtype})
 
 

@@ -75,7 +75,7 @@ def test_other_words_are_no_tolerance(word: str) -> None:
 def test_what_has_no_precision_needs_a_tolerance() -> None:
     result = compare(run(np.array([1 + 2j])), run(np.array([1 + 2j])))
     assert isinstance(result, UncomparedResult)
-    assert "give its tolerance" in result.reason
+    assert "set its tolerance" in result.reason
 
 
 @pytest.mark.parametrize("settled", [False, True])
