@@ -13,17 +13,18 @@ OTHER_PYTHONS := python3.10 python3.13
 # Many tests start interpreters. Without bytecode, each of them would compile every package that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults mutants exports sweep-demo clean
+.PHONY: demo test env-test check check-extra check-versions env-test-all env-versions env-docs site lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures docs bench size models faults mutants exports sweep-demo clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/python $(PIP) install '.[onnxruntime]'
 	$(DEMO_VENV)/bin/polygraphy run examples/digits/digits.onnx --onnxrt --onnx --load-inputs examples/digits/digits_inputs.json
 
-test:
+test: env-test
+	@$(MAKE) --no-print-directory check BIN=$(TEST_VENV)/bin
+env-test:
 	$(PYTHON) -m venv --clear $(TEST_VENV)
 	$(TEST_VENV)/bin/python $(PIP) install --no-compile --editable '.[test]'
-	@$(MAKE) --no-print-directory check BIN=$(TEST_VENV)/bin
 
 # All checks in an environment that exists: make check BIN=/path/to/venv/bin
 BIN ?= $(TEST_VENV)/bin
@@ -53,34 +54,50 @@ quick:
 test-all: SELECT = --hypothesis-profile=thorough -m "not packaging"
 test-all: EXTRA = test-all
 test-extra: SELECT = -m "extra and not packaging"
-test-extra: EXTRA = test-extra
-test-extra: TORCH = torch==2.13.0+cpu
-test-all test-extra:
+EXTRA ?= test-extra
+TORCH = $(if $(filter test-extra,$(EXTRA)),torch==2.13.0+cpu)
+test-all test-extra: env-test-all
+	@$(MAKE) --no-print-directory check-extra SELECT='$(SELECT)'
+# The same tests in an environment that exists.
+check-extra:
+	$(TEST_ALL_VENV)/bin/python -m pytest -n 2 $(SELECT)
+env-test-all:
 	$(PYTHON) -m venv --clear $(TEST_ALL_VENV)
 	@# The build for processors alone is a tenth of the other, where pip is shown one (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL).
 	[ -z "$(TORCH)" ] || $(TEST_ALL_VENV)/bin/python $(PIP) install --no-compile $(TORCH) 2>/dev/null || \
 		echo "$@: there is no $(TORCH) here, and the build with CUDA is taken"
 	$(TEST_ALL_VENV)/bin/python $(PIP) install --no-compile --editable '.[test,$(EXTRA)]' || \
 		{ echo "$@: its packages could not be installed: pip says above which one is missing here"; exit 1; }
-	$(TEST_ALL_VENV)/bin/python -m compileall -q -j 2 $(TEST_ALL_VENV)/lib >/dev/null || true
-	$(TEST_ALL_VENV)/bin/python -m pytest -n 2 $(SELECT)
 
-# The tests of everything below the commands, on the other Python versions that are supported, where they are installed.
-test-versions:
+# On the oldest and the newest supported Python, where they are installed: the tests that another version can break, of the
+# language and the standard library. What commands print and backends compute is tested with one version.
+VERSION_TESTS := tests/ground tests/domain tests/application tests/cli tests/codegen tests/contract tests/published tests/adapters/files
+test-versions: env-versions
+	@$(MAKE) --no-print-directory check-versions
+check-versions:
 	@for python in $(OTHER_PYTHONS); do \
+		[ ! -d .venv-$$python ] || .venv-$$python/bin/python -m pytest -n 2 -q -m "not cold and not slow" \
+			--hypothesis-profile=quick $(VERSION_TESTS) || exit 1; \
+	done
+env-versions:
+	@for python in $(OTHER_PYTHONS); do \
+		rm -rf .venv-$$python; \
 		command -v $$python >/dev/null && $$python -c pass 2>/dev/null || { echo "$$python is not installed: skipped"; continue; }; \
 		$$python -m venv --clear .venv-$$python && \
-		.venv-$$python/bin/python $(PIP) install --no-compile --editable '.[test]' && \
-		.venv-$$python/bin/python -m pytest -n 2 -q -m "not cold and not slow" --hypothesis-profile=quick --ignore=tests/acceptance || exit 1; \
+		.venv-$$python/bin/python $(PIP) install --no-compile --editable '.[test]' || exit 1; \
 	done
 
 # The site of the pages in docs, into docs/_build/html; a warning, as of a link that leads nowhere, is an error. Needs Python 3.11.
-docs:
+docs: env-docs
+	@$(MAKE) --no-print-directory site
+env-docs:
+	@rm -rf $(DOCS_VENV)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$@: needs Python 3.11 or later: skipped"; exit 0; }; \
 	$(PYTHON) -m venv $(DOCS_VENV) && \
-	if $(DOCS_VENV)/bin/python $(PIP) install --editable '.[docs]'; then \
-		$(DOCS_VENV)/bin/sphinx-build -W --keep-going -q -b html docs docs/_build/html && echo "docs/_build/html/index.html"; \
-	else echo "$@: Sphinx cannot be installed here: skipped"; fi
+	$(DOCS_VENV)/bin/python $(PIP) install --no-compile --editable '.[docs]' || echo "$@: Sphinx cannot be installed here: skipped"
+site:
+	@[ ! -x $(DOCS_VENV)/bin/sphinx-build ] || \
+	{ $(DOCS_VENV)/bin/sphinx-build -W --keep-going -q -b html docs docs/_build/html && echo "docs/_build/html/index.html"; }
 
 # Write the golden files, and what pages say that their commands print, anew, after a change that is meant. Pages that use PyTorch
 # are written where that is.

@@ -44,6 +44,7 @@ class PolygraphySession:
         self.used: set[str] = set()
         self.remarks: list[str] = []
         self.comparisons: list[tuple[str, Any]] = []
+        self.failed: dict[str, None] = {}
         self._root = config.rootpath
         self._start = time.perf_counter()
         self._collected: dict[str, set[str]] = defaultdict(set)
@@ -93,6 +94,8 @@ class PolygraphySession:
         """Take what became of a test."""
         if report.when == "call" and report.passed:
             self._passed[report.nodeid.partition("::")[0]] += 1
+        if report.failed:
+            self.failed[report.nodeid] = None
 
     def unused(self) -> list[Path]:
         """Return the goldens that no test used, of files of which every test passed."""
@@ -121,18 +124,20 @@ class PolygraphySession:
         self._partial |= partial
         self.comparisons += comparisons
 
-    def closing_lines(self, command: str) -> Iterator[str]:
+    def closing_lines(self, command: str, exit_status: int) -> Iterator[str]:
         """Yield what is said at the end, and write the report."""
         yield from self.remarks
         for path in self.unused():
             yield f"unused golden: {self._file(path)}"
         if self.updates and self.used:
             yield f"{len(self.used)} golden(s) made"
-        if self.report and self.comparisons:
+        if self.report:  # Also without comparisons: an older page tells of another session.
             from polygraphy.assertions import write_report
 
             seconds = round(time.perf_counter() - self._start, 3)
-            yield f"report: {write_report(self.report, command, self.comparisons, seconds)}"
+            about = (exit_status, [*self.failed])
+            page = write_report(self.report, command, self.comparisons, seconds, *about)
+            yield f"report: {page}"
 
 
 current: PolygraphySession | None = None
@@ -247,11 +252,12 @@ def pytest_testnodedown(node: Any) -> None:
         current.take(sent)
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
     """Say what there is to say about goldens."""
     if current is None:
         return
-    lines = [*current.closing_lines(" ".join(["pytest", *config.invocation_params.args]))]
+    command = " ".join(["pytest", *config.invocation_params.args])
+    lines = [*current.closing_lines(command, int(exitstatus))]
     if lines:
         terminalreporter.section("polygraphy")
         for line in lines:

@@ -36,10 +36,11 @@ from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
-from polygraphy.domain.report.document import Document, Recorder
+from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder
 from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import counted, some_of
 from polygraphy.domain.tensors.shapes import format_shape, typed_shape
 from polygraphy.lifetime import end_group, start_command
 from polygraphy.logger import G_LOGGER
@@ -484,10 +485,30 @@ def _first_layer(diagnosis: str, budget: float) -> Iterator[str]:
         process.communicate()
 
 
+_FAILED, _ERROR, _INCONCLUSIVE = 1, 3, 4
+_CODES = {0: 0, 1: _FAILED}
+"""Exit codes of this package by the exit status of pytest; others are errors."""
+_MOST_TESTS = 5
+
+
 def write_report(
-    folder: str, command: str, comparisons: Sequence[tuple[str, Comparison]], seconds: float
+    folder: str,
+    command: str,
+    comparisons: Sequence[tuple[str, Comparison]],
+    seconds: float,
+    exit_status: int = 0,
+    failed_tests: Sequence[str] = (),
 ) -> str:
-    """Write one page for all comparisons of a session; return its path."""
+    """Write one page about a session of pytest; return its path.
+
+    Args:
+        folder: where the page and its document are written.
+        command: the command line of the session.
+        comparisons: the name of a test and what it compared.
+        seconds: the duration of the session.
+        exit_status: the exit status of pytest; no page says "passed" of a session that did not.
+        failed_tests: the tests that failed, for whatever reason.
+    """
     from attrs import evolve
 
     from polygraphy.adapters.report.session import environment, json_of
@@ -499,14 +520,26 @@ def write_report(
         evolve(each, parties=(f"{test}: {each.parties[0]}", each.parties[1]))
         for test, each in comparisons
     ]
-    verdict = "passed" if all(each.passed for each in named) else "failed"
+    code = _CODES.get(exit_status, _ERROR)
+    if not code and not named:
+        code = _INCONCLUSIVE  # Nothing was compared.
+    if not code and not all(each.passed for each in named):
+        code = _FAILED
+    verdict = VERDICTS[code]
+    problems = []
+    if failed_tests:
+        said = f"{counted(len(failed_tests), 'test')} failed: {some_of(failed_tests, _MOST_TESTS)}."
+        problems.append(Problem("TestsFailed", said))
+    elif exit_status:
+        problems.append(Problem("SessionFailed", f"pytest ended with exit status {exit_status}."))
     document = Document(
         command=command,
         started="",
         seconds=seconds,
         verdict=verdict,
-        exit_code=int(verdict == "failed"),
-        summary=summary_of(verdict, named, [], [], []),
+        exit_code=code,
+        summary=summary_of(verdict, named, problems, [], []),
+        errors=problems,
         environment=environment(),
         comparisons=named,
     )

@@ -20,6 +20,7 @@ from .case import Case, Culprit
 from .converted import CONVERTED
 from .exported import EXPORTED
 from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantised, unet
+from .joined import JOINED
 from .nested import INSIDE
 from .other_hosts import OTHERS
 from .planting import KINDS, Planted, planted, renamed, unnamed
@@ -49,7 +50,7 @@ def planted_cases(
     rng = np.random.default_rng(seed)
     kinds = [kind for kind in {**KINDS, **EXPORTED} if kind != "quantisation"]
     turns: list[Maker] = [changed(kind, ways or WAYS) for kind in kinds]
-    turns += [held(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED)]
+    turns += [held(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED, *JOINED)]
     right: Sequence[Maker] = (partial(_healthy_reference, ways=ways or WAYS),)
     if not ways:
         turns += [quantised_case, not_numbers, not_numbers, _half, _half, two]
@@ -88,9 +89,16 @@ def outputs(model: onnx.ModelProto, data: dict[str, np.ndarray], *names: str) ->
     return list(session.run(list(names) or None, data))
 
 
-def shows(healthy: onnx.ModelProto, faulty: onnx.ModelProto, data: dict[str, np.ndarray]) -> bool:
+def shows(
+    healthy: onnx.ModelProto,
+    faulty: onnx.ModelProto,
+    data: dict[str, np.ndarray],
+    *,
+    of_each: bool = False,
+) -> bool:
     """Return whether the outputs differ, and are numbers in the healthy one; ONNX Runtime may crash
-    of a changed model, so a process of its own runs it.
+    of a changed model, so a process of its own runs it. `of_each`: whether many elements differ
+    by as much of themselves, and not one by as much of the output.
     """
 
     def both() -> list[tuple[np.ndarray, np.ndarray]]:
@@ -102,6 +110,9 @@ def shows(healthy: onnx.ModelProto, faulty: onnx.ModelProto, data: dict[str, np.
         return False
     if not all(np.isfinite(good).all() for good, _ in pairs if good.dtype.kind == "f"):
         return False
+    if of_each:
+        far = (np.abs(bad - good) > 0.2 * np.abs(good) for good, bad in pairs)
+        return any(np.count_nonzero(each) > 8 for each in far)
     return max(distance(bad, good) for good, bad in pairs) > SHOWS
 
 
@@ -208,7 +219,7 @@ def held(kind: str, ways: Sequence[str] = WAYS) -> Maker:
             build, plant = INSIDE[kind]
             healthy = host(rng, build)
         else:
-            make, plant = CONVERTED[kind]
+            make, plant = {**CONVERTED, **JOINED}[kind]
             healthy = make(rng)
         made = planted(healthy, kind, rng, {kind: plant})
         return _planted(
@@ -229,7 +240,8 @@ def _planted(
 ) -> Case | None:
     """Write a fault that shows in the outputs."""
     healthy, data, options = model
-    if made is None or not shows(healthy, made[0], data):
+    of_each = kind in JOINED
+    if made is None or not shows(healthy, made[0], data, of_each=of_each):
         return None
     faulty, found = made
     place = _place(folder, number)
@@ -407,6 +419,10 @@ def _healthy_reference(
     if models and rng.random() < 0.4:
         name = str(rng.choice(list(models)))
         model, data, options = models[name]
+    elif rng.random() < 0.2:
+        name, (make, _) = list(JOINED.items())[int(rng.integers(len(JOINED)))]
+        model = make(rng)
+        data = drawn(model, number)
     else:
         name, model = "host", host(rng)
         data = drawn(model, number)

@@ -33,10 +33,6 @@ _VARIABLES = (
 )
 
 
-_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
-"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR of the CUDA driver API."""
-
-
 def computes_in_tf32(gpu: int = 0) -> bool:
     """Return whether libraries of NVIDIA may compute float32 in TF32 on a GPU; see the port."""
     # Read when it is asked: the libraries read it once, when they start.
@@ -45,20 +41,30 @@ def computes_in_tf32(gpu: int = 0) -> bool:
 
 @cache
 def _capability(gpu: int) -> tuple[int, int]:
-    """Return the compute capability of a GPU; (0, 0) if there is none."""
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    """Return the compute capability of a GPU; the first with TF32 if nothing tells it.
+
+    NVML tells it without starting CUDA, which a process that is forked later could not use.
+    """
+    name = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+    device, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
     try:
-        driver: Any = ctypes.CDLL(name)
-    except OSError:
-        return (0, 0)
-    device, value, found = ctypes.c_int(), ctypes.c_int(), []
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), gpu):
-        return (0, 0)
-    for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR):
-        if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device):
-            return (0, 0)
-        found.append(value.value)
-    return found[0], found[1]
+        nvml: Any = ctypes.CDLL(name)
+        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(
+            _number_in_machine(gpu), ctypes.byref(device)
+        ):
+            return TF32_CAPABILITY
+        get = nvml.nvmlDeviceGetCudaComputeCapability
+        if get(device, ctypes.byref(major), ctypes.byref(minor)):
+            return TF32_CAPABILITY
+    except (OSError, AttributeError):
+        return TF32_CAPABILITY
+    return major.value, minor.value
+
+
+def _number_in_machine(gpu: int) -> int:
+    """Return the number of a GPU among all of the machine; CUDA counts those that it may use."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return int(visible[gpu]) if gpu < len(visible) and visible[gpu].strip().isdigit() else gpu
 
 
 def machine_sections(driver: Path = _DRIVER) -> list[Section]:

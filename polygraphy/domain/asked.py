@@ -123,6 +123,13 @@ def sample_files(source: str | Path) -> list[str] | None:
 
 
 @port
+def class_folders(source: str | Path) -> dict[str, int]:
+    """Return the folders of classes in a folder, and how many samples each holds; none where
+    samples lie in the folder itself. Hidden folders and those of tools are no classes.
+    """
+
+
+@port
 def iterate_pictures(
     source: str | Path, size: tuple[int, int] | None, is_grey: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -25,6 +25,7 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.parts import Layout, UnresolvedError, labeled, place_of
 
 FAR = 16.0
@@ -398,6 +399,5 @@ def _is_like_noise(array: Array) -> bool:
 
 def in_words(part: PartSize) -> str:
     """Return what a part is called: its tensor, and its place."""
-    if part.name and part.where:
-        return f"{part.name} ({part.where})"
-    return part.name or part.where
+    name, where = map(one_line, (part.name, part.where))
+    return f"{name} ({where})" if name and where else name or where

@@ -70,6 +70,14 @@ def matching_files(folder: str, pattern: str) -> list[str]:
 
 
 @port
+def files_named_by(folder: str, word: str) -> list[str]:
+    """Return the files that a word of a command line names, from a folder on: as a path, behind the
+    flag or the name of an input, in front of the name of a function; those of a folder, and for a
+    script also the modules beside it that it imports.
+    """
+
+
+@port
 def digest_of(path: str) -> str:
     """Return a hash of the content of a file, of a model with its weights.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,25 @@ def test_shapes_are_taken_in_turn(g3_dir: Path, polygraphy: Run) -> None:
     assert done.code == 0
     shapes = [feed["X"].shape for feed in load_json("inputs.json")]
     assert shapes == [(1, 2, 3, 3), (1, 2, 5, 4)] * 2 + [(1, 2, 3, 3)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "diagnose m.onnx --onnxrt --onnx",
+        "diagnose m.onnx --onnxrt --reference m.onnx",
+        "diagnose m.onnx --fp-to-fp16",
+        "convert m.onnx -o half.onnx --fp-to-fp16 --verify",
+    ],
+)
+def test_every_command_takes_data_from_a_script(
+    polygraphy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx", "m.onnx")
+    Path("d.py").write_text(
+        "import numpy as np\n"
+        "def load_data():\n    yield {'image': np.ones((1, 1, 8, 8), np.float32)}\n"
+    )
+    done = polygraphy(f"polygraphy {command} --data-loader-script d.py")
+    assert done.code == 0, done.out + done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -137,6 +138,11 @@ def test_goldens_are_made_used_and_missed(session: Session, tmp_path: Path) -> N
     assert "unused" not in said  # Not every test passed.
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     assert "test_models.py::test_wrong: onnxrt" in page
+    shutil.rmtree(goldens)  # What compares nothing fails the session, and so the page of it.
+    session("--polygraphy-report", "page", "-k", "test_damaged")
+    document = json.loads((tmp_path / "page" / "report.json").read_text(encoding="utf-8"))
+    assert (document["verdict"], document["exit_code"]) == ("failed", 1)
+    assert "1 test failed: 'test_models.py::test_damaged'" in document["summary"]
 
 
 TWO = """

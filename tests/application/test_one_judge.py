@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
@@ -130,6 +131,7 @@ def passes(model: onnx.ModelProto, noise: Any) -> bool:
     scale=st.sampled_from([1e-8, 1.0, 8.0]),
     level=st.sampled_from([0.02, 0.3, 0.7, 1.5, 4.0, 30.0, 1e3, 1e5]),
 )
+@pytest.mark.slow
 def test_every_command_says_the_same(
     seed: int, depth: int, last: str, scale: float, level: float
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from polygraphy.adapters.onnx.describe.facts import facts_of
+from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.compare.verification import verify
 from polygraphy.application.diagnose.lowered.half import try_half_precision
@@ -117,6 +118,34 @@ def test_the_node_that_makes_a_part_wrong_is_named(
     assert found.verdict == FAULT
     (culprit,) = found.culprits
     assert (culprit.nodes, culprit.party, culprit.cause) == (nodes, MODEL, cause)
+
+
+class WrongProducts(OnnxParty):
+    """Computes a product of matrices wrong, also where the node is cut out."""
+
+    name = "wrong"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        compute = super().load(model, plain=plain, without=without)
+        has_product = any(node.op_type == "MatMul" for node in model.graph.node)
+
+        def wrong(feed: Mapping[str, Any]) -> dict[str, Any]:
+            made = compute(feed)
+            return {
+                name: each + np.where(each > -1e8, np.float32(0.1 * has_product), np.float32(0))
+                for name, each in made.items()
+            }
+
+        return wrong
+
+
+def test_a_wrong_kernel_is_found_beside_suppressed_logits() -> None:
+    model = suppressed()
+    found = diagnosed(lambda: diagnose(model, [OnnxParty(), WrongProducts()], feeds_of(9)))
+    assert found.verdict == FAULT
+    assert [(one.nodes, one.party) for one in found.culprits] == [(["matmul"], "wrong")]
+    right = diagnosed(lambda: diagnose(model, [OnnxParty(), OnnxrtParty()], feeds_of(9)))
+    assert right.verdict == AGREE
 
 
 def test_scores_that_are_quantized_apart_from_boxes_are_right() -> None:

@@ -74,3 +74,37 @@ def test_samples_of_a_comparison_that_stops_early_are_told_as_far_as_they_go(
     assert compared(results, samples, fail_fast=True).total == 2
     shorter = runs({"y": scores}, {"y": scores}, other=[IterationResult({"y": scores})])
     assert compared(shorter, samples).total == 2
+
+
+def test_classes_are_numbered_by_all_their_folders(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", ".cache", "__MACOSX"):
+        (tmp_path / name).mkdir()
+    for name in ("a", "c"):
+        (tmp_path / name / "1.png").touch()
+    console = RecordingConsole()
+    with bind(Console, console):
+        labels = Samples(str(tmp_path)).labels
+    assert labels is not None
+    assert (labels.texts, labels.classes) == (["0", "2"], ["a", "b", "c"])
+    assert "'b'" in str(console.arguments_of("note"))
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "1.png").touch()
+    with pytest.raises(InputError, match="Some classes are numbers, such as '7'"):
+        Samples(str(tmp_path))
+
+
+def test_a_label_is_that_of_one_sample(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").touch()
+    (tmp_path / "labels.csv").write_text("1.png,x\n")
+    with pytest.raises(InputError, match=r"of '1.png' fits 'cat/1.png' and 'dog/1.png'"):
+        Samples(str(tmp_path))
+    (tmp_path / "labels.csv").write_text("cat/1.png,a\ndog/1.png,c\nbird/1.png,b\n")
+    assert Samples(str(tmp_path)).labels.texts == ["0", "2"]  # type: ignore[union-attr]
+
+
+def test_answers_are_read_off_one_sample(tmp_path: Path) -> None:
+    (tmp_path / "1.png").touch()
+    with pytest.raises(InputError, match="'y' has 2 rows of scores for one sample"):
+        compared(runs({"y": np.eye(2, dtype=np.float32)}), Samples(str(tmp_path)))

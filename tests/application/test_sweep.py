@@ -380,3 +380,50 @@ def test_files_of_other_things_are_refused(run: Sweeps, tmp_path: Path) -> None:
     (run.folder / "mine.txt").unlink()
     with pytest.raises(DamagedFileError, match="is not a sweep document"):
         run(baseline=str(tmp_path / "old.json"))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--compare-func-script=cmp.py",
+        "--compare-func-script cmp.py:compare",
+        "--compare-func-script='c[1].py'",
+        "--samples=data",
+    ],
+)
+def test_a_file_that_flags_read_is_seen_to_change(run: Sweeps, flags: str) -> None:
+    for name in ("cmp.py", "c[1].py", "data/a.py"):
+        (run.root / name).parent.mkdir(exist_ok=True)
+        (run.root / name).write_text("import helper\n")
+    (run.root / "helper.py").write_text("")
+    plan = {**PLAN, "flags": f"{flags} --log-file out.log"}
+    run(plan)
+    (run.root / "out.log").write_text("What a cell writes.")
+    run(plan, resume=True)
+    assert run.ran == []
+    for name in ("cmp.py", "c[1].py", "data/a.py"):
+        (run.root / name).write_text("import helper  # changed\n")
+    run(plan, resume=True)
+    assert len(run.cells()) == 4
+    (run.root / "helper.py").write_text("changed = True")
+    run(plan, resume=True)
+    assert len(run.cells()) == (0 if "samples" in flags else 4)
+
+
+def test_a_known_failure_is_that_of_the_cell_it_names(run: Sweeps) -> None:
+    runners = {"ort": "--onnxrt", "ort2": "--onnxrt --sequential-runners", "ort[2]": "--onnxrt -v"}
+    plan = {"models": ["a.onnx"], "reference": "onnx", "runners": runners}
+    run.answer = lambda job: {"code": 1} if is_of()(job) else {}
+    for known, rest in (("a.onnx ort", 2), ("onnx ort", 3), ("a.onnx ort[2]", 2), ("a*", 0)):
+        outcome = run(plan, resume=True, known=[{"cell": known, "reason": "r"}])
+        assert sum(row.failed and not row.known for row in outcome.rows) == rest, known
+    assert "a.onnx ort[2]" in [row.name for row in run(plan, resume=True, only="ort[2]").rows]
+
+
+def test_the_marks_of_a_shard_that_starts_are_no_foreign_files(run: Sweeps) -> None:
+    (run.folder / "package").mkdir(parents=True)
+    (run.folder / ".sweep.json.part").touch()
+    assert run().rows
+    (run.folder / "sweep.json").unlink()
+    with pytest.raises(FileError, match="holds other files"):
+        run(resume=True)

@@ -164,6 +164,7 @@ def test_what_overflows_where_every_operator_rounds_is_not_verified() -> None:
     dtype=st.sampled_from(["fp16", "bf16"]),
     is_deep=st.booleans(),
 )
+@pytest.mark.slow
 def test_a_model_is_verified_where_a_diagnosis_says_that_it_works(
     scale: float, op: str, dtype: str, is_deep: bool
 ) -> None:

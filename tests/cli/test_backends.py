@@ -120,6 +120,7 @@ def polygraphy_in(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["onnxrt", "torch", "openvino", "pluginref", "onnx", "tf", "trt"])
+@pytest.mark.slow
 def test_the_product_works_without_a_backend(without: Tree, name: str) -> None:
     tree, flag = without(name), f"--{name}"
     gone = {one for one, each in built_in().items() if one == name or each.flag == "--trt-engine"}
@@ -145,6 +146,7 @@ for name in COMMANDS:
 
 
 @pytest.mark.parametrize("name", ["onnxrt", "trt"])
+@pytest.mark.slow
 def test_other_commands_work_without_a_backend(without: Tree, name: str) -> None:
     tree = without(name)
     command = [sys.executable, "-c", _EVERY]

@@ -110,6 +110,7 @@ def test_every_flag_is_used_once(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow
 def test_every_flag_reaches_the_program(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = {}
     for key, _, option in options(command):

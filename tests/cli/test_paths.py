@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from polygraphy.cli.backends.built_in import built_in
 from polygraphy.cli.commands.listing import COMMANDS, find, load
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
+from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.paths import _check_symbol as check_symbol
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.sweep.plan import DATA_FLAGS, WRITING_FLAGS
 
 
 def test_different_paths_and_missing_ones_are_fine() -> None:
@@ -162,3 +165,17 @@ def test_rows_say_what_is_overwritten(words: str, flags: str) -> None:
 )
 def test_files_may_be_updated_and_folders_shared(words: str) -> None:
     parsed(words)
+
+
+def test_a_plan_of_a_sweep_knows_what_flags_of_run_write_and_which_are_about_data() -> None:
+    run = load("run").extended({f"--{name}" for name in built_in()})
+    rows = [row for group in run.groups for row in run.declared(group)]
+    data = {flag for row in run.declared(DataOptions) for flag in row.flags}
+    assert {*DATA_FLAGS} == data | {"--input-shapes", "--inputs"}
+    written = {
+        flag
+        for row in rows
+        for flag in row.flags
+        if row.writes or (not row.reads and {"FOLDER", "DIR"} & {*str(row.kind.metavar).split()})
+    }
+    assert {*WRITING_FLAGS} == written - {"--calibration-cache"}

@@ -13,6 +13,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.parser import Removed, parse, removed_from
 from tests.cli.flags.words import BASES
+from tests.support.cases import for_each
 
 OLDER = json.loads((Path(__file__).parents[1] / "data" / "older_flags.json").read_text())
 """What versions 0.48.1, 0.49.26, 0.50.3 and 0.53.6 of NVIDIA's Polygraphy declare, by command; read
@@ -20,7 +21,7 @@ off their parsers.
 """
 
 ROWS = [
-    pytest.param(command, row, flag, id=f"{command} {flag}")
+    (command, row, flag)
     for command in COMMANDS
     for row in removed_from(command)
     for flag in row.flags
@@ -44,7 +45,7 @@ def test_no_option_is_both_there_and_removed(command: str) -> None:
     assert not declared(command) & set(removed)
 
 
-@pytest.mark.parametrize(("command", "row", "flag"), ROWS)
+@for_each("command, row, flag", ROWS)
 def test_a_row_does_what_it_says(
     command: str, row: Removed, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

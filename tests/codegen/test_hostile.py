@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -554,6 +555,7 @@ def test_any_text_appears_as_a_constant_and_changes_nothing_else(texts: list[str
 @given(
     st.lists(hostile.filter(lambda text: "\udc80" not in text), min_size=8, max_size=8, unique=True)
 )
+@pytest.mark.slow
 def test_formatting_keeps_hostile_programs_too(texts: list[str]) -> None:
     program = program_with(texts)
     try:

@@ -32,6 +32,7 @@ from polygraphy.domain.results.results import DeviceTimes, IterationResult, vali
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Console
+from tests.support.cases import for_each
 
 CONSOLES = {"log": LogConsole, "recording": RecordingConsole, "recorder": Recorder}
 METHODS = {
@@ -178,8 +179,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("arrays", ARRAYS)
+@for_each("arrays, function", [(a, f) for a in ARRAYS for f in FUNCTIONS])
 def test_any_function_can_be_reported(console: Console, arrays: str, function: Any) -> None:
     one, other = (IterationResult({"y": array}) for array in ARRAYS[arrays])
     for is_judged in (True, False):

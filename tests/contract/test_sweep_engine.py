@@ -331,6 +331,7 @@ def test_command_lines_of_this_package_run_in_forks_of_one_interpreter(tmp_path:
 
 
 @pytest.mark.parametrize("act", ["os.kill(os.getpid(), 11)", "time.sleep(60)"])
+@pytest.mark.slow
 def test_an_interpreter_that_cannot_wait_harms_no_cell(tmp_path: Path, act: str) -> None:
     """As where an import ends the process, or never ends: the cell runs alone, or is a row."""
     source = f"import os, time\ndef needed(words):\n    {act}\n"
@@ -347,6 +348,7 @@ def test_an_interpreter_that_cannot_wait_harms_no_cell(tmp_path: Path, act: str)
         assert (record["code"], record["ended"]) == (2, "exit")
 
 
+@pytest.mark.slow
 def test_a_fork_that_hangs_is_stopped_and_others_go_on(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.json")  # Nothing is ever written to it.
     slow = launch(command_of_ours(tmp_path, "a", {}), Limits(2, timeout=8), None, shared=True)

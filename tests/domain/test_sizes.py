@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
+from polygraphy.domain.sizes import PartSize, in_words
 from polygraphy.domain.tensors.parts import Layout, UnresolvedError, labeled, place_of
 from tests.support.examples import scaled
 
@@ -256,6 +257,12 @@ def test_where_parts_are_follows_from_the_shape(
 def test_a_layout_of_a_damaged_file_is_refused_or_leads_nowhere(fields: Any) -> None:
     with pytest.raises((ValueError, TypeError, UnresolvedError)):
         labeled(Layout.of_fields(fields), (2, 3))
+
+
+def test_names_of_parts_are_shown_on_one_line() -> None:
+    named = in_words(PartSize("a\n\x1b[31mb", "y\n[0]", 1.0))
+    assert named.isprintable()
+    assert in_words(PartSize("a", "", 1.0)) == "a"
 
 
 def test_a_file_that_nests_without_end_is_refused() -> None:

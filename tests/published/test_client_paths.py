@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.cases import for_each
+
 ROWS = [
     tuple(line.split("\t"))
     for line in Path(__file__).with_name("client_paths.tsv").read_text().splitlines()
@@ -75,7 +77,7 @@ def test_the_list_is_whole() -> None:
     assert all(len(row) == 3 for row in ROWS)
 
 
-@pytest.mark.parametrize(("owner", "name", "kind"), [row for row in ROWS if row not in NOWHERE])
+@for_each("owner, name, kind", [row for row in ROWS if row not in NOWHERE])
 def test_a_path_of_public_code_is_there(owner: str, name: str, kind: str) -> None:
     target = found(owner)
     if kind == "import" and name:

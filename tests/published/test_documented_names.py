@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import for_each
+
 NAMES = [
     (module, name)
     for line in (Path(__file__).parents[1] / "data" / "documented_names.tsv")
@@ -29,13 +31,13 @@ GONE = {
 }
 
 
-@pytest.mark.parametrize(("module", "name"), NAMES)
+@for_each("module, name", NAMES)
 def test_a_documented_name_is_there(module: str, name: str) -> None:
     assert hasattr(importlib.import_module(module), name)
 
 
-@pytest.mark.parametrize(
-    ("module", "name"), [(module, name) for module, names in GONE.items() for name in names.split()]
+@for_each(
+    "module, name", [(module, name) for module, names in GONE.items() for name in names.split()]
 )
 def test_a_helper_that_is_gone_says_what_replaces_it(module: str, name: str) -> None:
     found = importlib.import_module(module)

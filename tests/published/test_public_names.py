@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from polygraphy.addresses import ADDRESSES, stub_of
+from tests.support.cases import for_each
 
 _GENERATE = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "generate.py"))
 _PARTS = [
@@ -55,7 +56,7 @@ FOREIGN = [
     "torch",
 ]
 
-every_module = pytest.mark.parametrize("name", PUBLISHED)
+every_module = for_each("name", PUBLISHED)
 
 
 def by_kind_and_name(name: str) -> tuple[int, str]:
@@ -78,7 +79,7 @@ def symbols() -> list[tuple[str, str]]:
     return [(module, symbol) for module, names in PUBLISHED.items() for symbol in names]
 
 
-@pytest.mark.parametrize("name", ADDRESSES)
+@for_each("name", ADDRESSES)
 def test_other_addresses_have_what_their_home_has(name: str) -> None:
     module, home = importlib.import_module(name), ADDRESSES[name].partition(":")
     target = importlib.import_module(home[0])
@@ -115,7 +116,7 @@ def test_modules_are_documented(name: str) -> None:
     assert (importlib.import_module(name).__doc__ or "").strip()
 
 
-@pytest.mark.parametrize(("module", "symbol"), symbols())
+@for_each("module, symbol", symbols())
 def test_what_is_public_is_documented(module: str, symbol: str) -> None:
     target = getattr(importlib.import_module(module), symbol)
     if not isinstance(target, type) and not inspect.isfunction(target):
@@ -134,7 +135,7 @@ def test_there_are_members_to_look_at() -> None:
 
 
 @pytest.mark.slow
-@every_module
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_importing_is_cheap(name: str) -> None:
     code = f"import {name}, sys\nprint(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, Union
 
@@ -102,6 +102,11 @@ class InvokeFromScript(BaseLoader):
         self._name = name
         self._loaded: list[Any] = []
 
+    @property
+    def script(self) -> str:
+        """The script and the name, as options have them."""
+        return f"{self._path}:{self._name}"
+
     def _load(self) -> Any:
         if not self._loaded:
             symbol = mod.import_from_script(self._path, self._name)
@@ -117,6 +122,10 @@ class InvokeFromScript(BaseLoader):
         if not kwargs:
             check_signature(target, "function", *(f"a {type(each).__name__}" for each in args))
         return target(*args, **kwargs)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the return value of the symbol, for a script that loads data."""
+        return iter(self())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -19,7 +19,8 @@ from polygraphy.adapters.onnxruntime.providers import (
     matched_providers,
     translated_errors,
 )
-from polygraphy.adapters.onnxruntime.starting import start_session
+from polygraphy.adapters.onnxruntime.starting import names_of, start_session
+from polygraphy.adapters.os.forks import OneProcess
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
 from polygraphy.domain.catalog.compute import CUDA_TF32, TF32, ComputePrecision
@@ -142,6 +143,10 @@ class SessionFromOnnx(BaseLoader):
             return _remembered(session(source), model)
 
 
+DEVICE = OneProcess("ONNX Runtime on a device")
+"""The process that uses providers of devices: their contexts do not survive a fork."""
+_ON_HOST = frozenset({"CPUExecutionProvider", "AzureExecutionProvider"})
+"""The providers that a forked process can use."""
 CUDA = "CUDAExecutionProvider"
 
 _made: WeakSet[InferenceSession] = WeakSet()
@@ -163,8 +168,12 @@ def load_session(
 
     Raises:
         UnavailableError: a provider does not start, and the CPU provider is not in the list.
+        UsageError: a provider needs a device, and this process was forked from one that used it.
     """
     cancel = getattr(options, "set_load_cancellation_flag", None)
+
+    if not _ON_HOST.issuperset(names_of(providers)):
+        DEVICE.check()
 
     def start(requested: Sequence[Provider]) -> InferenceSession:
         given = chosen_providers(options, requested)
@@ -178,6 +187,8 @@ def load_session(
             )
             made.disable_fallback()
             _made.add(made)
+            if not _ON_HOST.issuperset(names_of(requested)):
+                DEVICE.enter()
             return made
 
         return load() if cancel is None else cancellable(load, lambda: cancel(True))

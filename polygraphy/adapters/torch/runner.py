@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,10 +16,31 @@ from polygraphy.adapters.torch.program import Program, is_model, program_of, tra
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
 
 torch = mod.lazy_import("torch>=2.2")
 
 _now = time.perf_counter
+
+
+_is_inherited = False
+"""Whether this process was forked from one that had loaded PyTorch."""
+
+
+def _note_fork() -> None:
+    global _is_inherited  # noqa: PLW0603
+    _is_inherited = "torch" in sys.modules
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def _use_one_thread_after_a_fork() -> None:
+    """Keep PyTorch from waiting forever for its parent's threads, which a fork does not copy."""
+    if _is_inherited and torch.get_num_threads() > 1:
+        G_LOGGER.verbose("PyTorch computes with one thread: it was loaded before this fork.")
+        torch.set_num_threads(1)
 
 
 @mod.export()
@@ -70,6 +93,7 @@ class PytRunner(BaseRunner):
 
     def activate_impl(self) -> None:
         """Get the model, move it to the device, and switch it to inference."""
+        _use_one_thread_after_a_fork()
         if is_model(self._model):
             loaded = self._model
         else:

@@ -17,7 +17,7 @@ from polygraphy.domain.accuracy.samples import (
     answers_of,
     labels_in,
 )
-from polygraphy.domain.asked import sample_files
+from polygraphy.domain.asked import class_folders, sample_files
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.results.results import names_of_runs
 from polygraphy.ports.reporting import Console
@@ -70,9 +70,17 @@ class Samples:
         if given is not None:
             return labels_in(read_text(given), given, self.names)
         folders = [PurePath(name).parts[:-1] for name in self.names or ()]
-        if folder is not None and folders and all(folders):
-            return Labels.of([parts[0] for parts in folders])
-        return None
+        if folder is None or not folders or not all(folders):
+            return None
+        classes = class_folders(folder)
+        labels = Labels.of([parts[0] for parts in folders], classes)
+        empty = [name for name, count in classes.items() if not count]
+        if empty and labels.classes:
+            resolve(Console).note(
+                f"{folder}: {len(empty)} of {len(classes)} classes without a picture, such as"
+                f" {empty[0]!r}. They count: classes are numbered in the order of all folders."
+            )
+        return labels
 
     def name_of(self, iteration: int) -> str:
         """Return what an iteration is called."""

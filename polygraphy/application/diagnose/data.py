@@ -55,7 +55,8 @@ def feeds_of(
     feeds: list[dict[str, Any]] = []
     for loader in loaders:
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
-        for feed in loader:
+        given: Any = loader
+        for feed in given() if callable(given) and not hasattr(given, "__iter__") else given:
             fitted, _ = fit_feed(feed, model.inputs)
             if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
                 return feeds
@@ -204,7 +205,8 @@ def data_options(
     if paths:
         return ["--load-inputs", *map(str, paths)]
     if data_loader is not None and not isinstance(data_loader, DataLoader):
-        return []
+        script = getattr(data_loader, "script", None)
+        return ["--data-loader-script", script] if isinstance(script, str) else []
     loaders = _varied(DataLoader() if data_loader is None else data_loader, model.inputs)
     loader = loaders[number] if len(loaders) > 1 else loaders[0]
     words = []

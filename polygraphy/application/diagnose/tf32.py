@@ -7,12 +7,13 @@ judged, on the same data.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.case import Case, Feed
+from polygraphy.application.diagnose.case import Case, Feed, words_of
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.rounding import explained
 from polygraphy.application.diagnose.tracing import trace
@@ -78,6 +79,8 @@ def _judge(
     lowered = party.lowered
     assert lowered is not None
     own = case.of(case.model, lowered)
+    if own.facts.lowered is None:
+        return DiagnosisResult(AGREE)  # The model has no operator that is computed in TF32.
     own.parties = [wide]
     feeds = feeds_of_parties(own, data_loader)
     with case.attempt(f"TF32, {party.name}") as notes:
@@ -101,7 +104,7 @@ def _judge(
     case.data_options = data_options(case.model, data_loader, at, feeds[at])
     case.feed = feeds[at]
     own.feed = feeds[at]
-    return _culprits(own, party, wide, why)
+    return _culprits(own, party, wide, why, _command(case, wide))
 
 
 def _worst(
@@ -116,9 +119,10 @@ def _worst(
     return worst
 
 
-def _culprits(case: Case, party: LoweringParty, wide: SuspectedParty, why: Fact) -> DiagnosisResult:
+def _culprits(
+    case: Case, party: LoweringParty, wide: SuspectedParty, why: Fact, command: str
+) -> DiagnosisResult:
     """Name the nodes that lose more in TF32 than their operands' precision explains."""
-    command = case.command(wide)
     remedy = Remedy(command, True)
     losses = sorted(_losses(case, party, wide, case.feed), key=lambda loss: -loss[2].excess)
     culprits = [
@@ -137,6 +141,14 @@ def _culprits(case: Case, party: LoweringParty, wide: SuspectedParty, why: Fact)
         reason = f"{why}. No single node loses that much: the errors of TF32 add up."
         return DiagnosisResult(INCONCLUSIVE, reason=f"{reason} Run it in float32: {command}")
     return DiagnosisResult(FAULT, culprits)
+
+
+def _command(case: Case, wide: SuspectedParty) -> str:
+    """Return the command line that runs the model in float32, beside the other parties."""
+    others = [party for party in case.parties if party is not wide]
+    words = ["polygraphy", "run", case.path, *words_of([wide]), *words_of(others)]
+    words += [*case.data_options, *(["--rtol", "auto", "--atol", "auto"] if others else [])]
+    return shlex.join(words)
 
 
 def _losses(

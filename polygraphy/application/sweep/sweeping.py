@@ -10,7 +10,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import cached_property, partial
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -54,7 +54,14 @@ from polygraphy.domain.sweep.outcome import (
     row_of,
     state_of,
 )
-from polygraphy.domain.sweep.plan import EnvironmentRow, Plan, Words, known_of, plan_of
+from polygraphy.domain.sweep.plan import (
+    WRITING_FLAGS,
+    EnvironmentRow,
+    Plan,
+    Words,
+    known_of,
+    plan_of,
+)
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.machine import machine_facts
 from polygraphy.ports.reporting import Console, Findings, Progress, Reports
@@ -63,6 +70,7 @@ from polygraphy.ports.sweeping import (
     SweepEngine,
     claim_folder,
     digest_of,
+    files_named_by,
     forget_record,
     holds_sweep,
     install_environment,
@@ -111,6 +119,7 @@ class Planned:
         self.folder = os.path.abspath(folder)  # noqa: PTH100
         self._root = os.path.abspath(root)  # noqa: PTH100
         self._digests: dict[str, str] = {}
+        self._named_files: dict[str, list[str]] = {}
         self._here = self._opened(None)
         self._interpreters = {row.name: self._opened(row) for row in plan.environments}
         listed = [self._planned(cell) for cell in cells_of(plan, self._models())]
@@ -152,18 +161,16 @@ class Planned:
                 raise UsageError(f"The plan names a missing item: {error}") from error
         return self._digests[path]
 
-    @cached_property
-    def _known_files(self) -> dict[str, bool]:
-        return {}
-
     def _contents(self, flags: Words) -> Iterator[str]:
-        """Yield hashes of the files that flags name."""
+        """Yield hashes of the files that flags name, without those that are written."""
+        flag = ""
         for word in flags:
-            if word not in self._known_files:
-                found = not word.startswith("-") and matching_files(self._root, word)
-                self._known_files[word] = found == [word]
-            if self._known_files[word]:
-                yield self._digest(word)
+            flag = word.partition("=")[0] if word.startswith("--") else flag
+            if flag in WRITING_FLAGS:
+                continue
+            if word not in self._named_files:
+                self._named_files[word] = files_named_by(self._root, word)
+            yield from map(self._digest, self._named_files[word])
 
     def _planned(self, cell: Cell) -> PlannedCell:
         row = cell.environment

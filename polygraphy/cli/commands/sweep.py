@@ -145,8 +145,8 @@ class JudgementOptions(Options):
         "--known",
         reads="File of known failures",
         kind=Text("FILE.toml"),
-        help="File with known failures, which do not count: [[known]] tables with cell (a"
-        " pattern), reason, and until (the last day on which the failure is accepted).",
+        help="File with known failures, which do not count: [[known]] tables with cell (its"
+        " name or a pattern), reason, and until (the last day on which the failure is accepted).",
     )
     strict: bool = option(
         "--strict",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -40,7 +40,7 @@ def answers_of(output: Any, name: str, *, is_one: bool) -> list[Answer]:
         output: scores, floating-point numbers or quantized to a byte, whose first dimension counts
             samples, if there are two; or indices or texts, whose first dimension does.
         name: that of the output, for messages.
-        is_one: whether all of it is about one sample.
+        is_one: whether all of it is about one sample, which has one row of scores.
 
     Raises:
         InputError: no answer can be read off it.
@@ -51,6 +51,12 @@ def answers_of(output: Any, name: str, *, is_one: bool) -> list[Answer]:
     rows = array.reshape(array.shape[0] if has_batch else 1, -1)
     if not is_scores:
         return [tuple(map(str, row.tolist())) for row in rows]
+    if is_one and array.ndim == 2 and array.shape[0] > 1:
+        raise InputError(
+            f"Output {name!r} has {array.shape[0]} rows of scores for one sample.",
+            hint="Save one sample in each file, or say what the answer is with"
+            " --postprocess-func-script.",
+        )
     if rows.shape[1] < 2:
         raise InputError(
             f"Output {name!r} has one number per sample, so no element is the largest.",
@@ -74,13 +80,28 @@ class Labels:
     classes: Sequence[str] = ()
 
     @staticmethod
-    def of(names: Sequence[str]) -> Labels:
+    def of(names: Sequence[str], every: Iterable[str] = ()) -> Labels:
         """Return labels by what they are called; the classes are numbered in the order of their
         names, unless all are numbers.
+
+        Args:
+            names: the class of each sample.
+            every: the names of classes, also of those that no sample has.
+
+        Raises:
+            InputError: some classes are numbers, and others are names.
         """
-        if all(name.lstrip("-").isdecimal() for name in names):
+        numeric = [name.lstrip("-").isdecimal() for name in names]
+        if all(numeric):
             return Labels([str(int(name)) for name in names])
-        classes = sorted(set(names))
+        if any(numeric):
+            number, name = names[numeric.index(True)], names[numeric.index(False)]
+            raise InputError(
+                f"Some classes are numbers, such as {number!r}, and others names, such as {name!r}:"
+                " their order is unknown.",
+                hint="Name the number of each sample's class in a file of labels.",
+            )
+        classes = sorted({*names, *every})
         numbers = {name: str(number) for number, name in enumerate(classes)}
         return Labels([numbers[name] for name in names], classes)
 
@@ -118,14 +139,21 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
     for name, label in rows:
         if known.setdefault(PurePath(name).as_posix(), label) != label:
             raise InputError(f"{path}: sample {name!r} has two labels.")
-    found = [next((known[n] for n in _names_of(sample) if n in known), None) for sample in samples]
-    missing = [sample for sample, label in zip(samples, found) if label is None]
+    keys = [next((n for n in _names_of(sample) if n in known), None) for sample in samples]
+    missing = [sample for sample, key in zip(samples, keys) if key is None]
+    owners: dict[str, str] = {}
+    for sample, key in zip(samples, keys):
+        if key is not None and owners.setdefault(key, sample) != sample:
+            raise InputError(
+                f"{path}: the label of {key!r} fits {owners[key]!r} and {sample!r}.",
+                hint="Write the names of samples with their folders.",
+            )
     if missing:
         raise InputError(
             f"{path}: {counted(len(missing), 'sample')} of {len(samples)} without a label, such as"
             f" {missing[0]!r}."
         )
-    return Labels.of([label for label in found if label is not None])
+    return Labels.of([known[key] for key in keys if key is not None], known.values())
 
 
 def _names_of(sample: str) -> Iterator[str]:

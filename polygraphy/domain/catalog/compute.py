@@ -30,6 +30,10 @@ Source: the operator documentation of ONNX Runtime.
 """
 
 
+_MOST_NAMED = 6
+"""More operators than these are not listed."""
+
+
 @frozen
 class ComputePrecision:
     """The precision in which a backend computes some operators on float32 tensors.
@@ -55,6 +59,8 @@ class ComputePrecision:
         """Return a clause, such as ``onnxrt computes Conv and MatMul in TF32``."""
         *most, last = self.operators or ("float32",)
         names = f"{', '.join(most)} and {last}" if most else last
+        if len(self.operators) > _MOST_NAMED:  # Of a model that is too large to be looked into.
+            names = "convolutions and matrix products"
         return f"{self.backend or 'the backend'} computes {names} in {self.label}"
 
     @property

@@ -420,7 +420,7 @@ def advice_on_outputs(
             "Outputs alone do not identify the node: save all tensors (--onnx-outputs mark all)."
         )
     elif diagnosis:
-        yield Advice("Find the node at fault, and the cause.", diagnosis)
+        yield Advice("Find the node at fault, and why.", diagnosis)
     is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
     if is_nan and not ("--validate" in words and "--mark-all" in words):
         finding = _with(command, "--validate", "--mark-all") if runs else ""

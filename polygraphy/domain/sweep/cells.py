@@ -120,8 +120,17 @@ def key_of(*facts: Any) -> str:
 
 
 def is_meant(name: str, patterns: Collection[str]) -> bool:
-    """Return whether the name of a cell, or a part of it, matches one of some patterns."""
-    return any(fnmatchcase(name, f"*{pattern}*") for pattern in patterns)
+    """Return whether the name of a cell, or a part of it, is or matches one of some patterns."""
+    return any(pattern in name or fnmatchcase(name, f"*{pattern}*") for pattern in patterns)
+
+
+def cells_meant(names: Collection[str], pattern: str) -> set[str]:
+    """Return the cell that has a name, whatever characters it holds; else the cells whose whole
+    names match a pattern.
+    """
+    if pattern in names:
+        return {pattern}
+    return {name for name in names if fnmatchcase(name, pattern)}
 
 
 def partition(

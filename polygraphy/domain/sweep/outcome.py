@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from polygraphy.domain.sweep.cells import is_meant
+from polygraphy.domain.sweep.cells import cells_meant
 from polygraphy.domain.sweep.plan import Known
 from polygraphy.domain.tensors.naming import counted, enumerated
 
@@ -162,14 +162,15 @@ def known_among(
     names = [row.name for row in rows] if names is None else names
     made, notes = list(rows), []
     for one in known:
-        meant = [at for at, row in enumerate(made) if is_meant(row.name, [one.cell])]
+        meant = cells_meant({*names, *(row.name for row in rows)}, one.cell)
         if one.is_expired(today):
             notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
             continue
-        if not any(is_meant(name, [one.cell]) for name in names):
+        if not meant:
             notes.append(f"Known failure {one.cell!r} ({one.reason}) is of no cell.")
-        for at in meant:
-            row = made[at]
+        for at, row in enumerate(made):
+            if row.name not in meant:
+                continue
             if row.failed:
                 made[at] = evolve(row, known=one.reason)
             elif row.state == PASSED:

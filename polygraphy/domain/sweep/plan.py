@@ -117,6 +117,36 @@ _KEYS = (
 )  # fmt: skip
 
 
+DATA_FLAGS = (
+    "--data-loader-backend-module",
+    "--data-loader-func-name",
+    "--data-loader-script",
+    "--input-shapes",
+    "--inputs",
+    "--iterations",
+    "--iters",
+    "--load-input-data",
+    "--load-inputs",
+    "--preprocess",
+    "--seed",
+    "--val-range",
+)
+"""Flags of ``run`` about input data: cells load the inputs that the reference ran on."""
+
+
+WRITING_FLAGS = (
+    "--gen", "--gen-script", "--log-file", "--openvino-cache", "--report",
+    "--save-accuracy-results",
+    "--save-engine", "--save-error-by-depth", "--save-error-metrics-plot", "--save-heatmaps",
+    "--save-input-blob", "--save-input-data", "--save-inputs", "--save-onnx", "--save-outputs",
+    "--save-pb", "--save-results", "--save-tactic-replay", "--save-tactics", "--save-tensorboard",
+    "--save-timeline", "--save-timing-cache", "--save-worst", "--timing-cache",
+)  # fmt: skip
+"""Flags of ``run`` that name what it writes, or keeps to be faster next time: no verdict follows
+from the contents.
+"""
+
+
 def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     """Return the plan that a mapping, as of a TOML file, describes.
 
@@ -153,6 +183,15 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
         _environment(name, row, names) for name, row in _table(data, "environments").items()
     ]
     _check_rows("environments", {e.name: (e.path, e.requirements) for e in environments})
+    reference = _reference(data.get("reference"), runners, backends)
+    flags = _words("flags", data.get("flags", ()))
+    _check_data_flags("flags", flags, reference)
+    for runner in runners:
+        if runner.flags != reference.flags:  # Those of the reference make the inputs.
+            _check_data_flags(f"runner {runner.name!r}", runner.flags, reference)
+    for row in precisions:
+        for words in row.flags.values():
+            _check_data_flags(f"precisions, row {row.name!r}", words, reference)
     return Plan(
         models,
         runners,
@@ -160,11 +199,27 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
         shapes,
         tuple(seeds),
         environments,
-        _reference(data.get("reference"), runners, backends),
+        reference,
         iterations,
-        _words("flags", data.get("flags", ())),
+        flags,
         _truth("same_machine", data.get("same_machine", False)),
     )
+
+
+def _check_data_flags(what: str, flags: Words, reference: ReferenceRow) -> None:
+    for word in flags:
+        flag = word.partition("=")[0]
+        if flag not in DATA_FLAGS:
+            continue
+        if flag in {"--input-shapes", "--inputs"}:
+            hint = "write shapes as a row of [shapes]"
+        elif reference.outputs:
+            hint = "the inputs are those that the plan gives as reference"
+        else:
+            hint = f'write it in the reference, as in reference = "--onnxrt {flag} ..."'
+            if flag in ("--seed", "--iterations", "--iters"):
+                hint = f"write it as {'seeds = [1]' if flag == '--seed' else 'iterations = 1'}"
+        raise _bad(what, f"has {flag}, but every cell loads the inputs of the reference", hint)
 
 
 def known_of(data: Mapping[str, Any]) -> list[Known]:

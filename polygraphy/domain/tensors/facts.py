@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -155,6 +156,10 @@ class DeferredLayouts(Mapping[str, Layout]):
         return dict, (dict(self),)
 
 
+def _as_it_is(facts: Facts) -> Facts:
+    return facts
+
+
 def _perhaps() -> bool:
     return True
 
@@ -163,7 +168,7 @@ def _perhaps() -> bool:
 class DeferredFacts:
     """Facts that are found out when they are first asked for, and kept.
 
-    They go to another process as they are, if what finds them out does.
+    They go to another process as they are, if what finds them out does; else as they are found.
     """
 
     is_program = False
@@ -181,6 +186,13 @@ class DeferredFacts:
         self._find = find
         self._may_limit_inputs = may_limit_inputs
         self._found: Facts | None = None
+
+    def __reduce__(self) -> Any:
+        try:
+            pickle.dumps((self._find, self._may_limit_inputs))
+        except Exception:  # Each kind of object that cannot be pickled raises its own.
+            return _as_it_is, (self._facts(),)
+        return type(self), (self._find, self._may_limit_inputs)
 
     def _facts(self) -> Facts:
         if self._found is None:

@@ -412,3 +412,15 @@ def test_the_verdict_does_not_depend_on_the_order(streaming: bool, swapped: bool
         runners[::-1] if swapped else runners, [{"X": X}], streaming=streaming
     )
     assert not Comparator.compare_accuracy(results)
+
+
+def test_a_model_runs_in_a_process_of_its_own_after_pytorch_has_computed_here() -> None:
+    """Its threads are not there after a fork, and it would wait for them forever."""
+    large = torch.ones(1500, 1500)
+    (large @ large).sum()
+    net = torch.nn.Linear(1500, 1500)
+    inputs = TensorMetadata().add("x", np.float32, (300, 1500))
+    runner = PytRunner(lambda: net, inputs, ["y"])
+    feed = {"x": np.ones((300, 1500), np.float32)}
+    results = Comparator.run([runner], [feed], use_subprocess=True, subprocess_timeout=60)
+    assert results[0][1][0]["y"].shape == (300, 1500)

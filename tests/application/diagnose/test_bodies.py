@@ -92,6 +92,7 @@ FAULTS: dict[str, tuple[Callable[[], onnx.ModelProto], str, str]] = {
 
 @pytest.mark.parametrize("prefix", ["", "other_"], ids=["same names", "other names"])
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.slow
 def test_the_node_in_the_body_is_named_and_proven(fault: str, prefix: str) -> None:
     build, node, cause = FAULTS[fault]
     [culprit] = found(build(), looping(prefix=prefix)).culprits
@@ -100,11 +101,13 @@ def test_the_node_in_the_body_is_named_and_proven(fault: str, prefix: str) -> No
 
 
 @pytest.mark.parametrize("prefix", ["", "other_"], ids=["same names", "other names"])
+@pytest.mark.slow
 def test_nobody_is_blamed_where_the_bodies_are_the_same(prefix: str) -> None:
     kept = found(looping(), looping(prefix=prefix))
     assert (kept.verdict, kept.culprits) == ("agree", [])
 
 
+@pytest.mark.slow
 def test_a_backend_is_not_unsteady_where_the_models_differ_on_other_data() -> None:
     """What the body of a function of another opset differs in is not found; on the first data it
     makes no difference.
@@ -124,6 +127,7 @@ def test_a_backend_is_not_unsteady_where_the_models_differ_on_other_data() -> No
 
 
 @pytest.mark.parametrize(("steps", "verdict"), [(127, "inconclusive"), (3, "fault")])
+@pytest.mark.slow
 def test_what_quantising_usually_does_is_nobodys_fault(steps: int, verdict: str) -> None:
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((8, 8)).astype(np.float32)
@@ -183,6 +187,7 @@ def branching(
 
 
 @pytest.mark.parametrize("condition", ["wide", "always"])
+@pytest.mark.slow
 def test_a_node_of_the_branch_that_is_taken_is_named(condition: str) -> None:
     kept = Kept()
     with bind(Findings, kept):
@@ -191,6 +196,7 @@ def test_a_node_of_the_branch_that_is_taken_is_named(condition: str) -> None:
     assert (culprit["nodes"], culprit["cause"]) == (["guilty"], "nan")
 
 
+@pytest.mark.slow
 def test_the_tail_of_a_sigmoid_in_a_branch_is_nobodys_fault() -> None:
     kept = Kept()
     with bind(Findings, kept):
@@ -210,6 +216,7 @@ class WrongBranches(WrongRewriter):
         return super().executed(taken.proto, without=without, level=level)
 
 
+@pytest.mark.slow
 def test_a_rewrite_in_a_branch_is_named() -> None:
     kept = Kept()
     with bind(Findings, kept):
@@ -220,6 +227,7 @@ def test_a_rewrite_in_a_branch_is_named() -> None:
     assert culprit["remedy"]["proven"]
 
 
+@pytest.mark.slow
 def test_saved_outputs_alone_prove_what_was_changed_in_a_branch(tmp_path: Path) -> None:
     feed = {"x": RNG.normal(size=(3, 8)).astype(np.float32)}
     results = RunResults()
@@ -235,6 +243,7 @@ def test_saved_outputs_alone_prove_what_was_changed_in_a_branch(tmp_path: Path) 
     assert culprit["remedy"]["note"].startswith("Undo")
 
 
+@pytest.mark.slow
 def test_what_is_refused_in_a_branch_is_named() -> None:
     kept = Kept()
     party = WrongBranches(refuses=True)
@@ -256,6 +265,7 @@ class Branchless(OnnxParty):
         return super().load(model, plain=plain, without=without)
 
 
+@pytest.mark.slow
 def test_the_if_is_named_where_its_branch_is_not_what_is_refused() -> None:
     kept = Kept()
     with bind(Findings, kept):
@@ -264,6 +274,7 @@ def test_the_if_is_named_where_its_branch_is_not_what_is_refused() -> None:
     assert (culprit["nodes"], culprit["cause"]) == (["choice"], "refusal")
 
 
+@pytest.mark.slow
 def test_a_node_in_a_branch_of_a_branch_is_named_and_copied(tmp_path: Path) -> None:
     wrong, right = (str(tmp_path / f"{name}.onnx") for name in ("wrong", "right"))
     onnx.save(branching("Tanh", 0.1), wrong)
@@ -278,6 +289,7 @@ def test_a_node_in_a_branch_of_a_branch_is_named_and_copied(tmp_path: Path) -> N
         assert diagnose(made, [OnnxrtParty()], reference=right)
 
 
+@pytest.mark.slow
 def test_an_if_that_takes_the_other_branch_than_the_saved_tensors_is_named(tmp_path: Path) -> None:
     feed = {"x": np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32)}
     tensors = ("h", "top", "number", "flag", "c", "s", "y")

@@ -179,6 +179,7 @@ def test_rounding_everywhere_in_a_deep_model_blames_nobody() -> None:
     assert exact.verdict != "agree"
 
 
+@pytest.mark.slow
 def test_rounding_that_adds_up_to_too_much_blames_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half, "MOST", 1.0)
     found = try_half_precision(deep(1000))

@@ -92,6 +92,7 @@ DRAWN = {
 
 @settings(max_examples=scaled(60), deadline=None)
 @given(**DRAWN)
+@pytest.mark.slow
 def test_a_half_model_that_fails_in_a_run_is_not_acquitted(
     seed: int, depth: int, last: str, scale: float
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_half_model_that_fails_in_a_run_is_not_acquitted(
 
 @settings(max_examples=scaled(60), deadline=None)
 @given(**DRAWN)
+@pytest.mark.slow
 def test_a_conversion_that_fails_beside_float32_is_not_acquitted(
     seed: int, depth: int, last: str, scale: float
 ) -> None:
@@ -137,6 +139,7 @@ def words(
 )
 @settings(max_examples=scaled(20), deadline=None)
 @given(**DRAWN, planted=st.sampled_from([1.0, 1.02, 1.5]))
+@pytest.mark.slow
 def test_saved_results_a_reference_and_a_run_say_the_same_of_a_half_model(
     dtype: str, name: str, seed: int, depth: int, last: str, scale: float, planted: float
 ) -> None:
@@ -160,6 +163,7 @@ def with_weight(model: onnx.ModelProto, factor: float) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.slow
 def test_a_model_in_float32_is_compared_with_a_reference_in_float64(factor: float) -> None:
     model = network(3, 3, "Identity", 1.0)
     right = onnx.ModelProto()
@@ -176,6 +180,7 @@ def test_a_model_in_float32_is_compared_with_a_reference_in_float64(factor: floa
 
 @settings(max_examples=scaled(60), deadline=None)
 @given(**DRAWN, noise=st.sampled_from([0.0, 3e-6, 1e-4, 1e-2]))
+@pytest.mark.slow
 def test_a_float32_model_that_fails_in_a_run_is_not_acquitted(
     seed: int, depth: int, last: str, scale: float, noise: float
 ) -> None:
@@ -187,6 +192,7 @@ def test_a_float32_model_that_fails_in_a_run_is_not_acquitted(
 
 
 @pytest.mark.parametrize("given", ["rtol", "atol"])
+@pytest.mark.slow
 def test_one_tolerance_that_is_auto_stands_for_both(given: str) -> None:
     exact = np.random.default_rng(3).normal(size=(8, WIDTH)).astype(np.float32) * np.float32(1e3)
     exact[0, 0] = 0.0
@@ -216,6 +222,7 @@ def drifting(model: onnx.ModelProto, factor: float) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.0 + 5e-5])
+@pytest.mark.slow
 def test_how_far_saved_outputs_may_be_off_is_what_adds_up_and_no_share(
     factor: float, tmp_path: Path
 ) -> None:
@@ -235,6 +242,7 @@ def test_how_far_saved_outputs_may_be_off_is_what_adds_up_and_no_share(
 
 
 @pytest.mark.parametrize("off", [0.0, 0.1])
+@pytest.mark.slow
 def test_parties_are_compared_where_what_parts_the_first_from_the_reference_adds_up(
     off: float,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,9 @@ def test_a_product_that_only_fails_in_tf32_is_named_with_the_option(kept: Kept, 
     assert not diagnose(path, [Tf32Party(), OnnxParty()])
     [culprit] = kept.culprits
     assert (culprit["op"], culprit["tensor"], culprit["cause"]) == ("MatMul", "d", "precision")
+    command = shlex.split(culprit["remedy"]["command"])
+    expected = ["polygraphy", "run", path, "--onnxrt", "--onnx", "--rtol", "auto", "--atol", "auto"]
+    assert [word for word in command if word in expected or word == "DISABLE_ALL"] == expected
 
 
 def test_a_fault_in_float32_is_named_as_without_tf32(kept: Kept, path: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,14 @@ import pytest
 from onnx import numpy_helper, parser
 
 from polygraphy.adapters.onnxruntime import session as sessions
+from polygraphy.adapters.os.forks import OneProcess
+from polygraphy.adapters.processes.forked import call_isolated
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, SimpleCompareFunc
 from polygraphy.domain.catalog.compute import CUDA_TF32, ComputePrecision
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.facts import DeferredFacts, ModelFacts
 from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.ports.machine import computes_in_tf32
 from polygraphy.ports.running import find_facts
@@ -96,3 +101,27 @@ def test_run_says_that_tf32_explains_a_difference_and_which_option_is_float32(
     said = capsys.readouterr().out
     assert (reason in said) is (override != "0")
     assert ("For float32: --providers cuda:use_tf32=0" in said) is (override != "0")
+
+
+def test_facts_go_to_another_process_even_if_what_finds_them_does_not() -> None:
+    """As those of an engine, which a function inside another finds."""
+    facts = DeferredFacts(lambda: ModelFacts({"y": "tf32"}))
+    assert pickle.loads(pickle.dumps(facts)).compute_dtypes == {"y": "tf32"}
+    found = pickle.loads(pickle.dumps(DeferredFacts(ModelFacts)))
+    assert isinstance(found, DeferredFacts)
+
+
+def test_a_device_is_not_used_in_a_process_forked_from_one_that_used_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CUDA fails there, and ONNX Runtime computes on the CPU."""
+    used = OneProcess("ONNX Runtime on a device")
+    monkeypatch.setattr(sessions, "DEVICE", used)
+    used.enter()
+    with pytest.raises(UsageError, match="was forked"):
+        call_isolated(
+            lambda: sessions.load_session(
+                b"", sessions.session_options(None), ["CUDAExecutionProvider"]
+            ),
+            what="onnxrt",
+        )

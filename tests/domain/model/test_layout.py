@@ -119,6 +119,7 @@ def test_a_constant_stands_right_above_what_takes_it() -> None:
     assert rows_of(5, edges)[4] == 2
 
 
+@pytest.mark.slow
 def test_twenty_thousand_nodes_take_a_moment() -> None:
     count = 20_000
     edges = [(i, i + 1) for i in range(count - 1)]

@@ -50,6 +50,14 @@ LEAST: dict[str, Any] = {
         ({"reference": "ornx"}, "As reference the runner 'ornx' does not exist.*'onnx'"),
         ({"reference": {"outputs": "o.json"}}, "needs outputs and inputs"),
         ({"reference": {"models": {"a": "b"}}}, "names no runner"),
+        ({"flags": "--val-range [1,2]"}, "flags: it has --val-range, but every cell loads"),
+        ({"flags": "--seed=3"}, "Write it as seeds"),
+        ({"runners": {"a": "--x --iterations 3"}}, "runner 'a': it has --iterations"),
+        (
+            {"precisions": {"p": {"a": "--load-inputs i.json"}}, "runners": {"a": "--x"}},
+            "precisions, row 'p': it has --load-inputs",
+        ),
+        ({"flags": "--inputs x:[2]"}, r"Write shapes as a row of \[shapes\]"),
         ({"same_machine": "yes"}, "has 'yes' where true or false belongs"),
     ],
 )

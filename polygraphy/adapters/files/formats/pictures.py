@@ -31,10 +31,23 @@ def sample_files(source: str | Path) -> list[str] | None:
     if not path.is_dir():
         return [str(source)] if path.suffix.lower() in (*_PICTURES, *_TENSORS) else None
     found = _pictures_in(path)
-    if not found:  # A folder for each class.
-        classes = sorted(each for each in path.iterdir() if each.is_dir())
-        found = [file for each in classes for file in _pictures_in(each)]
+    if not found:
+        found = [file for each in _classes_in(path) for file in _pictures_in(each)]
     return [str(file) for file in found] or None
+
+
+def class_folders(source: str | Path) -> dict[str, int]:
+    """Return the classes in a folder, and how many pictures each has; see the port."""
+    path = Path(source)
+    if not path.is_dir() or _pictures_in(path):
+        return {}
+    return {each.name: len(_pictures_in(each)) for each in _classes_in(path)}
+
+
+def _classes_in(folder: Path) -> list[Path]:
+    """Return the folders of classes; tools call theirs `.git`, `__MACOSX` or `__pycache__`."""
+    folders = (each for each in folder.iterdir() if each.is_dir())
+    return sorted(each for each in folders if not each.name.startswith((".", "__")))
 
 
 def _pictures_in(folder: Path) -> list[Path]:

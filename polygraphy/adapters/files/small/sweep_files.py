@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from polygraphy.ports.models import weight_files
 
 _BLOCK = 1 << 20
 _MARK = "sweep.json"
+_FIRST = ("package", "environments")
+"""What is in the folder of a sweep before the mark; a part of that may be there, too."""
 _FIELDS = ("key", "ended", "code", "seconds", "memory", "shared", "machine", "said")
 
 
@@ -26,6 +31,55 @@ def matching_files(folder: str, pattern: str) -> list[str]:
     root_folder = Path(folder)
     found = (path for path in root_folder.glob(pattern) if path.is_file())
     return sorted(path.relative_to(root_folder).as_posix() for path in found)
+
+
+def files_named_by(folder: str, word: str) -> list[str]:
+    """See the port."""
+    root = Path(folder)
+    texts = [word, *(word[at + 1 :] for at, letter in enumerate(word) if letter in "=:,")]
+    parts = {text[:end] for text in texts for end in _ends_of(text)}
+    files: set[Path] = set()
+    for part in filter(None, parts):
+        with suppress(OSError, ValueError):  # A text that cannot be a path.
+            path = root / part
+            if path.is_dir() and path.resolve() not in (root.resolve(), *root.resolve().parents):
+                files.update(each for each in path.rglob("*") if each.is_file())
+            elif path.is_file():
+                files.add(path)
+                files.update(_imported_by(path))
+    return sorted(os.path.relpath(path, root) for path in files)
+
+
+def _ends_of(text: str) -> Iterator[int]:
+    yield len(text)
+    yield from (at for at, letter in enumerate(text) if letter in ":,")
+
+
+def _imported_by(script: Path) -> set[Path]:
+    """Return the modules in the folder of a script that it imports, and those that they import."""
+    found: set[Path] = set()
+    waiting = [script] if script.suffix == ".py" else []
+    while waiting:
+        try:
+            tree = ast.parse(waiting.pop().read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            continue
+        for name in _names_imported(tree):
+            base = script.parent / name.partition(".")[0]
+            package = base.rglob("*.py") if base.is_dir() else ()
+            for path in (base.with_suffix(".py"), *package):
+                if path.is_file() and path not in found and path != script:
+                    found.add(path)
+                    waiting.append(path)
+    return found
+
+
+def _names_imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
 
 
 def digest_of(path: str) -> str:
@@ -70,8 +124,9 @@ def holds_sweep(folder: str) -> bool:
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise FileError(f"{folder} is not a folder.", path=folder, hint="Name another one.")
-    is_ours = (path / _MARK).exists()
-    if path.exists() and not is_ours and any(path.iterdir()):
+    names = {each.name for each in path.iterdir()} if path.exists() else set()
+    is_ours = (path / _MARK).exists()  # After the names: another shard may write it just now.
+    if not is_ours and not all(name in _FIRST or _MARK in name for name in names):
         raise FileError(
             f"{folder} holds other files than those of a sweep.",
             path=folder,

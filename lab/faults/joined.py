@@ -1,0 +1,146 @@
+"""Networks whose outputs have parts of different size and kind, and faults in the smallest part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from .planting import Plant, Planted, replace
+
+Make = Callable[[np.random.Generator], onnx.ModelProto]
+SMALL = "small_matmul"
+"""The node whose weight is changed."""
+_ROWS, _WIDTH = 6, 16
+
+
+class _Drawn:
+    """A network of a trunk and branches."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: dict[str, np.ndarray[Any, Any]] = {}
+        self.trunk = self.matmul("x", "trunk_matmul", _WIDTH)
+        self.trunk = self.add("Relu", [self.trunk], "trunk")
+
+    def add(self, op: str, reads: list[str], name: str, **attributes: Any) -> str:
+        self.nodes.append(helper.make_node(op, reads, [f"{name}_out"], name, **attributes))
+        return f"{name}_out"
+
+    def held(self, name: str, array: Any) -> str:
+        self.weights[name] = np.asarray(array)
+        return name
+
+    def matmul(self, read: str, name: str, width: int) -> str:
+        weight = self._rng.normal(size=(_WIDTH, width)) * 0.4
+        return self.add("MatMul", [read, self.held(f"{name}_w", weight.astype("f"))], name)
+
+    def small(self, width: int) -> str:
+        """Scores, logits or logarithms of probabilities."""
+        kind = str(self._rng.choice(["Sigmoid", "", "LogSoftmax"]))
+        made = self.matmul(self.trunk, SMALL, width)
+        return self.add(kind, [made], "small") if kind else made
+
+    def large(self, width: int, number: int) -> str:
+        """Boxes, or anything else that is some thousand times larger."""
+        made = self.matmul(self.trunk, f"large_matmul{number}", width)
+        if self._rng.random() < 0.5:
+            made = self.add("Sigmoid", [made], f"large_sigmoid{number}")
+        size = 10.0 ** self._rng.uniform(5, 7)
+        factor = self.held(f"size{number}", np.array([size], "f"))
+        return self.add("Mul", [made, factor], f"large{number}")
+
+    def model(self, output: str) -> onnx.ModelProto:
+        for node in self.nodes:
+            node.output[:] = ["output" if each == output else each for each in node.output]
+            node.input[:] = ["output" if each == output else each for each in node.input]
+        held = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [_ROWS, _WIDTH])
+        made = onnx.ValueInfoProto(name="output")
+        made.type.tensor_type.elem_type = TensorProto.FLOAT
+        graph = helper.make_graph(self.nodes, "joined", [x], [made], held)
+        opset = [helper.make_opsetid("", 17)]
+        return onnx.shape_inference.infer_shapes(
+            helper.make_model(graph, opset_imports=opset, ir_version=8)
+        )
+
+
+def joined(rng: np.random.Generator) -> onnx.ModelProto:
+    """Parts that are joined along an axis, and perhaps moved or padded behind that."""
+    net = _Drawn(rng)
+    axis = int(rng.choice([0, 1, -1]))
+    widths = [8] * 4 if axis == 0 else [int(each) for each in rng.integers(3, 9, 4)]
+    parts = [net.small(widths[0])]
+    parts += [net.large(width, at) for at, width in enumerate(widths[1 : int(rng.integers(2, 5))])]
+    order = rng.permutation(len(parts))
+    made = net.add("Concat", [parts[at] for at in order], "join", axis=axis)
+    if rng.random() < 0.4:
+        made = net.add("Transpose", [made], "turn", perm=[1, 0])
+    if rng.random() < 0.3:
+        pads = net.held("pads", np.array([0, 0, 2, 0]))
+        made = net.add("Pad", [made, pads, net.held("none", np.float32(-1))], "pad")
+    if rng.random() < 0.4:
+        made = net.add("Unsqueeze", [made, net.held("axes", np.array([0]))], "batch")
+    return net.model(made)
+
+
+def filled(rng: np.random.Generator) -> onnx.ModelProto:
+    """Logits, some of which a mask suppresses, or which stand in a larger tensor of a constant."""
+    net = _Drawn(rng)
+    width = int(rng.integers(8, 24))
+    made = net.matmul(net.trunk, SMALL, width)
+    fill = np.float32(rng.choice([-1e9, -1e8, 1e9, float(np.finfo(np.float32).min)]))
+    kind = str(rng.choice(["Where", "Add", "Pad", "ScatterND"]))
+    mask = rng.random((1, width)) < 0.3
+    mask[0, :2] = True, False
+    if kind == "Where":
+        held = [net.held("mask", mask), net.held("fill", fill)]
+        made = net.add("Where", [*held, made], "fill")
+    elif kind == "Add":
+        made = net.add("Add", [made, net.held("mask", np.where(mask, fill, 0).astype("f"))], "fill")
+    elif kind == "Pad":
+        pads = net.held("pads", np.array([0, 1, 0, 2]))
+        made = net.add("Pad", [made, pads, net.held("fill", fill)], "fill")
+    else:
+        empty = net.held("empty", np.full((_ROWS + 4, width), fill))
+        places = rng.permutation(_ROWS + 4)[:_ROWS, None]
+        made = net.add("ScatterND", [empty, net.held("places", places), made], "fill")
+    return net.model(made)
+
+
+def small_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A row of the weight that the smallest part is computed with is another."""
+    weight = next(one for one in model.graph.initializer if one.name == f"{SMALL}_w")
+    array = numpy_helper.to_array(weight).copy()
+    array[int(rng.integers(len(array)))] += rng.normal(size=array.shape[1]).astype("f")
+    replace(weight, array)
+    return Planted((SMALL,), ("weight",))
+
+
+def quantised_together(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A quantized output, in which the smallest part is less than a step."""
+    maker = next(node for node in model.graph.node if "output" in node.output)
+    maker.output[:] = ["exact" if each == "output" else each for each in maker.output]
+    names = ["step", "zero"]
+    held = np.array(1e7 / 128, np.float32), np.array(128, np.uint8)
+    model.graph.initializer.extend(map(numpy_helper.from_array, held, names))
+    model.graph.node.extend(
+        [
+            helper.make_node("QuantizeLinear", ["exact", *names], ["stored"], "q_output"),
+            helper.make_node("DequantizeLinear", ["stored", *names], ["output"], "dq_output"),
+        ]
+    )
+    # Beside saved results, nothing is known between the tensor before and the output.
+    causes = ("quantisation", "changed", "structure")
+    return Planted(("q_output", "dq_output"), causes, beside=(maker.name, "exact"))
+
+
+JOINED: dict[str, tuple[Make, Plant]] = {
+    "parts: joined": (joined, small_weight),
+    "parts: filled": (filled, small_weight),
+    "parts: quantised together": (joined, quantised_together),
+}
