@@ -217,7 +217,8 @@ def in_parts(
     is_one = layout is not None and layout.is_plain and layout.is_pure
     if is_one or known is None or not all(map(is_float, arrays)):
         return rounding
-    sizes = sizes_of(name, arrays, layout, rounding.rtol, known.epsilon)
+    has_steps = is_exact(known.name)
+    sizes = sizes_of(name, arrays, layout, rounding.rtol, known.epsilon, has_steps=has_steps)
     if sizes is None:
         return rounding
     smallest = rounding.atol / rounding.rtol if rounding.rtol else 0.0

@@ -355,6 +355,7 @@ class _Diagnosis:
     def result(self) -> DiagnosisResult:
         """Go through all steps."""
         case = self._case
+        asks_versions = self._elsewhere is not None and not self._compares_versions_first
         found = self._compared()
         if found is None:
             is_besides = bool(case.evidence.unexplained) and self._third not in case.parties
@@ -364,6 +365,8 @@ class _Diagnosis:
             if is_besides and found.verdict == AGREE:
                 same = reasons.same_here(self._third.name, case.parties[0].name)
                 found = evolve(found, reason=f"{same} {found.reason}".strip())
+        if self._elsewhere is not None and asks_versions and found.verdict == AGREE:
+            self._elsewhere.compare(self._feeds)  # Whoever is at fault, versions are tried later.
         names = [party.name for party in case.parties]
         found = case.evidence.allowed(found, names[0] if len(names) == 1 else "")
         if found.verdict != AGREE:
@@ -459,9 +462,18 @@ class _Diagnosis:
         if self._program is not None:
             self._case.model = with_branches(self._case, self._feeds)
             return against_program(self._case, self._program, self._feeds, self._third)
-        if self._elsewhere is not None and len(self._case.parties) == 1:
+        if self._compares_versions_first:
+            assert self._elsewhere is not None
             self._elsewhere.compare(self._feeds)
         return None
+
+    @property
+    def _compares_versions_first(self) -> bool:
+        """Whether other versions of the only backend are what it is compared with."""
+        is_given = (
+            self._reference is not None or self._golden is not None or self._program is not None
+        )
+        return self._elsewhere is not None and len(self._case.parties) == 1 and not is_given
 
     def _run(self) -> None:
         """Run the model in every backend, on all data."""

@@ -51,14 +51,25 @@ class Elsewhere:
             raise errors[0]
 
     def compare(self, feeds: Sequence[Feed]) -> None:
-        """Compare the only backend of a case with its other versions."""
-        case, [party] = self._case, self._case.parties
+        """Compare each backend of a case with its other versions."""
+        is_single = len(self._case.parties) == 1
+        for party in self._case.parties:
+            title = "other versions" if is_single else f"other versions, {party.name}"
+            self._compare(party, feeds, title)
+
+    def _compare(self, party: SuspectedParty, feeds: Sequence[Feed], title: str) -> None:
+        case = self._case
         known = self._known.get(party.name, {})
         here = _version_here(party) if known else ""
         others = {version: known[version] for version in known if version != here}
         if not others:
+            with case.attempt(title) as said:
+                if here:
+                    said.append(f"The environments have no version other than {here}.")
+                else:
+                    said.append("The environments do not have this backend.")
             return
-        with case.attempt("other versions") as said:
+        with case.attempt(title) as said:
             try:
                 own = [case.loaded(party)(feed) for feed in feeds]
             except REFUSALS:

@@ -244,6 +244,13 @@ def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None
         assert diagnose(network(()), [WrongRewriter()], environments=["1.1.0", "1.4.0"])
 
 
+def test_other_versions_are_compared_also_where_backends_match() -> None:
+    said = r"wrong 1.2.0 does not give what 1.1.0 gives."
+    different = pytest.raises(InconclusiveError, match=said)
+    with bind(open_environment, Elsewhere(), "wrong"), different:
+        diagnose(network(), [WrongRewriter(guilty=()), OnnxParty()], environments=["1.1.0"])
+
+
 def test_that_the_evaluator_computes_what_this_version_does_is_said_of_one_that_differs() -> None:
     said = "wrong 1.2.0 and 1.1.0 give different results. onnx gives the same results as wrong."
     different = pytest.raises(InconclusiveError, match=said)
