@@ -48,8 +48,8 @@ BESIDE = 1.5
 _NEAR = 3.0
 """So many times differ from each other what pairs of values show that are computed so."""
 MOST = 5.0
-ADDS_UP = "What differs is rounding that adds up."
-ROUNDED = "What differs is what the precision does in which outputs are computed."
+ADDS_UP = "The differences are accumulated rounding."
+ROUNDED = "The differences are within the precision of the outputs."
 """Of outputs that are within what is explained of the types in which they are computed."""
 LARGE = 1e-3
 """However sensitive a model is, so many times what is usual, or so much of the size of an output
@@ -217,7 +217,8 @@ def in_parts(
     is_one = layout is not None and layout.is_plain and layout.is_pure
     if is_one or known is None or not all(map(is_float, arrays)):
         return rounding
-    sizes = sizes_of(name, arrays, layout, rounding.rtol, known.epsilon)
+    has_steps = is_exact(known.name)
+    sizes = sizes_of(name, arrays, layout, rounding.rtol, known.epsilon, has_steps=has_steps)
     if sizes is None:
         return rounding
     smallest = rounding.atol / rounding.rtol if rounding.rtol else 0.0

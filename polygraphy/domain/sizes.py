@@ -12,7 +12,8 @@ than that:
 - Zeros do not count, because a sparse part is computed from terms as large as its other elements.
 - A few elements may be small by chance: their size is what it would be in 99 of 100 cases.
 - Slices of unknown origin may be what is left where large terms cancel, if their signs are mixed
-  or many of them are zero. An epsilon of the large elements is explained there.
+  or many of them are zero. An epsilon of the large elements is explained there; always if they are
+  quantized, because all may have the same steps.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.tensors.aliases import Array
@@ -80,7 +81,13 @@ class Sizes:
 
 
 def sizes_of(
-    name: str, arrays: tuple[Array, Array], layout: Layout | None, rtol: float, epsilon: float
+    name: str,
+    arrays: tuple[Array, Array],
+    layout: Layout | None,
+    rtol: float,
+    epsilon: float,
+    *,
+    has_steps: bool = False,
 ) -> Sizes | None:
     """Return the parts of an output and their sizes; None if it is one part without any constant
     that fills.
@@ -91,6 +98,7 @@ def sizes_of(
         layout: how it is put together; None if nobody knows.
         rtol: what is explained as a fraction of an element.
         epsilon: that of the data type in which it was computed.
+        has_steps: whether that is a quantized one, whose steps are of the same size.
     """
     value, reference = arrays
     if reference.size < 2:
@@ -103,7 +111,8 @@ def sizes_of(
         whole = Layout(is_mixed=True)
         labels, leaves = labeled(whole, reference.shape)
     if len(leaves) == 1:
-        return _of_one(name, arrays, leaves[0], (rtol, epsilon), is_known=is_known)
+        made = _of_one(name, arrays, leaves[0], (rtol, epsilon), is_known=is_known)
+        return _with_steps(made, arrays[1], epsilon) if has_steps and not is_known else made
     rms = root_mean_square(reference)
     parts = []
     for number, leaf in enumerate(leaves):
@@ -167,6 +176,14 @@ def _of_one(
         parts.append(PartSize("", place_of(name, labels, number, counted.shape), size, floor))
         larger = max(larger, size)
     return Sizes(parts, labels)
+
+
+def _with_steps(made: Sizes | None, reference: Array, epsilon: float) -> Sizes | None:
+    """Return sizes of parts that may have the steps of the largest element."""
+    if made is None:
+        return None
+    step = epsilon * _peak(reference)
+    return Sizes([evolve(part, floor=max(part.floor, step)) for part in made.parts], made.labels)
 
 
 def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> float:

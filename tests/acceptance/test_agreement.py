@@ -32,6 +32,7 @@ from polygraphy.comparator import (
     SimpleCompareFunc,
 )
 from tests.support.examples import scaled
+from tests.support.joined import detector
 from tests.support.models import make, value
 
 Outputs = dict[str, float]
@@ -231,3 +232,22 @@ def chain(batch: Any, ends: set[str], seed: int, off: float = 0.0) -> onnx.Model
         nodes.append(helper.make_node(op, [read], [name], f"end {name}", **attributes))
         outputs.append(value(name, [batch, size], kind))
     return make("chain", nodes, [value("x", [batch, 6])], outputs, weights=weights)
+
+
+def test_run_and_diagnose_fail_of_the_same_part(polygraphy, tmp_path):
+    """An int8 detector that loses its scores: both commands say where, with the same exit code."""
+    onnx.save(detector(), tmp_path / "right.onnx")
+    onnx.save(detector("together"), tmp_path / "wrong.onnx")
+    onnx.save(detector("apart"), tmp_path / "healthy.onnx")
+    part = "scores (output[:, 4:6])"
+    polygraphy("polygraphy run right.onnx --onnxrt --save-outputs right.json", cwd=tmp_path)
+    for name, code in (("wrong", 1), ("healthy", 0)):
+        auto = f"{name}.onnx --onnxrt --load-outputs right.json --rtol auto --report {name}.json"
+        run = polygraphy(f"polygraphy run {auto}", cwd=tmp_path)
+        found = polygraphy(
+            f"polygraphy diagnose {name}.onnx --onnxrt --reference right.onnx", cwd=tmp_path
+        )
+        assert (run.code, found.code) == (code, code)
+        assert (f"part {part}" in run.out) == (f"in {part}" in found.out) == bool(code)
+        document = json.loads((tmp_path / f"{name}.json").read_text())
+        assert document["comparisons"][0]["outputs"][0]["part"] == (part if code else None)

@@ -205,3 +205,23 @@ def test_ranks_that_a_model_does_not_say_are_given(polygraphy: Any, models: Path
     hints = json.loads((models / "h.json").read_text(encoding="utf-8"))
     assert [one["rank"] for one in (*hints["inputs"], *hints["outputs"])] == [5, 5, 5, 6]
     assert hints["kv_rank"] == 7
+
+
+def test_a_model_with_nan_attributes_is_equal_to_itself(polygraphy: Any, tmp_path: Path) -> None:
+    helper = onnx.helper
+    domain = "ai.onnx.ml"
+    node = helper.make_node(
+        "Imputer", ["x"], ["y"], "fill", domain=domain,
+        imputed_value_floats=[1.0, float("nan")], replaced_value_float=float("nan"),
+    )  # fmt: skip
+    x, y = (helper.make_tensor_value_info(name, 1, [None, 2]) for name in "xy")
+    graph = helper.make_graph([node], "g", [x], [y])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 3)]
+    path, other = tmp_path / "m.onnx", tmp_path / "other.onnx"
+    model = helper.make_model(graph, opset_imports=opsets)
+    onnx.save(model, path)
+    done = polygraphy(f"polygraphy inspect diff {path} {path}")
+    assert done.code == 0, done.out
+    model.graph.node[0].attribute[0].floats[0] = 2.0
+    onnx.save(model, other)
+    assert polygraphy(f"polygraphy inspect diff {path} {other}").code == 1

@@ -16,6 +16,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
+from polygraphy.domain.diagnosis.words.reasons import NO_FAULT
 from polygraphy.domain.tensors.naming import one_line, some_of, typeable
 from polygraphy.logger import G_LOGGER
 from polygraphy.logger.sinks import plain, shows_colours
@@ -44,7 +45,7 @@ class LogDiagnosisReports:
         """Show the culprits."""
         _draw("")
         if not result.culprits and result.verdict != INCONCLUSIVE:  # That is an error.
-            said = "Nobody is to blame." if result.verdict == AGREE else ""
+            said = NO_FAULT if result.verdict == AGREE else ""
             text = f"{said} {result.reason}".strip()
             if text:
                 say(text, indent=0)

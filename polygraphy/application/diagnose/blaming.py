@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.locating import Place
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.regions import around
-from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.search.subsets import healing_alone, healing_passes
@@ -40,7 +40,7 @@ def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Cul
         )  # fmt: skip
     with case.attempt(f"rewrites, {party.name}") as result:
         passes = guilty_passes(case, party, place, known)
-        result.append(" and ".join(passes) or "None can be named.")
+        result.append(" and ".join(passes) or steps.NO_REWRITE)
     facts = [
         evidence.wrong_in_graph(place.tensor, place.deviation, size, party.name),
         evidence.nodes_are_right(names),
@@ -84,9 +84,8 @@ def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed
                     facts.append(evidence.right_without_rewrites(without))
                 made.append(evolve(one, remedy=remedy, facts=facts))
             if tried:
-                helps = "All outputs match" if best is not None else "They still differ"
-                what = "all rewrites" if best is None or best[0] else "these"
-                result.append(f"{helps} with {what} switched off.")
+                is_all = best is None or best[0]
+                result.append(steps.remedy_tried(passes, best is not None, is_all))
     return made
 
 
@@ -101,7 +100,7 @@ def right_when_plain(case: Case, expected: Values, feed: Feed) -> str:
         off = _left(case, party, feed, expected, plain=True)
         if off is not None:
             command = case.command(party, plain=True, off=off)
-            said.append(f" With all rewrites of {party.name} switched off all match: {command}")
+            said.append(reasons.right_without_rewrites(party.name, command))
     return "".join(said)
 
 

@@ -41,11 +41,10 @@ from polygraphy.domain.diagnosis.fused import traced
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
 from polygraphy.domain.diagnosis.variants import copying
-from polygraphy.domain.diagnosis.words import evidence, remedies
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
-from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import in_float
 from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
 from polygraphy.ports.editing import OpenModel, open_model
@@ -112,7 +111,7 @@ class _Comparison:
                 compute = case.loaded(party)
                 values: list[Values] = [compute(feed) for feed in self._feeds]
             except BackendError as error:
-                notes.append(f"{party.name} runs the reference, and refuses the model.")
+                notes.append(steps.refuses_only_model(party.name))
                 return self._of_refusal(expected[0], error)
             case.evidence.compared(right.name, right.left_out)
             compared = right.beside(case, values)
@@ -124,9 +123,9 @@ class _Comparison:
             if rounded is not None:
                 # Some backends compute in float32 what hardware would round.
                 lost = said_of(right.beside(case, rounded).found, outputs)
-                said = f"{party.name}: {said} With every operator rounded to {narrow}: {lost}"
+                said = steps.with_rounding(party.name, said, str(narrow), lost)
             notes.append(said if outputs else "")
-            notes += [f"Not compared: {said}." for said in right.left_out]
+            notes += [steps.not_compared([reason]) for reason in right.left_out]
         if not compared:
             if len(case.parties) > 1:
                 return None
@@ -170,10 +169,9 @@ class _Comparison:
             # Several are compared with each other.
             return DiagnosisResult(AGREE, reason=ADDS_UP) if len(case.parties) == 1 else None
         case.evidence.unexplained = (
-            f"Quantising puts outputs off by {most:.2g} of their size, and no other difference"
-            " between the models explains that they differ."
+            reasons.quantization_alone(most)
             if is_quantised(self._pairing)
-            else "No difference between the models explains that their outputs differ."
+            else reasons.NO_MODEL_DIFFERENCE
         )
         return None
 
@@ -195,13 +193,12 @@ class _Comparison:
 
     def _left_out(self, expected: Sequence[Values]) -> Iterator[str]:
         """Yield which outputs only one of the models has, in words."""
-        for names, who, other in (
-            (set(self._case.model.outputs) - expected[0].keys(), "model", "reference"),
-            (expected[0].keys() - set(self._case.model.outputs), "reference", "model"),
+        for names, model in (
+            (set(self._case.model.outputs) - expected[0].keys(), "model"),
+            (expected[0].keys() - set(self._case.model.outputs), "reference"),
         ):
             if names:
-                said = ", ".join(map(repr, sorted(names)))
-                yield f"the {who} has {said}, which the {other} has not"
+                yield reasons.only_in(sorted(names), model)
 
     def _without_effect(self, values: Sequence[Values], expected: Sequence[Values]) -> str:
         """Return in what the models differ, though their outputs match, and which outputs say
@@ -212,13 +209,10 @@ class _Comparison:
         if not found or len(found) > _MANY:  # More are what optimising does.
             return said
         names = dict.fromkeys(name for one in found for name in named(self._pairing.model, one))
-        shown = f"{', '.join(map(repr, [*names][:4]))}{' and others' if len(names) > 4 else ''}"
-        differ = f"The models differ in {counted(len(found), 'place')} ({shown})" if names else ""
-        if differ and are_equal(values, expected):
-            differ += ", which changes no output of these data. "
-        elif differ:
-            differ += ". Rounding explains how much these change the outputs. "
-        return f"{differ}{said}".strip()
+        if not names:
+            return said
+        is_exact = are_equal(values, expected)
+        return f"{reasons.model_differs(len(found), [*names], is_exact)} {said}".strip()
 
     def _of_refusal(self, goal: Values, error: BackendError) -> DiagnosisResult | None:
         """Return which differences make a party refuse a model that runs its reference; None where
@@ -279,12 +273,10 @@ class _Comparison:
                 compared = nodes_alone(case, case.model, party, known).compared
                 case.measured(party.name, "isolated", compared)
             except (PolygraphyException, KeyError) as error:
-                notes.append(f"Cannot be compared: {error}")
+                notes.append(steps.cannot_compare(error))
                 return
             notes.append(
-                "All tensors of both models agree."
-                if first is None
-                else f"The first to differ is {first}."
+                steps.ALL_TENSORS_AGREE if first is None else steps.first_difference(first)
             )
 
     def _is_cause(self, broken: Culprit, culprits: Sequence[Culprit]) -> bool:
@@ -365,15 +357,15 @@ class _Comparison:
         """Return the differences of a model, or of what a backend makes of it, that are proven."""
         case = self._case
         with case.attempt("structure") as notes:
-            notes.append(f"{counted(len(found), 'difference')} between the models.")
+            notes.append(steps.differences(len(found)))
         if not found or len(found) > _MOST:
             return []
         with case.attempt("remedy") as notes:
             kept = self._needed(model, pairing, found, feed, goal)
             if kept is None:
-                notes.append("What differs does not explain it.")
+                notes.append(steps.NOT_EXPLAINED)
                 return []
-            notes.append(f"{len(kept)} of {len(found)} explain that the outputs differ.")
+            notes.append(steps.explaining(len(kept), len(found)))
         if pairing is self._pairing:
             chosen = list(kept)
             case.mend(lambda: open_model(self._mended(model, pairing, chosen)))
@@ -453,10 +445,8 @@ class _Comparison:
         case, reason = self._case, ROUNDED
         if lost:
             words = ["polygraphy", "diagnose", case.path, "--onnx", "--reference", self._path]
-            reason += (
-                f" {self._party.name} does not round at every operator: hardware that does loses"
-                f" more, {lost[:-1]}. To find out where: {shlex.join(words)}"
-            )
+            command = shlex.join(words)
+            reason += reasons.hardware_loses_more(self._party.name, lost[:-1], command)
         effect = self._without_effect(values, expected)
         return DiagnosisResult(AGREE, reason=f"{reason} {effect}".strip())
 
@@ -478,7 +468,7 @@ class _Comparison:
             return beside
         if explains:
             return lost
-        reason = f"The outputs differ by more than rounding to {narrow} explains."
+        reason = reasons.more_than_rounding(narrow)
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
     def _of_quantising(
@@ -488,10 +478,7 @@ class _Comparison:
         if not is_quantised(self._pairing):
             return None
         if compared.most <= _QUANTISED:
-            reason = (
-                f"Outputs are off by {compared.most:.2g} of their size, which quantising does to"
-                " healthy models. Where it is good enough, run --atol says so."
-            )
+            reason = reasons.usual_quantization(compared.most)
             return DiagnosisResult(INCONCLUSIVE, reason=reason)
         quantised = Quantised(self._case, self._reference, self._party, self._named)
         if not quantised.places:
@@ -501,7 +488,7 @@ class _Comparison:
             found = quantised.result(feeds, expected, values, compared.number)
         except BackendError as error:
             with self._case.attempt("quantised reference") as notes:
-                notes.append(f"Cannot be run: {error}")
+                notes.append(steps.cannot_run(error))
             return None
         if found is not None or not quantised.is_whole:
             return found
@@ -509,10 +496,7 @@ class _Comparison:
         besides = _Comparison(self._case, right, self._feeds, self._third, self._path)
         if len(suspects(besides._pairing)) <= _MANY:
             return besides.result()
-        reason = (
-            f"Quantising puts outputs off by {compared.most:.2g} of their size; the reference that"
-            " is quantised alike has other nodes, so that which of them costs most is not known."
-        )
+        reason = reasons.quantized_otherwise(compared.most)
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
     def _blamed(self, culprits: Sequence[Culprit], most: float) -> DiagnosisResult:
@@ -522,10 +506,7 @@ class _Comparison:
         if any(one.cause != "structure" for one in culprits) or not is_quantised(self._pairing):
             return DiagnosisResult(FAULT, culprits)
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
-        reason = (
-            f"Quantising puts outputs off by {most:.2g} of their size, and where that begins to"
-            f" show, at {tensor!r}, need not be what costs most."
-        )
+        reason = reasons.quantization_shows(most, tensor)
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
     def _in_float32(self, feed: Feed) -> DiagnosisResult | None:
@@ -536,7 +517,7 @@ class _Comparison:
         pair = in_float32(case.model.proto, self._reference.proto)
         with case.attempt("in fp32") as notes:
             if pair is None:
-                notes.append("Neither model computes in half precision.")
+                notes.append(steps.NOT_IN_HALF_PRECISION)
                 return None
             wide, right = map(open_model, pair)
             alone = case.of(wide)
@@ -545,7 +526,7 @@ class _Comparison:
             try:
                 found = _Comparison(alone, right, feeds, self._third, self._path).result()
             except PolygraphyException as error:
-                notes.append(f"Cannot be compared: {error}")
+                notes.append(steps.cannot_compare(error))
                 return None
-            notes.append("The models agree." if found else "The models differ.")
+            notes.append(steps.MODELS_AGREE if found else steps.MODELS_DIFFER)
         return found if found is not None and found.verdict == FAULT else None

@@ -30,7 +30,7 @@ from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.diagnosis.words import changes, evidence
+from polygraphy.domain.diagnosis.words import changes, evidence, steps
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.precision import is_float
@@ -102,7 +102,7 @@ class Counterparts:
     def notes(self) -> str:
         """Say how many there are."""
         made = {name for node in self._case.model.nodes for name in node.makes} & self._mine.keys()
-        return f"{len(self.pairs.keys() & made)} of {len(made)} are tensors of the program."
+        return steps.counterparts(len(self.pairs.keys() & made), len(made))
 
     def _returned(self, value: Any) -> str:
         """Return the operation of the program that makes what it returns; empty where none does."""

@@ -69,7 +69,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.variants import made_of
-from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.errors import (
     BackendError,
     PolygraphyException,
@@ -77,7 +77,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.rounding import ADDS_UP, Deviation
-from polygraphy.domain.tensors.naming import counted, differing, sets_of_data
+from polygraphy.domain.tensors.naming import differing
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     DiagnosisReports,
@@ -195,7 +195,7 @@ def _refused(
 ) -> DiagnosisResult:
     """Return what may be said where all agree in float32, and half precision is refused."""
     if error.backend != wide.name:
-        return DiagnosisResult(INCONCLUSIVE, reason=f"All agree in fp32. {error}")
+        return DiagnosisResult(INCONCLUSIVE, reason=reasons.agree_in_float32(error))
     case.data_options = data_options(case.model, data_loader, 0, case.feed)
     return DiagnosisResult(FAULT, [refused_narrow(case, wide, str(error))])
 
@@ -220,8 +220,8 @@ def _lowered_last(
         if found.verdict != AGREE:
             return found
     if lowered is None:
-        reason = f"In float32 {lowering.name} does not compute what another backend does, either."
-        lowered = DiagnosisResult(INCONCLUSIVE, reason=f"{reason} Compare with that: --onnxrt.")
+        reason = reasons.wrong_in_float32(lowering.name)
+        lowered = DiagnosisResult(INCONCLUSIVE, reason=reason)
     return found if found.verdict != AGREE and lowered.verdict != FAULT else lowered
 
 
@@ -300,7 +300,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
             except UnavailableError:
                 raise
             except REFUSALS as error:
-                said.append(f"{party.name} refuses the model.")
+                said.append(steps.refuses(party.name))
                 refused, reference = str(error), None
         if not refused and off.is_tolerable:
             continue
@@ -308,7 +308,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
         apart = _Diagnosis(narrow, trial.feeds, reference).result()
         if apart.verdict in (FAULT, ILL_CONDITIONED):
             return _once_cast(apart, narrow.path, convert_command(case.path, dtype, ()))
-        differs = f"In {party.name} {off}, and not where every operator rounds to {dtype}."
+        differs = reasons.only_in_backend(party.name, off, dtype)
         return evolve(found, verdict=INCONCLUSIVE, reason=refused or differs)
     return found
 
@@ -355,6 +355,7 @@ class _Diagnosis:
     def result(self) -> DiagnosisResult:
         """Go through all steps."""
         case = self._case
+        asks_versions = self._elsewhere is not None and not self._compares_versions_first
         found = self._compared()
         if found is None:
             is_besides = bool(case.evidence.unexplained) and self._third not in case.parties
@@ -362,8 +363,10 @@ class _Diagnosis:
                 case.parties.append(self._third)
             found = self.of_parties()
             if is_besides and found.verdict == AGREE:
-                same = f"{self._third.name} computes what {case.parties[0].name} does here."
+                same = reasons.same_here(self._third.name, case.parties[0].name)
                 found = evolve(found, reason=f"{same} {found.reason}".strip())
+        if self._elsewhere is not None and asks_versions and found.verdict == AGREE:
+            self._elsewhere.compare(self._feeds)  # Whoever is at fault, versions are tried later.
         names = [party.name for party in case.parties]
         found = case.evidence.allowed(found, names[0] if len(names) == 1 else "")
         if found.verdict != AGREE:
@@ -432,7 +435,7 @@ class _Diagnosis:
             opened = open_model(half.wide)
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
         if self._is_explained():
-            reason = f"What differs is what rounding to {half.dtype.name} does."
+            reason = reasons.rounding_only(half.dtype.name)
             return DiagnosisResult(AGREE, reason=reason)
         return of_half_model(case, half, list(self._outputs.values()), self._third)
 
@@ -444,8 +447,7 @@ class _Diagnosis:
         numbers = self._of_numbers()
         if numbers is not None:
             return numbers
-        reason = "Outputs have elements that are no numbers, and no node makes them of numbers."
-        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+        return DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN)
 
     def _compared(self) -> DiagnosisResult | None:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
@@ -460,9 +462,18 @@ class _Diagnosis:
         if self._program is not None:
             self._case.model = with_branches(self._case, self._feeds)
             return against_program(self._case, self._program, self._feeds, self._third)
-        if self._elsewhere is not None and len(self._case.parties) == 1:
+        if self._compares_versions_first:
+            assert self._elsewhere is not None
             self._elsewhere.compare(self._feeds)
         return None
+
+    @property
+    def _compares_versions_first(self) -> bool:
+        """Whether other versions of the only backend are what it is compared with."""
+        is_given = (
+            self._reference is not None or self._golden is not None or self._program is not None
+        )
+        return self._elsewhere is not None and len(self._case.parties) == 1 and not is_given
 
     def _run(self) -> None:
         """Run the model in every backend, on all data."""
@@ -470,7 +481,7 @@ class _Diagnosis:
         with case.attempt("outputs") as result:
             for index, party in enumerate(case.parties):
                 if not self._runs(index):
-                    result.append(f"{party.name} refuses the model.")
+                    result.append(steps.refuses(party.name))
             result.append(self._said())
 
     def _runs(self, index: int) -> bool:
@@ -486,18 +497,14 @@ class _Diagnosis:
 
     def _said(self) -> str:
         if len(self._outputs) < 2:
-            runs = counted(len(self._feeds), "run")
-            return (
-                f"{runs}; outputs have NaN or infinite elements." if self._has_nan() else f"{runs}."
-            )
+            return steps.runs(len(self._feeds), self._has_nan())
         found = self._apart().found
         if not found:
-            return f"All outputs match on {sets_of_data(len(self._feeds))}."
+            return steps.all_match(len(self._feeds))
         name, made = max(found.items(), key=lambda item: item[1].excess)
-        size = "" if not np.isfinite(made.relative) else f", {made.relative:.2g} of its rms"
+        size = made.relative if np.isfinite(made.relative) else None
         differ = differing(len(found), len(self._case.model.outputs))
-        data = sets_of_data(len(self._feeds))
-        return f"{differ} on {data}, worst {name!r}: {made.largest:.3g}{size}."
+        return steps.differ(differ, len(self._feeds), name, made.largest, size)
 
     def _apart(self) -> Compared:
         """Compare what the first backend makes with what all others do."""
@@ -515,9 +522,9 @@ class _Diagnosis:
                 try:
                     known = trace(case, party, feed)
                 except REFUSALS as error:
-                    result.append(f"{party.name} cannot: {error}")
+                    result.append(steps.party_cannot(party.name, error))
                     continue
-                result.append(f"{len(known.values)} tensors, by {party.name}.")
+                result.append(steps.traced(len(known.values), party.name))
                 return known
         return None
 
@@ -555,7 +562,7 @@ class _Diagnosis:
         case.data_options = data_options(case.model, self._data_loader, number, feed)
         known = self._trace(feed)
         if known is None:
-            return DiagnosisResult(INCONCLUSIVE, reason="Nobody could compute all tensors.")
+            return DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_TENSORS)
         culprits: list[Culprit] = []
         mistaken: list[Culprit] = []
         unclear: list[Culprit] = []
@@ -583,10 +590,7 @@ class _Diagnosis:
         if unclear:
             return _unclear(unclear)
         if self._is_explained(by_steps=True):
-            reason = (
-                "Every node alone agrees, and the steps of quantised types explain the outputs."
-            )
-            return DiagnosisResult(AGREE, reason=reason)
+            return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
         result = of_rounding(case, found, known)
         if result.verdict == INCONCLUSIVE and known.party is self._third:
             plain = right_when_plain(case, self._right(known), feed)
@@ -619,20 +623,20 @@ class _Diagnosis:
             try:
                 first = first_wrong(case, party, known)
                 if first is not None:
-                    result.append(f"The first to differ is {first}.")
+                    result.append(steps.first_difference(first))
                 elif is_hidden:
-                    result.append("All tensors agree: marking hides it, as does --mark-all.")
+                    result.append(steps.MARKING_HIDES)
                 else:
-                    result.append("All tensors agree, but for rounding.")
+                    result.append(steps.AGREE_WITHIN_ROUNDING)
             except REFUSALS as error:
-                result.append(f"It cannot hand out all tensors: {error}")
+                result.append(steps.cannot_return_tensors(error))
         single: list[Place] = []
         with case.attempt(f"node by node, {party.name}") as result:
             try:
                 single = wrong_nodes(case, party, known)
-                result.append(f"{len(single)} of {counted(len(case.model.nodes), 'node')}.")
+                result.append(steps.wrong_nodes(len(single), len(case.model.nodes)))
             except REFUSALS as error:
-                result.append(f"It cannot run them alone: {error}")
+                result.append(steps.cannot_run_nodes(party.name, error))
         wrong = {index for place in single for index in place.region}
         votes = [*zip(single, self._votes(single, party, known))]
         single = [place for place, said in votes if said.party]
@@ -641,10 +645,10 @@ class _Diagnosis:
         with case.attempt(f"rewritten graph, {party.name}") as result:
             try:
                 fused = wrong_regions(case, party, known)
-                result.append(f"{counted(len(fused), 'region')} computed otherwise.")
+                result.append(steps.wrong_regions(len(fused)))
             except REFUSALS as error:
                 fused = []
-                result.append(f"It cannot run its own graph in parts: {error}")
+                result.append(steps.cannot_run_parts(error))
         return [*single, *(place for place in fused if not wrong & {*place.region})], votes
 
     def _votes(self, places: Sequence[Place], party: SuspectedParty, known: Trace) -> list[Vote]:
@@ -669,10 +673,9 @@ class _Diagnosis:
                     party.name: sum(said.party for said in votes),
                     known.party.name: sum(said.reference for said in votes),
                 }
-                counts = ", ".join(f"{name} in {count}" for name, count in wrong.items())
-                result.append(f"By {juror}, of {counted(len(votes), 'node')} wrong: {counts}.")
+                result.append(steps.verdicts(juror, len(votes), wrong))
             if undecided_nodes := sum(not said.juror for said in made):
-                result.append(f"Nobody can tell of {counted(undecided_nodes, 'node')}.")
+                result.append(steps.undecided(undecided_nodes))
         return made
 
 
@@ -681,13 +684,9 @@ def _unclear(candidates: Sequence[Culprit], wrong: Sequence[Culprit] = ()) -> Di
     explain the outputs.
     """
     first = candidates[0]
-    names = ", ".join(dict.fromkeys(repr(one.nodes[-1]) for one in candidates[:4]))
-    ops = " and ".join(dict.fromkeys(one.op for one in candidates[:4]))
-    reason = (
-        f"{first.party} is wrong about {ops} {names}, and nobody here can tell which of them."
-        " Compare with another backend, with other versions (--environments), or with results that"
-        " are right (--golden)."
-    )
+    names = [*dict.fromkeys(one.nodes[-1] for one in candidates[:4])]
+    ops = [*dict.fromkeys(one.op for one in candidates[:4])]
+    reason = reasons.undecided(first.party, ops, names)
     return DiagnosisResult(INCONCLUSIVE, [*candidates, *wrong], reason=reason)
 
 

@@ -43,7 +43,7 @@ from polygraphy.domain.diagnosis.exported import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
-from polygraphy.domain.diagnosis.words import evidence, remedies
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.rounding import deviation, moved, said_of, spread
 from polygraphy.domain.tensors.pairing import pair_outputs
@@ -65,7 +65,6 @@ _MOVES = (11, 23)
 """Seeds of what is moved to see what rounding does to an operation."""
 _PROVEN = ("attribute", "epsilon", "weight")
 """Causes that are known for sure once a change of the model was tried."""
-_UNSTEADY = "Two runs of the program on the same data differ: it draws random numbers."
 _RANDOM = ("Dropout", "Bernoulli", "Multinomial", "Random")
 _SHAPING = frozenset(
     {"ConstantOfShape", "Expand", "Gather", "Pad", "Range", "Reshape", "Resize", "Slice", "Split",
@@ -116,13 +115,13 @@ class _Exported:
         with case.attempt("outputs") as notes:
             made = [one.run(feed) for one, feed in zip(opened, self._feeds)]
             if not opened[0].nodes and self._is_unsteady(made[0]):
-                return DiagnosisResult(INCONCLUSIVE, reason=_UNSTEADY)
+                return DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
             try:
                 compute = case.loaded(party)
                 values = [compute(feed) for feed in self._feeds]
             except BackendError as error:
-                case.evidence.unexplained = f"{self._source.name} runs the program. {error}"
-                notes.append(f"{party.name} refuses the model.")
+                case.evidence.unexplained = reasons.program_runs(self._source.name, error)
+                notes.append(steps.refuses(party.name))
                 return None
             names, left_out = self._outputs(made[0], values[0])
             sets: list[MutableMapping[str, Any]] = [
@@ -182,9 +181,9 @@ class _Exported:
                 f" {', '.join(mine) or 'nothing'}: they have no output in common.",
                 hint="Give the program that the model was exported from.",
             )
-        lost = [f"{name!r} of the program" for name in theirs if name not in names]
-        lost += [f"{name!r} of the model" for name in mine if name not in names.values()]
-        return names, [f"{each} has no counterpart" for each in lost]
+        lost = [(name, "program") for name in theirs if name not in names]
+        lost += [(name, "model") for name in mine if name not in names.values()]
+        return names, [reasons.no_counterpart(*each) for each in lost]
 
     def _beside(self, values: Sequence[Values]) -> str:
         """Return what else is to be known where all outputs match, in sentences."""
@@ -194,11 +193,7 @@ class _Exported:
             shape = inputs[name].shape or ()
             fixed = [axis for axis in dims if axis < len(shape) and isinstance(shape[axis], int)]
             if fixed:
-                axes = " and ".join(map(str, fixed))
-                said.append(
-                    f"The model takes {name!r} only as {tuple(shape)}, where the program takes any"
-                    f" size of dimension {axes}: export it with dynamic_shapes."
-                )
+                said.append(reasons.fixed_dimension(name, shape, fixed))
         said.append(said_of_untested(untested(values, self._case.model.outputs)))
         return " ".join(filter(None, said))
 
@@ -549,7 +544,7 @@ class _Inside:
             start = time.perf_counter()
             for words, command, make in others:
                 if time.perf_counter() - start > _SECONDS:
-                    notes.append("Others were not tried, for lack of time.")
+                    notes.append(steps.OUT_OF_TIME)
                     break
                 said = self._right_export(make)
                 notes.append(f"{words}: {said}.")

@@ -26,7 +26,7 @@ from polygraphy.domain.diagnosis.failure import (
 )
 from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.diagnosis.variants import reporting
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -117,9 +117,9 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
 
 def _said(case: Case, failure: Failure | None, program: str) -> str:
     if failure is None:
-        return "No part of the model shows the fault by itself: nothing is saved."
-    nodes = f"{failure.nodes} of {counted(len(case.model.nodes), 'node')}"
-    return f"{nodes} show it" + (f"; {PROGRAM_FILE} ends with 1." if program else ".")
+        return steps.NO_PART_FAILS
+    shown = PROGRAM_FILE if program else ""
+    return steps.shown_by(failure.nodes, len(case.model.nodes), shown)
 
 
 def _is_shown(failure: Failure, folder: str, program: str) -> bool:

@@ -27,7 +27,7 @@ from polygraphy.domain.diagnosis.regions import (
     region_before,
     replaced_nodes,
 )
-from polygraphy.domain.diagnosis.words import evidence, remedies
+from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
@@ -176,7 +176,7 @@ def first_wrong(
         errors, _ = off_from_inputs(case, own, known.values)
     case.measured(party.name, "cumulative", errors)
     first = next((error for error in errors.values() if error.wrong), None)
-    return None if first is None else f"{first.name!r}, {first.relative:.2g} of its rms"
+    return None if first is None else steps.largest_error(first.name, first.relative)
 
 
 def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:

@@ -30,7 +30,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, unknowns, variants, with_number
-from polygraphy.domain.diagnosis.words import changes, evidence
+from polygraphy.domain.diagnosis.words import changes, evidence, reasons, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import LARGE, Deviation
@@ -55,10 +55,6 @@ _MATCHES = 1e-4
 _NEAR = 0.05
 """A factor this close to 1 is not a fault: data that resemble each other differ so."""
 _LARGEST = 64.0
-_ASK = (
-    "Save all tensors of the model that is right, with --onnx-outputs mark all, or give it as"
-    " --reference."
-)
 
 
 def of_outputs(
@@ -122,12 +118,11 @@ class _Guesses:
                 notes.append(str(error))
                 other = self._values
             if not case.differing(other, saved):
-                notes.append(f"{self._third.name} gives what was saved.")
-                case.evidence.unexplained = (
-                    f"{self._third.name} gives what was saved, and {self._party.name} does not."
-                )
+                notes.append(steps.matches_saved(self._third.name, True))
+                both = self._third.name, self._party.name
+                case.evidence.unexplained = reasons.party_differs_from_saved(*both)
                 return None
-            notes.append(f"{self._third.name} does not give what was saved either.")
+            notes.append(steps.matches_saved(self._third.name, False))
         if self._are_usual_data():
             return self._of_data(evidence.usual_data_match())
         changed: list[Culprit] = []
@@ -139,27 +134,14 @@ class _Guesses:
         if len(changed) == 1 and not self._left_out:
             return DiagnosisResult(FAULT, changed)
         if changed:
-            names = ", ".join(repr(one.nodes[0]) for one in changed[:4])
-            several = "Several changes explain" if len(changed) > 1 else "A change explains"
-            rest = f", and {' and '.join(self._left_out)} were not tried" if self._left_out else ""
-            reason = (
-                f"{several} the saved outputs, in {names}{rest}: which it is cannot be seen from"
-                f" outputs alone. {_ASK}"
-            )
+            names = [one.nodes[0] for one in changed[:4]]
+            reason = reasons.candidates(names, len(changed), self._left_out)
             candidates = [evolve(one, remedy=Remedy()) for one in changed]
             return DiagnosisResult(INCONCLUSIVE, candidates, reason=reason)
         if not self._alike():
             return DiagnosisResult(INCONCLUSIVE, reason=self._unlike(next(iter(self._found))))
-        little = "" if self._is_of_these_data() else (
-            " They have little to do with what the model makes of these data: give those that they"
-            " were made with (--load-inputs), if these are others."
-        )  # fmt: skip
-        return DiagnosisResult(
-            INCONCLUSIVE,
-            reason="All backends agree, so the model, or the data, are not those that the results"
-            f" were saved with. Which node differs cannot be seen from outputs alone. {_ASK}"
-            f"{little}",
-        )
+        reason = reasons.model_or_data_changed(self._is_of_these_data())
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
     def _alike(self) -> list[str]:
         """Return the outputs that differ in numbers alone: shapes are the same."""
@@ -177,15 +159,8 @@ class _Guesses:
         if arrays[0].size == arrays[1].size:
             made = {name: arrays[0].reshape(arrays[1].shape)}
             if not self._case.differing(made, self._saved):
-                return (
-                    f"The output {name!r} has the numbers that were saved in another shape: it is"
-                    f" {own}, and {saved} was saved. Reshape what was saved, or the output."
-                )
-        return (
-            f"With these data the output {name!r} is {own}, where {saved} was saved, and no changed"
-            " node explains that. Give the data that the results were saved with: --load-inputs,"
-            " or --input-shapes."
-        )
+                return reasons.reshaped(name, own, saved)
+        return reasons.other_shape(name, own, saved)
 
     def _of_data(self, fact: Fact) -> DiagnosisResult:
         culprit = Culprit([], next(iter(self._found)), "data", "data", facts=[fact])
@@ -246,12 +221,12 @@ class _Guesses:
                     continue
                 for variant in variants(self._side, index):
                     if time.perf_counter() > stop:
-                        notes.append(f"{tried} variants; the rest was left out.")
+                        notes.append(steps.variants_tried(tried, "variant", is_cut_short=True))
                         self._left_out.append("some changes of nodes")
                         return
                     tried += 1
                     yield index, variant
-            notes.append(f"{tried} variants tried.")
+            notes.append(steps.variants_tried(tried, "variant"))
 
         for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._party.name):
             notes.append(f"{variant.change}.")
@@ -294,13 +269,13 @@ class _Guesses:
         """Search for every number the factor that gives the saved outputs."""
         names = [name for name in self._alike() if self._is_float(name)]
         if sum(np.size(self._saved[name]) for name in names) < _ENOUGH:
-            notes.append("The outputs are too few numbers.")
+            notes.append(steps.TOO_FEW_NUMBERS)
             return
         stop = time.perf_counter() + _SECONDS_OF_FACTORS
         count = 0
         for index, change, scaled in self._numbers():
             if time.perf_counter() > stop:
-                notes.append(f"{count} weights; the rest was left out.")
+                notes.append(steps.variants_tried(count, "weight", is_cut_short=True))
                 self._left_out.append("some weights")
                 return
             count += 1
@@ -309,7 +284,7 @@ class _Guesses:
                 scaling = change(1 / factor)
                 notes.append(f"{scaling}.")
                 yield self._culprit(index, evolve(scaled(1.0), change=scaling, weights={}))
-        notes.append(f"{count} weights tried.")
+        notes.append(steps.variants_tried(count, "weight"))
 
     def _numbers(self) -> Iterator[tuple[int, Callable[[float], Fact], Callable[[float], Variant]]]:
         """Yield what may have been scaled: the node, the change by a factor, the node by it. What

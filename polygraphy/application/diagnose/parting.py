@@ -32,12 +32,11 @@ from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_coarse, is_quantised
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.variants import Variant, explains, variants
-from polygraphy.domain.diagnosis.words import changes, evidence, remedies
+from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.search.numbers import nearest_number
-from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty, altered
 from polygraphy.ports.editing import OpenModel, open_model
@@ -115,10 +114,7 @@ def partings(
         return None
     if _SHARE * sum(known.sizes().values()) > case.room:
         with case.attempt("remedy") as notes:
-            notes.append(
-                "Tensors are not exchanged one by one: they take too much memory"
-                " (--memory-budget)."
-            )
+            notes.append(steps.TOO_LARGE_TO_EXCHANGE)
         return None
     inputs, now = dict(zip(feed, fed)), time.perf_counter()
     stop = now + max(_SECONDS, _TIMES * (now - start))
@@ -598,11 +594,9 @@ def parted(
     with case.attempt("tensors that are the same") as notes:
         found = partings(case, reference, party, *feeds, goal)
         if found is None:
-            notes.append("They do not say where the models part.")
+            notes.append(steps.NO_DIVERGENCE)
             return list(known)
-        notes.append(
-            f"{len(found.same)} pairs; the models part in {counted(len(found.places), 'place')}."
-        )
+        notes.append(steps.equal_pairs(len(found.same), len(found.places)))
     made: list[Culprit] = []
     reasons: list[Explanation] = []
     now = time.perf_counter()
@@ -621,8 +615,7 @@ def parted(
             reasons.append(reason)
             made.append(_changed(case, reason))
         late = time.perf_counter() > stop
-        more = " Not all changes were tried: that takes too long." if late else ""
-        notes.append(f"{len(reasons)} of {len(made)} explained.{more}")
+        notes.append(steps.explained_changes(len(reasons), len(made), late))
     is_whole = reasons and len(reasons) == len(made)
     if is_whole and not _proven(case, pairing.model, party, feeds[0], goal, reasons):
         return list(known) or made

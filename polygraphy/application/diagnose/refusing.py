@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.words import evidence, remedies
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import (
     BackendError,
     PolygraphyException,
@@ -29,7 +29,6 @@ from polygraphy.domain.errors import (
     UnsupportedOperatorError,
 )
 from polygraphy.domain.search.subsets import Outcome, ddmin
-from polygraphy.domain.tensors.naming import some_of
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -69,12 +68,12 @@ def of_refusals(
     messages = [str(error) for error in refusals.values()]
     if known is None and len(refusals) == len(case.parties):
         first, *others = (case.parties[index].name for index in refusals)
-        also = f" {' and '.join(others)} cannot either." if others else ""
+        also = reasons.cannot_either(others) if others else ""
         raise BackendError(f"{messages[0]}{also}{_of_open_shapes(case)}", backend=first)
     if known is None:
         return DiagnosisResult(
             INCONCLUSIVE,
-            reason=f"Nobody could run the model: {' '.join(messages)}{_of_open_shapes(case)}",
+            reason=reasons.nobody_runs(" ".join(messages), _of_open_shapes(case)),
         )
     culprits = []
     with case.attempt("refusal") as result:
@@ -85,13 +84,13 @@ def of_refusals(
             if found is not None:
                 found = _of_names(found)
                 culprits.append(found)
-                result.append(f"{len(found.nodes) or 'All'} of {len(case.model.nodes)} nodes.")
+                result.append(steps.refused_nodes(len(found.nodes), len(case.model.nodes)))
     if lacking := _lacking(culprits, refusals.values()):
         return DiagnosisResult(INCONCLUSIVE, reason=lacking)
     if not culprits:
         return DiagnosisResult(
             INCONCLUSIVE,
-            reason=f"No part of the model is refused alone: {' '.join(messages)}",
+            reason=reasons.no_part_refused(" ".join(messages)),
         )
     return DiagnosisResult(FAULT, culprits)
 
@@ -116,14 +115,9 @@ def _lacking(culprits: Sequence[Culprit], errors: Iterable[PolygraphyException])
     if not culprits or not all("." in one.op for one in culprits):
         return ""
     lacks = " ".join(
-        f"{one.party} does not have {one.op}"
-        + ("." if one.op.startswith(_STANDARD) else ", which is no operator of the standard.")
-        for one in culprits
+        reasons.lost_operator(one.party, one.op, one.op.startswith(_STANDARD)) for one in culprits
     )
-    return (
-        f"{lacks} Compare with another version of a backend that has it (--environments), with"
-        " a model that is right (--reference), or with results that are (--golden)."
-    )
+    return reasons.lost_operators(lacks)
 
 
 def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Culprit | None:
@@ -299,10 +293,7 @@ def _of_open_shapes(case: Case) -> str:
     ]
     if not names:
         return ""
-    return (
-        f" The model leaves dimensions of {some_of(names)} open; where none are given, they are 1."
-        " Give others (--input-shapes)."
-    )
+    return reasons.open_shapes(names)
 
 
 def refused_narrow(case: Case, wide: SuspectedParty, message: str) -> Culprit:

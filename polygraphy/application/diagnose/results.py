@@ -46,7 +46,7 @@ from polygraphy.domain.diagnosis.variants import (
     variants,
     with_number,
 )
-from polygraphy.domain.diagnosis.words import changes, evidence, remedies
+from polygraphy.domain.diagnosis.words import changes, evidence, reasons, remedies, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, Deviation
 from polygraphy.domain.search.numbers import nearest_number
@@ -83,7 +83,7 @@ def against_results(
             compute = case.loaded(party)
             values: list[Values] = [compute(feed) for feed in feeds]
         except BackendError:
-            case.evidence.unexplained = f"{party.name} could not be compared with {kind}."
+            case.evidence.unexplained = reasons.not_comparable(party.name, kind)
             return None
         made = [_Comparison(case, run, feeds, values, third) for run in runs]
         for one in made:
@@ -159,10 +159,11 @@ class _Comparison:
         """Yield what was asked for and not compared, in words."""
         sets, data = len(self._saved), len(self._feeds)
         if sets < data:
-            yield f"{self._run.name} holds results of {sets} of {sets_of_data(data)}"
+            yield reasons.fewer_results(self._run.name, str(sets), sets_of_data(data))
         if self._run.more:
             all_sets = sets + self._run.more
-            yield f"{self._run.name} holds {counted(all_sets, 'result')} for {sets_of_data(data)}"
+            results = counted(all_sets, "result")
+            yield reasons.more_results(self._run.name, results, sets_of_data(data))
         yield from (f"{said} in {self._run.name}" for said in self.fitted.missing)
 
     def _inner(self, number: int) -> dict[str, Deviation]:
@@ -250,9 +251,7 @@ class _Comparison:
         self._lost = Lent((name for name in saved if name not in order), saved.__getitem__)
         with case.attempt("layer by layer") as notes:
             first = first_wrong(case, self._party, known, self._errors.get(number))
-            notes.append(
-                "No tensor differs." if first is None else f"The first to differ is {first}."
-            )
+            notes.append(steps.NO_DIFFERENCE if first is None else steps.first_difference(first))
         differing = self._wrong_alone(known)
         if differing is None:
             return None
@@ -265,10 +264,8 @@ class _Comparison:
             feeds = self._feeds[: len(self._saved)]
             runs = {0: self._values, 1: self._saved}
             if self.compared.most > LARGE or not adds_up(case, feeds, runs):
-                case.evidence.unexplained = (
-                    f"Every node makes {self._run.what} of {self._run.what}, and yet"
-                    f" {self._party.name} does not make that of the data."
-                )
+                reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
+                case.evidence.unexplained = reason
                 return None
             return DiagnosisResult(AGREE, reason=ADDS_UP)
         side = Side(graph_with_weights(model.proto))
@@ -305,7 +302,7 @@ class _Comparison:
                 try:
                     made_alone = nodes_alone(case, case.model, party, known)
                 except BackendError as error:
-                    notes.append(f"{party.name} cannot run the nodes alone: {error}")
+                    notes.append(steps.cannot_run_nodes(party.name, error))
                     continue
                 case.measured(party.name, "isolated", made_alone.compared)
                 self._computed.append(party.name)
@@ -317,14 +314,13 @@ class _Comparison:
                     }
                 )
             if not wrong:
-                case.evidence.unexplained = "Nobody could compute the nodes alone."
+                case.evidence.unexplained = reasons.NO_NODES
                 return None
             # What only one of two makes otherwise is no fault of the model.
             differing = {
                 name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
             }
-            are = "tensor is" if len(differing) == 1 else "tensors are"
-            notes.append(f"{len(differing)} {are} not made of {self._run.what}.")
+            notes.append(steps.wrong_tensors(len(differing), self._run.is_traced))
         return differing
 
     def _rounding(self, name: str) -> float:
@@ -555,13 +551,7 @@ class _Comparison:
         return all(not _is_related(value, known.values[name]) for name, (_, value) in wrong.items())
 
     def _of_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
-        names = ", ".join(repr(name) for one in culprits[:4] for name in one.nodes[-1:])
-        reason = (
-            "Every node computes what was saved from what was saved, but for those that read the"
-            f" inputs ({names}): the results were made with other data, or these nodes are others."
-            " Give the data that the results were made with (--load-inputs), or the model that is"
-            " right (--reference)."
-        )
+        reason = reasons.other_data([name for one in culprits[:4] for name in one.nodes[-1:]])
         return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
 
 

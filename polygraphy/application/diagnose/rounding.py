@@ -24,7 +24,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.regions import BOUNDED, GraphNode, computing_op, producers
-from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.diagnosis.words import evidence, reasons
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import (
     BESIDE,
@@ -172,8 +172,7 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
     """
     worst = max(relative(case, name, each) for name, each in found.items())
     if all(_is_usual(case, name, each) for name, each in found.items()):
-        reason = "What differs is rounding to the type in which outputs are computed."
-        return DiagnosisResult(AGREE, reason=reason)
+        return DiagnosisResult(AGREE, reason=reasons.WITHIN_TYPE)
     made = _moved(case, known.feed)
     for name, each in found.items():
         right = known.values.get(name)
@@ -184,11 +183,7 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
         ):
             return DiagnosisResult(
                 INCONCLUSIVE,
-                reason=(
-                    f"Outputs differ by {worst:.2g} of their size, but every node alone agrees, and"
-                    " so does every part of the graph that is run; what rounding adds up to along"
-                    " the model does not explain it, either."
-                ),
+                reason=reasons.unexplained(worst),
             )
     culprit = _amplifier(case, known)
     return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])

@@ -20,10 +20,11 @@ from polygraphy.application.diagnose.case import Values
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.diagnosis.closeness import by_names_of, numbers_of, untested
+from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
-from polygraphy.domain.tensors.naming import counted, differing, sets_of_data
+from polygraphy.domain.tensors.naming import differing, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.editing import OpenModel
 
@@ -81,31 +82,21 @@ class Fitted:
     def notes(self, count: int) -> Iterator[str]:
         """Yield what was compared, and how many tensors differ."""
         if self.renamed:
-            pairs = (f"{theirs!r} as {mine!r}" for theirs, mine in self.renamed.items())
-            yield f"Taken for outputs of the model: {', '.join(pairs)}."
+            yield steps.renamed_outputs(self.renamed)
         what = "tensor" if self.inner else "output"
         if count:
-            yield f"{differing(count, len(self.common), what)} from them."
+            yield steps.differ_from_saved(differing(count, len(self.common), what))
         else:
-            match = "matches" if len(self.common) == 1 else "match"
-            yield f"{counted(len(self.common), what)} {match} them."
+            yield steps.match_saved(len(self.common), what)
         if self.missing:
-            yield f"Not compared: {'; '.join(self.missing)}."
+            yield steps.not_compared(self.missing)
 
     def doubt(self, differs: bool = False) -> str:
         """Return why it says little that all of them match, or that some differ, if that is so."""
         if self.lost:
-            return (
-                f"{self.lost} are NaN or infinite, where the model computes numbers; of the others"
-                f" {'some differ' if differs else 'all match'}. What is no number proves nothing:"
-                " save the results again, with a model that is right."
-            )
+            return reasons.not_finite(self.lost, differs)
         if constant := self._constant():
-            return (
-                f"The saved {', '.join(map(repr, constant))} match, but are one number everywhere,"
-                " whatever is computed before: that proves nothing. Save results of other data, or"
-                " all tensors, with --onnx-outputs mark all."
-            )
+            return reasons.constant_saved(constant)
         return ""
 
 
@@ -174,11 +165,11 @@ def _missing(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
     """Yield which outputs were not saved, or of which sets of data, in words."""
     never = [name for name in outputs if not any(name in each for each in sets)]
     if never:
-        yield f"{', '.join(map(repr, never))} {'were' if len(never) > 1 else 'was'} not saved"
+        yield reasons.never_saved(never)
     for name in outputs:
         count = sum(name in each for each in sets)
         if name not in never and count < len(sets):
-            yield f"{name!r} was saved for {count} of {sets_of_data(len(sets))}"
+            yield reasons.sometimes_saved(name, count, sets_of_data(len(sets)))
 
 
 class Lent(Mapping[str, Any]):

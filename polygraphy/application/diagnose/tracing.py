@@ -20,8 +20,8 @@ from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.diagnosis.regions import region_before
+from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.search.layers import Layer, plan_windows
-from polygraphy.domain.tensors.naming import some_of
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory
@@ -152,11 +152,7 @@ def said_of_branches(case: Case, feeds: Sequence[Feed]) -> str:
         if node.op == "If" and node.reads[0] in known:
             branch = "else" if np.all(known[node.reads[0]]) else "then"
             idle.setdefault(branch, []).append(node.name)
-    return " ".join(
-        f"The {branch} branch{'' if len(names) == 1 else 'es'} of If {some_of(names)}"
-        f" run{'s' if len(names) == 1 else ''} on none of these data."
-        for branch, names in idle.items()
-    )
+    return " ".join(steps.idle_branches(branch, names) for branch, names in idle.items())
 
 
 def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:

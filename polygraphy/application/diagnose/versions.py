@@ -12,10 +12,9 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.binding import Unbound, keyed, resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.versions import wrong_span
-from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.errors import FileError, PolygraphyException
 from polygraphy.domain.rounding import LARGE
-from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     OtherEnvironment,
@@ -52,14 +51,25 @@ class Elsewhere:
             raise errors[0]
 
     def compare(self, feeds: Sequence[Feed]) -> None:
-        """Compare the only backend of a case with its other versions."""
-        case, [party] = self._case, self._case.parties
+        """Compare each backend of a case with its other versions."""
+        is_single = len(self._case.parties) == 1
+        for party in self._case.parties:
+            title = "other versions" if is_single else f"other versions, {party.name}"
+            self._compare(party, feeds, title)
+
+    def _compare(self, party: SuspectedParty, feeds: Sequence[Feed], title: str) -> None:
+        case = self._case
         known = self._known.get(party.name, {})
         here = _version_here(party) if known else ""
         others = {version: known[version] for version in known if version != here}
         if not others:
+            with case.attempt(title) as said:
+                if here:
+                    said.append(f"The environments have no version other than {here}.")
+                else:
+                    said.append("The environments do not have this backend.")
             return
-        with case.attempt("other versions") as said:
+        with case.attempt(title) as said:
             try:
                 own = [case.loaded(party)(feed) for feed in feeds]
             except REFUSALS:
@@ -70,17 +80,17 @@ class Elsewhere:
                 try:
                     made = [environment.run(case.model.proto, f, party.settings) for f in feeds]
                 except (*REFUSALS, PolygraphyException) as error:
-                    refused = f"{party.name} {version} does not run the model ({error})"
+                    refused = reasons.version_refuses(party.name, version, error)
                     case.evidence.compared("other versions", [refused])
                     continue
                 case.evidence.compared("other versions")
                 differs = any(case.differing(one, other) for one, other in zip(own, made))
                 (differing if differs else alike).append(version)
             if alike:
-                said.append(f"{here} gives what {' and '.join(alike)} gives.")
+                said.append(steps.same_as_versions(here, alike))
             if differing:
-                names = " and ".join(differing)
-                case.evidence.unexplained = f"{party.name} {here} does not give what {names} gives."
+                reason = reasons.versions_differ(party.name, here, differing)
+                case.evidence.unexplained = reason
                 said.append(case.evidence.unexplained)
 
     def tried(self, result: DiagnosisResult) -> DiagnosisResult:
@@ -99,7 +109,7 @@ class Elsewhere:
                 blamed.discard(party.name)
         if result.culprits and blamed:
             with self._case.attempt("environments") as said:
-                said.append(f"Of no use: {' and '.join(sorted(blamed))} is to blame.")
+                said.append(steps.not_at_fault(blamed))
         return result
 
 
@@ -131,15 +141,15 @@ def _tried(
 ) -> DiagnosisResult:
     with case.attempt(f"environments, {party.name}") as said:
         if known is None:
-            said.append("It cannot be run in other environments.")
+            said.append(steps.CANNOT_CHANGE_VERSION)
             return result
         expected = case.expected if case.expected is not None else _right(case)
         if not known or expected is None:
-            said.append("None can be tried.")
+            said.append(steps.NO_ENVIRONMENT)
             return result
         here = _version_here(party)
         if known.keys() <= {here}:
-            said.append(f"No other version than {here} is there.")
+            said.append(steps.only_version(here))
             return result
         refusals: dict[str, str] = {}
         tried: dict[str, bool] = {}
@@ -159,7 +169,7 @@ def _tried(
         while not is_refused and not refusals.keys().isdisjoint(asked):  # They are not wrong.
             asked = [version for version in asked if version not in refusals]
             span = wrong_span(asked, here, is_right)
-        said.append(f"{len(tried)} of {counted(len(known), 'version')} were run.")
+        said.append(steps.versions_run(len(tried), len(known)))
         best = span.after or span.before
         facts = [evidence.versions_tried(span)]
         facts += [evidence.version_refuses(*refusal) for refusal in refusals.items()][:1]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.rounding import in_a_row
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.pairing import pair_outputs
@@ -103,11 +104,7 @@ def untested(saved: Sequence[Values], names: Collection[str]) -> list[str]:
 
 def said_of_untested(names: Sequence[str]) -> str:
     """Say which outputs are one number everywhere, whatever the nodes before them compute."""
-    if not names:
-        return ""
-    named = ", ".join(map(repr, names[:4])) + (" and more" if len(names) > 4 else "")
-    are = "are" if len(names) > 1 else "is"
-    return f"Of these data {named} {are} empty, or one number everywhere, which says little."
+    return reasons.constant_outputs(names)
 
 
 def _is_constant(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:

@@ -4,8 +4,8 @@
 |-------------|---------|----------------------------------------------------------------------|
 | nothing     |         | inconclusive: give something to compare with                         |
 | some of it  | no      | inconclusive: what matches, and what was left out                    |
-| all of it   | no      | nobody is to blame                                                   |
-| any of it   | yes     | who is to blame; if that cannot be said, inconclusive: who it may be |
+| all of it   | no      | no fault found                                                       |
+| any of it   | yes     | who is at fault; if that is uncertain, inconclusive: who it may be   |
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from attrs import Factory, define, evolve
 
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.words import reasons
 
 
 @define
@@ -49,15 +50,9 @@ class Evidence:
         if self.unexplained:
             reason = self.unexplained
         elif not self.against:
-            reason = (
-                f"There is nothing to compare with: {alone or 'the backend'} runs the model, and"
-                " its outputs are finite. Give another backend, as --onnx, or what is right:"
-                " --reference or --golden."
-            )
+            reason = reasons.nothing_to_compare(alone)
         elif self.left_out:
-            reason = (
-                f"What was compared matches, but not all of it was: {'; '.join(self.left_out)}."
-            )
+            reason = reasons.partly_compared(self.left_out)
         else:
             return result
         said = f"{reason} {result.reason}".strip()

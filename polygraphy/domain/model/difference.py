@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,8 @@ def _changed(mine: Weight, theirs: Weight) -> tuple[str, str] | None:
 
 def _values(mine: Weight, theirs: Weight) -> tuple[str, str]:
     first, second = np.asarray(mine.values), np.asarray(theirs.values)
-    differing = np.flatnonzero((first != second).reshape(-1))
+    are_nan = (first != first) & (second != second)  # noqa: PLR0124  # NaN, in any type
+    differing = np.flatnonzero(((first != second) & ~are_nan).reshape(-1))
     if not differing.size:
         return "zeros or NaNs of one sign", "of another"
     index = np.unravel_index(int(differing[0]), first.shape)
@@ -234,8 +236,16 @@ def _node(key: str, mine: Node, theirs: Node, where: tuple[str, ...]) -> Iterato
             texts = _changed(one.value, other.value)
             if texts is not None:
                 yield Difference("Attribute", label, _CHANGED, *texts, where=where)
-        elif one != other:
+        elif one.kind != other.kind or not _are_equal(one.value, other.value):
             yield Difference("Attribute", label, _CHANGED, _text(one), _text(other), where=where)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Return whether two values of attributes are the same; NaN is the same as NaN."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_are_equal, one, other))
+    are_nan = all(isinstance(each, float) and isnan(each) for each in (one, other))
+    return are_nan or bool(one == other)
 
 
 def _text(attribute: Attribute | None) -> str:

@@ -55,7 +55,7 @@ class Secretive(WrongRewriter):
 
 
 def test_that_all_matches_without_rewrites_is_said_where_no_node_can_be_named() -> None:
-    said = "With all rewrites of wrong switched off all match: wrong MODEL plain"
+    said = "All outputs match with all rewrites of wrong disabled: wrong MODEL plain"
     with pytest.raises(InconclusiveError, match=said):
         diagnose(network(), [Secretive(), OnnxParty()])
 
@@ -67,7 +67,7 @@ class Agreeing(OnnxParty):
 
 
 def test_that_a_party_matches_anyway_is_not_said_of_its_rewrites() -> None:
-    with pytest.raises(InconclusiveError, match="rewrites of wrong switched off") as caught:
+    with pytest.raises(InconclusiveError, match="rewrites of wrong disabled") as caught:
         diagnose(network(), [Secretive(), Agreeing(), OnnxParty()])
     assert "rewrites of agreeing" not in str(caught.value)
 
@@ -196,8 +196,15 @@ def test_a_backend_alone_is_compared_with_its_other_versions(kept: Kept) -> None
         assert diagnose(network(()), [WrongRewriter()], environments=["1.1.0", "1.4.0"])
 
 
+def test_other_versions_are_compared_also_where_backends_match() -> None:
+    said = r"wrong 1.2.0 does not give what 1.1.0 gives."
+    different = pytest.raises(InconclusiveError, match=said)
+    with bind(open_environment, Elsewhere(), "wrong"), different:
+        diagnose(network(), [WrongRewriter(guilty=()), OnnxParty()], environments=["1.1.0"])
+
+
 def test_that_the_evaluator_computes_what_this_version_does_is_said_of_one_that_differs() -> None:
-    said = "wrong 1.2.0 does not give what 1.1.0 gives. onnx computes what wrong does here."
+    said = "wrong 1.2.0 and 1.1.0 give different results. onnx gives the same results as wrong."
     different = pytest.raises(InconclusiveError, match=said)
     with bind(open_environment, Elsewhere(), "wrong"), different:
         diagnose(network(), [WrongRewriter(guilty=())], environments=["1.1.0"])

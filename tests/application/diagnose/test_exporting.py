@@ -581,4 +581,4 @@ def test_inputs_and_outputs_that_do_not_go_together_are_one_line() -> None:
 def test_a_fixed_dimension_is_told_where_all_matches(capsys: pytest.CaptureFixture[str]) -> None:
     kept = found(exported(), evolve(PROGRAM, open_dimensions={"x": {0: "batch"}}))
     assert kept.verdict == "agree"
-    assert "only as (3, 6)" in " ".join(capsys.readouterr().out.split())
+    assert "requires shape (3, 6)" in " ".join(capsys.readouterr().out.split())

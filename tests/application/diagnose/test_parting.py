@@ -160,7 +160,7 @@ def test_which_branch_was_never_run_is_said_where_nobody_is_blamed(
     with bind(Findings, Kept()):
         assert diagnose(choosing(), [OnnxrtParty()], reference=choosing())
     said = "".join(capfd.readouterr())
-    assert "The else branch of If 'choose' runs on none of these data." in said
+    assert "The else branch of If 'choose' does not run on these data." in said
 
 
 def test_a_node_that_makes_one_of_two_tensors_right_is_named_for_the_other(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_node_that_makes_another_shape_is_named_not_what_refuses_it(op: str, n
 
 @pytest.mark.parametrize(
     ("domain", "said"),
-    [("com.example", ", which is no operator of the standard."), ("ai.onnx.ml", ".")],
+    [("com.example", ", a non-standard operator."), ("ai.onnx.ml", ".")],
 )
 def test_an_operator_that_a_backend_lacks_is_nobodys_fault(domain: str, said: str) -> None:
     model = network()
@@ -98,7 +98,7 @@ def test_an_operator_that_a_backend_lacks_is_nobodys_fault(domain: str, said: st
     )
     model.opset_import.append(helper.make_opsetid(domain, 1))
     able = Able()
-    words = re.escape(f"onnx does not have {domain}.FusedSoftplus{said}")
+    words = re.escape(f"onnx does not support {domain}.FusedSoftplus{said}")
     with pytest.raises(InconclusiveError, match=f"{words} Compare"):
         diagnose(model, [OnnxParty(), able])
 

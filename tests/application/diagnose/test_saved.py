@@ -123,12 +123,12 @@ def test_one_number_everywhere_proves_nothing(scale: float, tmp_path: Path) -> N
     saved = outputs(network(is_dead=True))
     kept, reason = found(network(scale, is_dead=True), tmp_path, saved)
     assert (kept.verdict, kept.culprits) == ("inconclusive", [])
-    assert "one number everywhere" in reason
+    assert "are constant" in reason
 
 
 def test_another_shape_of_the_same_numbers_is_said(tmp_path: Path) -> None:
     _, reason = found(network(), tmp_path, {"y": outputs(network())["y"].reshape(-1)})
-    assert "the numbers that were saved in another shape" in reason
+    assert "the saved values, but a different shape" in reason
 
 
 def test_float32_results_of_a_model_in_half_precision_agree(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of, keeping
-from polygraphy.domain.diagnosis.words import evidence, remedies
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -175,7 +175,7 @@ def of_narrowing(
     tensors = {other: name for name, other in pairing.tensors.items()}
     renamed = [evolve(one, name=tensors.get(one.name, one.name)) for one in curve.tensors]
     case.curves.append(evolve(curve, tensors=renamed))
-    reason = f"Rounding the inputs to {narrow} alone changes the outputs as much."
+    reason = reasons.inputs_alone(narrow)
     made = DiagnosisResult(
         found.verdict, culprits, reason=reason if found.verdict == ILL_CONDITIONED else ""
     )
@@ -292,7 +292,7 @@ def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> b
         try:
             runs = [_runs(party, half) for party in dict.fromkeys((*case.parties, third))]
         except REFUSALS as error:
-            said.append(f"Cannot be run: {error}")
+            said.append(steps.cannot_run(error))
             return False
         most = max(
             (
@@ -304,7 +304,7 @@ def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> b
             default=0.0,
         )
         is_wrong = most > LARGE
-        said.append("The backends differ." if is_wrong else "The backends agree.")
+        said.append(steps.BACKENDS_DIFFER if is_wrong else steps.BACKENDS_AGREE)
     return is_wrong
 
 
@@ -330,14 +330,14 @@ def of_half_model(
             found = Trial(measured, tolerance, half.feeds).result()
             exact = _runs(third, half)
         except PolygraphyException as error:
-            said.append(f"Cannot be computed: {error}")
+            said.append(steps.cannot_run(error))
             return None
         said.append(f"{found.verdict}: {found.before}.")
         if found.verdict != "agree" and not is_observed(outputs, found.before):
-            said.append("The backends are not so far apart, so it is not why they differ.")
+            said.append(steps.LOWERING_NOT_OBSERVED)
             return None
     if found.verdict == "ill-conditioned":
-        reason = f"Rounding the inputs to {name} alone changes the outputs as much."
+        reason = reasons.inputs_alone(name)
         return DiagnosisResult(ILL_CONDITIONED, reason=reason)
     if found.verdict == "agree":
         return _of_agreement(exact, outputs, tolerance, found, name)
@@ -379,18 +379,18 @@ def of_saved_outputs(
             opened = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
             [wide] = _runs(case.parties[0], half)
         except REFUSALS as error:
-            said.append(f"Cannot be run: {error}")
+            said.append(steps.cannot_run(error))
             return None
         tolerance = Tolerance(half.dtype, opened.facts())
         is_right = tolerance.error(goal, wide).is_tolerable
-        said.append(f"It {'gives' if is_right else 'does not give'} what was saved.")
+        said.append(steps.matches_saved("The float32 model", is_right))
     if not is_right:
         return None
     made = of_half_model(case, half, [[values]], third)
     if made is None or made.verdict != AGREE:
         return made
     off = tolerance.error(goal, {output: in_float(array) for output, array in values.items()})
-    reason = f"In float32 it gives what was saved, and rounding to {name} does not explain: {off}."
+    reason = reasons.right_in_float32(name, off)
     return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
 
@@ -431,7 +431,7 @@ def _of_agreement(
         for right in (exact, wide[0]):
             if not allowed.worst(right, made).is_tolerable:
                 return None
-    reason = f"What differs is what rounding to {name} does: {found.before}."
+    reason = reasons.rounding_only(name, found.before)
     return DiagnosisResult(AGREE, reason=reason)
 
 
@@ -505,21 +505,21 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
         case.try_alone(party, proto)
         made = map(party.load(proto) if built is None else built.run, feeds)
         worst = tolerance.worst(exact, made)
-        said.append(f"{'Good enough' if worst.is_tolerable else 'Off'}: {worst}.")
+        said.append(steps.judged(worst.is_tolerable, worst))
     if worst.is_tolerable:
         return DiagnosisResult(AGREE)
     with case.attempt(f"float32, {party.name}") as said:
         plain = party.load(proto, plain=True)
         is_lowering = tolerance.worst(exact, map(plain, feeds)).is_tolerable
-        said.append("Matches." if is_lowering else "Is off as well: it is not the precision.")
+        said.append("Matches." if is_lowering else steps.WRONG_IN_FLOAT32)
         del plain
     if not is_lowering:
         return None
     case.data_options = data_options(case.model, data_loader, 0, feeds[0])
     if measured is None or built is None:
         command = _on_the_data(case, party.remedy(case.path, plain=True, without=()))
-        reason = f"In float32 all outputs match ({command}); which nodes need it is not known."
-        return DiagnosisResult(INCONCLUSIVE, reason=f"{reason} {unmeasured}")
+        reason = reasons.right_in_float32_by(command, unmeasured)
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
     with case.attempt("nodes that stay in fp32") as said:
         try:
             # Why nodes lose too much is seen where every operator rounds, so those that do there
@@ -536,7 +536,7 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
                 found = Trial(measured, tolerance, feeds, lowered=built).result()
         except REFUSALS as error:
             return DiagnosisResult(INCONCLUSIVE, reason=str(error))
-        said.append(f"{len(found.kept)} of {len(built.passes)}, after {built.loads} builds.")
+        said.append(steps.kept_nodes(len(found.kept), len(built.passes), built.loads))
     return _of_kept(case, party, found)
 
 
@@ -549,13 +549,11 @@ def _on_the_data(case: Case, command: str) -> str:
 def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> DiagnosisResult:
     """Return what was found, with the remedy that was tried."""
     if found.verdict == ILL_CONDITIONED:
-        reason = "Rounding the inputs alone changes the outputs as much."
-        return DiagnosisResult(ILL_CONDITIONED, reason=reason)
+        return DiagnosisResult(ILL_CONDITIONED, reason=reasons.INPUTS_ALONE)
     if found.verdict == AGREE:
         return DiagnosisResult(AGREE, reason=ADDS_UP)
     if found.verdict != FAULT:
-        reason = "No set of nodes in fp32 makes the outputs good enough."
-        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+        return DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_KEPT_NODES)
     remedy = Remedy()
     if found.kept:
         command = _on_the_data(case, party.remedy(case.path, plain=False, without=found.kept))
@@ -568,16 +566,13 @@ def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> Diagnosi
 def _reason(found: HalfPrecision, dtype: str) -> str:
     """Return why no party is to blame, where that is so."""
     if found.verdict == AGREE:
-        said = f"All outputs match in {dtype}."
-        return f"{said}{_allowed(found)}{_headroom(found, dtype)}"
+        return f"{reasons.half_works(dtype)}{_allowed(found)}{_headroom(found, dtype)}"
     if found.verdict == ILL_CONDITIONED:
-        return (
-            f"Rounding nothing but the inputs to {dtype} changes outputs as much: {found.before}."
-        )
+        return reasons.inputs_alone_by(dtype, found.before)
     if found.verdict == INCONCLUSIVE and found.adds_up:
         return _of_rounding(found, dtype)
     if found.verdict == INCONCLUSIVE:
-        return f"No set of nodes is found with which outputs match; in {dtype} {found.before}."
+        return reasons.no_set_of_nodes(dtype, found.before)
     return ""
 
 
@@ -585,23 +580,13 @@ def _allowed(found: HalfPrecision) -> str:
     """Return why more than usual was tolerated, if it was."""
     if found.allowance <= 1:
         return ""
-    return (
-        f" That is {found.allowance:.2g} times as much as usual, because rounding everywhere adds"
-        " up to it, and no node does more than others; --rtol and --atol ask for less."
-    )
+    return reasons.more_allowed(found.allowance)
 
 
 def _of_rounding(found: HalfPrecision, dtype: str) -> str:
     """Return that rounding in all nodes is why outputs are off, and how to accept that."""
-    said = (
-        f"In {dtype} {found.before}: rounding adds up to that everywhere, and no few nodes are to"
-    )
-    if found.kept:
-        nodes = counted(len(found.kept), "node")
-        said += f" blame: with {nodes} of {len(found.losses)} in fp32 {found.after}"
-    else:
-        said += " blame"
-    return f"{said}. Where it is good enough, --rtol and --atol say so."
+    kept, nodes = len(found.kept), len(found.losses)
+    return reasons.rounding_accumulates(dtype, found.before, kept, nodes, found.after)
 
 
 def _headroom(found: HalfPrecision, dtype: str) -> str:
@@ -613,11 +598,7 @@ def _headroom(found: HalfPrecision, dtype: str) -> str:
     if top is None:
         return beyond
     share = 100 * top.peak / largest
-    within = " within it" if beyond else ""
-    said = (
-        f"The largest tensor{within}, {top.name!r}, reaches {share:.2g}% of the range of {dtype}."
-    )
-    return f"{beyond} {said}"
+    return beyond + reasons.headroom(top.name, share, dtype, bool(beyond))
 
 
 def _beyond(found: HalfPrecision, dtype: str) -> str:
@@ -633,5 +614,4 @@ def _beyond(found: HalfPrecision, dtype: str) -> str:
     ]
     if not faults:
         return ""
-    more = f" (and {len(faults) - 1} more tensors)" if len(faults) > 1 else ""
-    return f" Outputs do not show that {faults[0].evidence}{more}."
+    return reasons.hidden_overflow(faults[0].loss, len(faults) - 1)

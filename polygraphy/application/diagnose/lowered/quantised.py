@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.lowered.half import FEWER_MAY_DO, BoundedSearch
+from polygraphy.application.diagnose.lowered.half import BoundedSearch
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -24,9 +24,8 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import paired
 from polygraphy.domain.diagnosis.quantising import OUTPUT, QuantisedOperand, losses
-from polygraphy.domain.diagnosis.words import evidence, remedies
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.search.subsets import healing_passes
-from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.diagnosing import (
     SuspectedParty,
     dequantised,
@@ -122,7 +121,7 @@ class Quantised:
         most = self._apart(made[number], goals[number])
         with case.attempt("quantised reference") as notes:
             apart = self._off((), [(feeds[number], made[number])])
-            notes.append(f"It gives what the model gives, to {apart:.2g} of the size of an output.")
+            notes.append(steps.quantized_alike(apart))
         if apart > _BESIDE * most:
             return None
         ranked = self._ranked(feeds[number])
@@ -134,17 +133,12 @@ class Quantised:
             if kept is None:
                 notes.append("None.")
                 return None
-            notes.append(f"{len(kept)} of {len(names)}, {search.checks} sets tried.")
+            notes.append(steps.sets_tried(len(kept), len(names), search.checks))
             if search.is_cut_short:
-                notes.append(FEWER_MAY_DO)
-        costs = f"Quantising puts outputs off by {most:.2g} of their size"
+                notes.append(steps.CUT_SHORT)
         if len(kept) > _FEW or 1 < len(names) < 2 * len(kept):
-            named = ", ".join(f"{name!r} {ranked[name]:.2g}" for name in names[:_FEW])
-            reason = (
-                f"{costs}, which adds up over the model: three quarters of it are that of"
-                f" {len(kept)} of {counted(len(names), 'node')}. Of what they read these lose most:"
-                f" {named}."
-            )
+            worst = [(name, ranked[name]) for name in names[:_FEW]]
+            reason = reasons.quantization_accumulates(most, len(kept), len(names), worst)
             return DiagnosisResult(INCONCLUSIVE, reason=reason)
         after = self._off(kept, sets)
         output = self._output_of(kept)

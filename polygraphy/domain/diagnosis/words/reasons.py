@@ -1,0 +1,350 @@
+"""Why a diagnosis ends without a culprit, or with none that is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.domain.tensors.naming import counted, some_of
+
+NO_FAULT = "No fault found."
+NO_TENSORS = "No backend could compute all tensors."
+NO_NODES = "No backend could run the nodes one by one."
+NOT_BORN = "Outputs contain NaN or infinity, but no node creates them from finite inputs."
+STEPS_EXPLAIN = "Every node agrees by itself; quantization steps explain the outputs."
+WITHIN_TYPE = "The differences are rounding to the type in which the outputs are computed."
+UNSTEADY_PROGRAM = "Two runs of the program on the same data differ: it uses random numbers."
+NO_MODEL_DIFFERENCE = "No difference between the models explains the outputs."
+INPUTS_ALONE = "Rounding only the inputs changes the outputs as much."
+NO_KEPT_NODES = "No set of nodes in fp32 makes the outputs good enough."
+_SAVE_ALL = (
+    "Save all tensors of the correct model (--onnx-outputs mark all), or pass it with --reference."
+)
+
+
+def nothing_to_compare(party: str) -> str:
+    return (
+        f"There is nothing to compare with: {party or 'the backend'} runs the model, and its"
+        " outputs are finite. Add a second backend (--onnx), a reference model (--reference) or"
+        " saved results (--golden)."
+    )
+
+
+def partly_compared(left_out: Sequence[str]) -> str:
+    return f"Everything compared matches, but the comparison is incomplete: {'; '.join(left_out)}."
+
+
+def rounding_only(dtype: str, error: object = "") -> str:
+    measured = f": {error}" if str(error) else ""
+    return f"The differences are rounding to {dtype}{measured}."
+
+
+def inputs_alone(dtype: str) -> str:
+    return f"Rounding only the inputs to {dtype} changes the outputs as much."
+
+
+def agree_in_float32(error: object) -> str:
+    return f"All backends agree in fp32. {error}"
+
+
+def wrong_in_float32(party: str) -> str:
+    return f"{party} is also incorrect in float32. Compare with another backend: --onnxrt."
+
+
+def only_in_backend(party: str, error: object, dtype: str) -> str:
+    return f"In {party}, {error}. With every operator rounded to {dtype}, the outputs match."
+
+
+def same_here(party: str, other: str) -> str:
+    return f"{party} gives the same results as {other}."
+
+
+def undecided(party: str, ops: Sequence[str], nodes: Sequence[str]) -> str:
+    first, *others = party.split(" or ")
+    parties = f"{first} and {others[0]}" if others else f"{first} and the reference"
+    return (
+        f"{parties} disagree on {' and '.join(ops)} {', '.join(map(repr, nodes))}, and nothing"
+        " available can decide between them. Add another backend, other versions (--environments),"
+        " or correct results (--golden)."
+    )
+
+
+def unexplained(relative: float) -> str:
+    return (
+        f"Outputs differ by {relative:.2g} x RMS, but every node and every part of the executed"
+        " graph agrees by itself. Accumulated rounding does not explain it either."
+    )
+
+
+def right_without_rewrites(party: str, command: str) -> str:
+    return f" All outputs match with all rewrites of {party} disabled: {command}"
+
+
+def not_comparable(party: str, kind: str) -> str:
+    return f"{party} could not be compared with {kind}."
+
+
+def follows_but_differs(party: str, is_traced: bool) -> str:
+    values = "the program's values" if is_traced else "the saved results"
+    return (
+        f"Every node follows from {values} when run by itself, but {party} does not compute them"
+        " from the inputs."
+    )
+
+
+def other_data(nodes: Sequence[str]) -> str:
+    return (
+        f"Only the nodes that read the inputs ({', '.join(map(repr, nodes))}) disagree. Either the"
+        " results come from other input data, or these nodes changed. Pass the original data"
+        " (--load-inputs) or the original model (--reference)."
+    )
+
+
+def party_differs_from_saved(right: str, party: str) -> str:
+    return f"{right} matches the saved results, but {party} does not."
+
+
+def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str:
+    rest = f" {' and '.join(left_out).capitalize()} were not tried." if left_out else ""
+    several = "Several changes explain" if count > 1 else "One change explains"
+    return (
+        f"{several} the saved outputs, in {', '.join(map(repr, nodes))}.{rest} Outputs alone cannot"
+        f" tell which it is. {_SAVE_ALL}"
+    )
+
+
+def model_or_data_changed(is_related: bool) -> str:
+    more = (
+        ""
+        if is_related
+        else " They are hardly related to the outputs on these data: if the data differ, pass the"
+        " original data (--load-inputs)."
+    )
+    return (
+        "All backends agree, so either the model or the data changed since the results were saved."
+        f" Outputs alone cannot show which node differs. {_SAVE_ALL}{more}"
+    )
+
+
+def reshaped(output: str, own: str, saved: str) -> str:
+    return (
+        f"Output {output!r} has the saved values, but a different shape: {own} instead of {saved}."
+        " Reshape the output or the saved array."
+    )
+
+
+def other_shape(output: str, own: str, saved: str) -> str:
+    return (
+        f"Output {output!r} is {own}, but {saved} was saved, and no changed node explains that."
+        " Pass the original data (--load-inputs) or shapes (--input-shapes)."
+    )
+
+
+def not_finite(lost: str, differs: bool) -> str:
+    others = "some of the other elements differ" if differs else "all other elements match"
+    return (
+        f"{lost} are NaN or infinite, but finite in the model; {others}. Non-finite values prove"
+        " nothing: save the results again, from a correct model."
+    )
+
+
+def constant_saved(names: Sequence[str]) -> str:
+    return (
+        f"The saved {', '.join(map(repr, names))} match, but are constant, which proves nothing."
+        " Save results of other data, or all tensors (--onnx-outputs mark all)."
+    )
+
+
+def constant_outputs(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    is_one = len(names) == 1
+    are, their = ("is", "its match says") if is_one else ("are", "their matches say")
+    return f"{some_of(names)} {are} empty or constant on these data, so {their} little."
+
+
+def versions_differ(party: str, here: str, versions: Sequence[str]) -> str:
+    return f"{party} {here} and {' and '.join(versions)} give different results."
+
+
+def version_refuses(party: str, version: str, error: object) -> str:
+    return f"{party} {version} does not run the model ({error})"
+
+
+def nobody_runs(messages: str, open_shapes: str) -> str:
+    return f"No backend could run the model: {messages}{open_shapes}"
+
+
+def no_part_refused(messages: str) -> str:
+    return f"No part of the model is refused by itself: {messages}"
+
+
+def cannot_either(parties: Sequence[str]) -> str:
+    return f" {' and '.join(parties)} cannot either."
+
+
+def open_shapes(inputs: Sequence[str]) -> str:
+    return (
+        f" Some dimensions of {some_of(inputs)} are dynamic, and default to 1. Set them with"
+        " --input-shapes."
+    )
+
+
+def lost_operator(party: str, op: str, is_standard: bool) -> str:
+    return f"{party} does not support {op}{'.' if is_standard else ', a non-standard operator.'}"
+
+
+def lost_operators(operators: str) -> str:
+    return (
+        f"{operators} Compare with a version of a backend that supports it (--environments), a"
+        " correct model (--reference) or correct results (--golden)."
+    )
+
+
+def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
+    effect = (
+        "the outputs are unaffected on these data"
+        if is_exact
+        else "rounding explains their effect on the outputs"
+    )
+    return f"The models differ in {counted(places, 'place')} ({some_of(nodes)}), but {effect}."
+
+
+def only_in(names: Sequence[str], model: str) -> str:
+    exist = "exists" if len(names) == 1 else "exist"
+    return f"{', '.join(map(repr, names))} {exist} only in the {model}"
+
+
+def hardware_loses_more(party: str, error: str, command: str) -> str:
+    return (
+        f" {party} does not round at every operator. Hardware that does loses more: {error}. To"
+        f" find the cause: {command}"
+    )
+
+
+def more_than_rounding(dtype: str) -> str:
+    return f"The outputs differ by more than rounding to {dtype} explains."
+
+
+def usual_quantization(relative: float) -> str:
+    return (
+        f"Quantization changes the outputs by {_percent(relative)} of their RMS, which is usual for"
+        " healthy models. To accept it, set --atol in polygraphy run."
+    )
+
+
+def quantization_alone(relative: float) -> str:
+    return (
+        f"Quantization changes the outputs by {_percent(relative)} of their RMS; no other"
+        " difference explains it."
+    )
+
+
+def quantized_otherwise(relative: float) -> str:
+    return (
+        f"Quantization changes the outputs by {_percent(relative)} of their RMS. The quantized"
+        " reference has different nodes, so the costliest node is unknown."
+    )
+
+
+def quantization_shows(relative: float, tensor: str) -> str:
+    return (
+        f"Quantization changes the outputs by {_percent(relative)} of their RMS. The first visible"
+        f" error, at {tensor!r}, is not necessarily the costliest."
+    )
+
+
+def quantization_accumulates(
+    relative: float, kept: int, nodes: int, losses: Sequence[tuple[str, float]]
+) -> str:
+    named = ", ".join(f"{name!r} ({_percent(loss)})" for name, loss in losses)
+    return (
+        f"Quantization changes the outputs by {_percent(relative)} of their RMS. The error"
+        f" accumulates: {kept} of {counted(nodes, 'node')} cause three quarters of it. The largest"
+        f" losses in inputs: {named}."
+    )
+
+
+def right_in_float32(dtype: str, error: object) -> str:
+    return (
+        f"The float32 model matches the saved results, but rounding to {dtype} does not explain the"
+        f" difference: {error}."
+    )
+
+
+def right_in_float32_by(command: str, why: str) -> str:
+    return f"All outputs match in float32 ({command}). Which nodes need it is unknown: {why}"
+
+
+def fixed_dimension(name: str, shape: Sequence[object], axes: Sequence[int]) -> str:
+    named = " and ".join(map(str, axes))
+    return (
+        f"The model requires shape {tuple(shape)} for {name!r}, but dimension {named} is dynamic in"
+        " the program: export it with dynamic_shapes."
+    )
+
+
+def program_runs(framework: str, error: object) -> str:
+    return f"{framework} runs the program. {error}"
+
+
+def no_counterpart(name: str, owner: str) -> str:
+    return f"{name!r} of the {owner} has no counterpart"
+
+
+def half_works(dtype: str) -> str:
+    return f"All outputs match in {dtype}."
+
+
+def inputs_alone_by(dtype: str, error: object) -> str:
+    return f"Rounding only the inputs to {dtype} changes the outputs as much: {error}."
+
+
+def no_set_of_nodes(dtype: str, error: object) -> str:
+    return f"No set of nodes in fp32 makes the outputs match; in {dtype}, {error}."
+
+
+def more_allowed(factor: float) -> str:
+    return (
+        f" That is {factor:.2g} times the usual, because rounding accumulates and no node stands"
+        " out. Set --rtol and --atol to require less."
+    )
+
+
+def rounding_accumulates(
+    dtype: str, before: object, kept: int = 0, nodes: int = 0, after: object = ""
+) -> str:
+    rest = f" With {counted(kept, 'node')} of {nodes} in fp32, {after}." if kept else ""
+    return (
+        f"In {dtype}, {before}. Rounding accumulates in all nodes; no few nodes are at fault.{rest}"
+        " To accept it, set --rtol and --atol."
+    )
+
+
+def headroom(tensor: str, percent: float, dtype: str, is_within: bool) -> str:
+    which = "largest tensor within the range" if is_within else "largest tensor"
+    return f" The {which}, {tensor!r}, reaches {percent:.2g}% of the {dtype} range."
+
+
+def hidden_overflow(loss: object, more: int) -> str:
+    others = f" (and {counted(more, 'more tensor')})" if more else ""
+    return f" The outputs hide that {loss}{others}."
+
+
+def fewer_results(run: str, sets: str, data: str) -> str:
+    return f"{run} holds results of {sets} of {data}"
+
+
+def more_results(run: str, results: str, data: str) -> str:
+    return f"{run} holds {results} for {data}"
+
+
+def never_saved(names: Sequence[str]) -> str:
+    return f"{', '.join(map(repr, names))} {'were' if len(names) > 1 else 'was'} not saved"
+
+
+def sometimes_saved(name: str, count: int, data: str) -> str:
+    return f"{name!r} was saved for {count} of {data}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
