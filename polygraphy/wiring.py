@@ -77,6 +77,7 @@ _ADAPTERS: dict[str, str] = {
     "model_page": "polygraphy.adapters.web.page:model_page",
     "serve_page": "polygraphy.adapters.web.page:serve",
     "computes_in_tf32": "polygraphy.adapters.machine:computes_in_tf32",
+    "is_tf32_forced": "polygraphy.adapters.machine:is_tf32_forced",
     "cores": "polygraphy.adapters.machine:cores",
     "free_memory": "polygraphy.adapters.machine:free_memory",
     "release_memory": "polygraphy.adapters.machine:release_memory",

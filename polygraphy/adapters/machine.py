@@ -39,6 +39,11 @@ def computes_in_tf32(gpu: int = 0) -> bool:
     return os.environ.get(TF32_ENVIRONMENT) != "0" and _capability(gpu) >= TF32_CAPABILITY
 
 
+def is_tf32_forced() -> bool:
+    """Return whether no option of a program selects float32; see the port."""
+    return os.environ.get(TF32_ENVIRONMENT) == "1"
+
+
 @cache
 def _capability(gpu: int) -> tuple[int, int]:
     """Return the compute capability of a GPU; the first with TF32 if nothing tells it.

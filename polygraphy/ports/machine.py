@@ -193,10 +193,17 @@ def release_memory() -> None:
 @port
 def computes_in_tf32(gpu: int = 0) -> bool:
     """Return whether libraries of NVIDIA may compute float32 in TF32 on a GPU: the GPU has TF32,
-    and the environment variable ``NVIDIA_TF32_OVERRIDE`` does not forbid it.
+    and the environment variable ``NVIDIA_TF32_OVERRIDE`` is not 0.
 
     Args:
         gpu: its index.
+    """
+
+
+@port
+def is_tf32_forced() -> bool:
+    """Return whether the environment variable ``NVIDIA_TF32_OVERRIDE`` is 1, so that no option of a
+    program selects float32.
     """
 
 

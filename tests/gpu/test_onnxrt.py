@@ -73,7 +73,7 @@ def test_cuda_starts_with_a_model_of_one_node() -> None:
     assert not starts(("CUDAExecutionProvider", {"device_id": 99}))
 
 
-@pytest.mark.parametrize("override", ["1", "0"])
+@pytest.mark.parametrize("override", ["", "0", "1"])
 def test_tf32_is_known_as_it_is_used(path: str, tmp_path: Path, override: str) -> None:
     """What the session does differs from float32 exactly if its facts say TF32."""
     program = f"""
@@ -92,15 +92,15 @@ print(json.dumps([bool(np.array_equal(found[0][0], found[1][0])), found[0][1], f
     done = subprocess.run(
         [sys.executable, "program.py"],
         cwd=tmp_path,
-        env={**os.environ, "NVIDIA_TF32_OVERRIDE": override},
+        env={**os.environ, **({"NVIDIA_TF32_OVERRIDE": override} if override else {})},
         capture_output=True,
         text=True,
         check=True,
     )
     is_equal, first, second = json.loads(done.stdout.splitlines()[-1])
-    assert second == "float32"
+    assert second == ("tf32" if override == "1" else "float32")
     assert first == ("float32" if override == "0" else "tf32")
-    assert is_equal is (override == "0")
+    assert is_equal is (override != "")
 
 
 def test_run_explains_tf32_and_passes_what_it_explains(path: str, tmp_path: Path) -> None:

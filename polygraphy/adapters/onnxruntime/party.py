@@ -26,7 +26,9 @@ from polygraphy.adapters.onnxruntime.session import (
     matched_rewrites,
     session_options,
 )
-from polygraphy.domain.catalog.compute import ComputePrecision
+from polygraphy.domain.catalog.compute import TF32_ENVIRONMENT, ComputePrecision
+from polygraphy.domain.errors import UsageError
+from polygraphy.ports.machine import is_tf32_forced
 
 onnx = mod.lazy_import("onnx")
 
@@ -106,7 +108,17 @@ class OnnxrtParty:
         return None if found is None else cuda_precision(found[1])
 
     def in_float32(self) -> OnnxrtParty:
-        """Return the same party, computing in float32."""
+        """Return the same party, computing in float32.
+
+        Raises:
+            UsageError: the environment does not allow it.
+        """
+        if is_tf32_forced():
+            raise UsageError(
+                f"{TF32_ENVIRONMENT} is 1, so CUDA computes in TF32 whatever is asked for, and"
+                " nothing can be compared in float32.",
+                hint=f"Unset {TF32_ENVIRONMENT}.",
+            )
         found = self._cuda()
         providers = list(self._providers)
         if found is not None:

@@ -94,7 +94,7 @@ def translated_errors(
         is_theirs = type(error).__module__.startswith("onnxruntime")
         if not is_theirs and not isinstance(error, (RuntimeError, ValueError)):
             raise
-        text = _plain(str(error))
+        text = plain(str(error))
         # Nodes of subgraphs are named after those that they are in.
         if failed := _FAILED.findall(text):
             raise _of_node(text, failed[-1], doing, node_inputs) from error
@@ -156,7 +156,7 @@ def _hint(text: str) -> str:
     return next((advice for sign, advice in _HINTS if sign in text), "")
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Drop the code, such as ``[ONNXRuntimeError] : 7 : INVALID_PROTOBUF :``, in front of the
     message.
     """

@@ -23,12 +23,12 @@ from polygraphy.adapters.onnxruntime.starting import names_of, start_session
 from polygraphy.adapters.os.forks import OneProcess
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
-from polygraphy.domain.catalog.compute import CUDA_TF32, TF32, ComputePrecision
+from polygraphy.domain.catalog.compute import CUDA_TF32, TF32, TF32_ENVIRONMENT, ComputePrecision
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.machine import computes_in_tf32, cores
+from polygraphy.ports.machine import computes_in_tf32, cores, is_tf32_forced
 from polygraphy.ports.running import (
     find_facts,
     first_omission,
@@ -238,7 +238,11 @@ def cuda_precision(options: Mapping[str, Any]) -> ComputePrecision | None:
         options: of the provider.
     """
     gpu = int(options.get("device_id", 0))
-    if str(options.get("use_tf32", 1)) == "0" or not computes_in_tf32(gpu):
+    if not computes_in_tf32(gpu):
+        return None
+    if is_tf32_forced():
+        return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"{TF32_ENVIRONMENT}=0")
+    if str(options.get("use_tf32", 1)) == "0":
         return None
     shown = "cuda:" + (f"device_id={gpu}," if gpu else "") + "use_tf32=0"
     return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"--providers {shown}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnxruntime.providers import Provider, point_of
+from polygraphy.adapters.onnxruntime.providers import Provider, plain, point_of
 from polygraphy.domain.errors import UnavailableError
 from polygraphy.logger import G_LOGGER
 
@@ -172,12 +172,9 @@ def _why(provider: str, message: str = "") -> tuple[str, str]:
         return f"the library {missing} is missing", hint
     if provider in _NVIDIA and (reason := _missing_driver()):
         return reason, "`nvidia-smi` shows the driver and its GPUs."
-    text = " ".join(point_of(" ".join(message.split())).split()).rstrip(".;, ")
-    if "invalid device ordinal" in text:
-        return (
-            "there is no GPU with this device_id (CUDA: invalid device ordinal)",
-            "`nvidia-smi -L` lists the GPUs.",
-        )
+    text = point_of(plain(message)).rstrip(".;, ")
+    if "invalid device ordinal" in text or "Invalid device ID" in text:
+        return "there is no GPU with this device_id", "`nvidia-smi -L` lists the GPUs."
     return text or "it gives no reason", "`polygraphy doctor` starts each provider."
 
 

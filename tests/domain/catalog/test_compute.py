@@ -12,7 +12,7 @@ from onnx import numpy_helper, parser
 from polygraphy.adapters.onnxruntime import session as sessions
 from polygraphy.adapters.os.forks import OneProcess
 from polygraphy.adapters.processes.forked import call_isolated
-from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, SimpleCompareFunc
 from polygraphy.domain.catalog.compute import CUDA_TF32, ComputePrecision
@@ -125,3 +125,20 @@ def test_a_device_is_not_used_in_a_process_forked_from_one_that_used_it(
             ),
             what="onnxrt",
         )
+
+
+def test_the_environment_wins_over_the_options_of_the_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with bind(computes_in_tf32, lambda gpu=0: True):
+        for override, option, expected in (
+            ("", 1, "--providers cuda:use_tf32=0"),
+            ("", 0, None),
+            ("1", 0, "NVIDIA_TF32_OVERRIDE=0"),
+        ):
+            monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
+            found = sessions.cuda_precision({"use_tf32": option})
+            assert (found and found.option) == expected
+        party = OnnxrtParty(["cpu", "cuda"])
+        with pytest.raises(UsageError, match="Unset NVIDIA_TF32_OVERRIDE"):
+            party.in_float32()
