@@ -248,7 +248,7 @@ def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
     kinds = {(node.domain, node.op_type) for node in nodes if domain_of(node.domain)} - before
     if kinds:
         G_LOGGER.warning(
-            "Operators that are not of the ONNX standard were copied:"
+            "Operators outside the ONNX specification were copied:"
             f" {', '.join(sorted('::'.join(kind) for kind in kinds))}. A reference that a backend"
             " optimised has them, and other backends may not run the result."
         )
@@ -260,7 +260,7 @@ def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[
     other = {n.op_type for n in nodes if _declared(n, here) != _declared(n, there)}
     if other:
         G_LOGGER.warning(
-            f"Operators that other versions of ONNX declare otherwise were copied:"
+            f"Operators whose definition differs between ONNX versions were copied:"
             f" {', '.join(sorted(other))}. The opset of the model is {here.get('')}, of the"
             f" reference {there.get('')}: convert one of them before (polygraphy convert --opset)."
         )
