@@ -110,8 +110,8 @@ def test_only_particular_layers(g1_dir: Path, polygraphy: Run) -> None:
         ("--exclude-outputs nothing", "Tensor 'nothing' does not exist"),
         ("--onnx-outputs gain", "Tensor 'gain' is a weight of the model"),
         ("--exclude-outputs '*'", "No output of the model is left"),
-        ("--graph-optimization-level most", "'most' is none of DISABLE_ALL"),
-        ("--save-onnx x --external-data-size-threshold many", "'many' is no number of bytes"),
+        ("--graph-optimization-level most", "'most' is not one of DISABLE_ALL"),
+        ("--save-onnx x --external-data-size-threshold many", "'many' is not a size in bytes"),
     ],
 )
 def test_mistakes_about_outputs(g1_dir: Path, polygraphy: Run, option: str, text: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from math import isfinite, isnan
+from math import inf, isfinite, isnan
 from operator import le
 from typing import TYPE_CHECKING, Any
 
@@ -345,7 +345,7 @@ _OF_DIAGNOSE = {
     "--iterations", "--load-inputs", "--data-loader-script", "--load-outputs",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
-_ABOUT_OUTPUT = re.compile(r"\s--(?:report|format|log-file|log-format)[ =]\S+")
+_ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
 _LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all", "--validate"})
 """How much is shown, and what a diagnosis does by itself: look at all layers, and for NaN."""
 
@@ -393,7 +393,7 @@ def advice_on_outputs(
         invalid: whether a validation found NaN or infinity.
     """
     failing = [row for each in comparisons for row in each.outputs if not row.passed]
-    words = command.split()
+    words = _words(command)
     runs = words[:2] == ["polygraphy", "run"]
     diagnosis = diagnosis_instead_of(command) if _may_be_diagnosed(comparisons) else ""
     if failing and all(row.worst.is_missing for row in failing):
@@ -401,21 +401,23 @@ def advice_on_outputs(
         if runs and compared and "--allow-missing-outputs" not in words:
             if "--load-outputs" in words and "--mark-all" not in words:
                 yield Advice(
-                    "Compare what was saved inside the model, too.", f"{command} --mark-all"
+                    "Also compare the saved intermediate tensors.", f"{command} --mark-all"
                 )
                 return
-            yield Advice("Leave out what only one side has.", f"{command} --allow-missing-outputs")
+            yield Advice(
+                "Skip outputs that only one run has.", f"{command} --allow-missing-outputs"
+            )
         return
     is_rounding = failing and all(row.worst.is_rounding for row in failing)
     if is_rounding and not (diagnosis and _is_coarse(failing)):
         yield Advice(
-            "Rounding alone explains every difference: hold the outputs to what it explains.",
+            "Rounding explains every difference: use the rounding limit as tolerance.",
             _held_to_rounding(command) if runs else "",
         )
         return
     if diagnosis and "--load-outputs" in words and not _knows_inside(comparisons):
         yield Advice(
-            "Outputs alone do not say which node it is: save all tensors (--onnx-outputs mark all)."
+            "Outputs alone do not identify the node: save all tensors (--onnx-outputs mark all)."
         )
     elif diagnosis:
         yield Advice("Find the node at fault, and why.", diagnosis)
@@ -532,25 +534,51 @@ def diagnosis_of_values(command: str) -> str:
 
 
 def _diagnosis(command: str, known: Collection[tuple[int, int, int]]) -> str:
-    asked = _TOLERANCES.sub("", _ABOUT_OUTPUT.sub(" ", command))  # It judges by rounding.
-    words = [word for word in asked.split() if word not in _LEFT_OUT]
+    asked = _without(_words(command), _TOLERANCES)  # It judges by rounding.
+    asked = _without(asked, _ABOUT_OUTPUT, most=1)
+    words = [word for word in asked if word not in _LEFT_OUT]
     flags = {word for word in words if word.startswith("-")}
     parties = words.count("--onnxrt"), words.count("--onnx"), words.count("--load-outputs")
     if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or parties not in known:
         return ""
-    return " ".join(["polygraphy", "diagnose", *words[2:]])
+    return shlex.join(["polygraphy", "diagnose", *words[2:]])
 
 
 def _held_to_rounding(command: str) -> str:
     """Return a command line with the tolerances 'auto', in place of those that it has."""
-    return f"{_TOLERANCES.sub('', command)} --rtol auto --atol auto"
+    words = _without(_words(command), _TOLERANCES)
+    return shlex.join([*words, "--rtol", "auto", "--atol", "auto"])
 
 
-_TOLERANCES = re.compile(r" --(?:rtol|rel-tol|atol|abs-tol)(?:=\S+|(?: (?!-)\S+)+)")
-"""Options with their values, of which there may be several."""
+_TOLERANCES = frozenset({"--rtol", "--rel-tol", "--atol", "--abs-tol"})
+
+
+def _words(command: str) -> list[str]:
+    """Return the words of a command line as a shell reads them."""
+    try:
+        return shlex.split(command)
+    except ValueError:  # It is not one that a shell reads.
+        return command.split()
+
+
+def _without(words: Sequence[str], options: Collection[str], most: float = inf) -> list[str]:
+    """Return words without some options and their values, of which each has so many at most."""
+    kept: list[str] = []
+    values = 0.0
+    for word in words:
+        if word.startswith("-"):
+            name, has_value, _ = word.partition("=")
+            values = most if name in options and not has_value else 0.0
+            if name not in options:
+                kept.append(word)
+        elif values:
+            values -= 1
+        else:
+            kept.append(word)
+    return kept
 
 
 def _with(command: str, *options: str) -> str:
     """Return a command line with options that it does not have yet."""
-    added = [option for option in options if option.split()[0] not in command.split()]
+    added = [option for option in options if option not in _words(command)]
     return " ".join([command, *added])

@@ -429,7 +429,7 @@ def test_int8_quantises_the_model(mlp_path: str) -> None:
     assert {"QUANTIZE", "DEQUANTIZE"} <= set(kinds)
     assert record is not None
     assert record.precision == "int8"
-    with pytest.raises(UsageError, match="takes data"):
+    with pytest.raises(UsageError, match="requires data"):
         built(NetworkFromOnnxPath(mlp_path), int8=True)
 
 
