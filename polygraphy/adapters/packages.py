@@ -35,7 +35,7 @@ def namesakes(path: Sequence[str] | None = None, package: Path | None = None) ->
     others = [each for each in found if each.version != polygraphy.__version__]
     for other in others:
         yield (
-            f"{_owner(other)} {other.version} is installed as well, by what"
+            f"{_owner(other)} {other.version} is also installed according to"
             f" {_folder_of(other)} says, so modules of the two may be mixed. Remedy: {_REMEDY}"
         )
     for folder in _other_folders(path, package):

@@ -101,7 +101,7 @@ def check_format(figure: Figure, path: Path) -> str:
     extension = path.suffix.removeprefix(".").lower()
     if extension not in figure.canvas.get_supported_filetypes():
         raise FileError(
-            f"Could not save to {path}: {extension!r} is no format of pictures.",
+            f"Could not save to {path}: {extension!r} is not a supported image format.",
             path=path,
             hint="Name a .png or .svg file.",
         )

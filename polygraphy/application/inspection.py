@@ -135,7 +135,7 @@ def find_bad_tactics(
 
 
 def _replays(kind: str, folder: str | None, path: str | None) -> list[TacticReplay] | None:
-    """Return the replays of one kind; None where there is no folder for them."""
+    """Return the replays of one kind; None where there is not a folder for them."""
     if path is not None:
         return load_tactic_replays(path)
     usual = join(folder or "", kind)

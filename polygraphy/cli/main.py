@@ -83,7 +83,7 @@ def _report_error(error: CommandLineError, words: Sequence[str]) -> None:
 
 def _dispatch(words: list[str]) -> int:
     if not words:
-        raise CommandLineError("no command is given. Available: " + ", ".join(top_level()) + ".")
+        raise CommandLineError("missing command. Available: " + ", ".join(top_level()) + ".")
     first = words[0]
     if first in ("-h", "--help"):
         from polygraphy.cli.help import main_help
@@ -102,7 +102,7 @@ def _dispatch(words: list[str]) -> int:
     if first.startswith("-"):
         leading, words = split_leading(words, top_level())
     if not words:
-        raise CommandLineError("no command is given. Available: " + ", ".join(top_level()) + ".")
+        raise CommandLineError("missing command. Available: " + ", ".join(top_level()) + ".")
     first, rest = words[0], words[1:]
     name = first
     if first in GROUPS:
@@ -212,7 +212,7 @@ def _refuse_to_overwrite_edits(path: str, text: str) -> None:
     if before not in (text, _generated_anew(before)):
         raise UsageError(
             f"{path} exists and is not what its command line generates: it was edited, or another"
-            " version made it, or it is no generated program.",
+            " version made it, or it is not a generated program.",
             hint="Name another file, or remove that one.",
         )
 
@@ -353,7 +353,7 @@ def _show_group(group: str, *, is_asked_for: bool) -> int:
     listed = members(group)
     if not is_asked_for:
         raise CommandLineError(
-            f"no command is given after it. Available: {', '.join(listed)}.", f"polygraphy {group}"
+            f"missing subcommand. Available: {', '.join(listed)}.", f"polygraphy {group}"
         )
     from polygraphy.cli.help import group_help
 

@@ -78,7 +78,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     for flag, row in given.items():
         for other in row.excludes:
             if other in given:
-                raise CommandLineError(f"{flag} and {other} exclude each other. Choose one.")
+                raise CommandLineError(f"{flag} and {other} cannot be combined. Choose one.")
     check_log_and_program(values)
     check_files(values)
     return values
@@ -185,7 +185,7 @@ def _values(
         if option.is_positional and not words:
             continue
         if option.is_positional and "" in words:
-            raise CommandLineError(f"argument {option.kind.metavar}: an empty text is no name.")
+            raise CommandLineError(f"argument {option.kind.metavar}: must not be empty.")
         try:
             values[option.name] = option.kind.parse(words)
         except BadValue as error:

@@ -116,7 +116,7 @@ def to_numpy(obj: Any) -> Array:
         return copied
     if is_numpy(obj) or isinstance(obj, (bool, int, float, complex)):
         return np.asarray(obj)
-    raise UsageError(f"A {type(obj).__name__} is no array that is known here.")
+    raise UsageError(f"A {type(obj).__name__} is not a supported array.")
 
 
 def to_torch(obj: Any) -> Any:

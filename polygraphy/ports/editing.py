@@ -80,7 +80,7 @@ def quantize(
         Another `onnx.ModelProto`.
 
     Raises:
-        ModelError: the model cannot be quantised.
+        ModelError: the model cannot be quantized.
         FileError: the cache cannot be read or written.
         InputError: there is no calibration data, or it does not fit the model.
     """

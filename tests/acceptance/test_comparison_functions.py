@@ -183,16 +183,22 @@ def test_verdicts_are_saved(rounded: Path, polygraphy: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--check-average --fail-fast --compare l2", "--check-average and --fail-fast exclude"),
-        ("--check-average --compare l2 indices", "--check-average and --compare indices exclude"),
+        (
+            "--check-average --fail-fast --compare l2",
+            "--check-average and --fail-fast cannot be combined",
+        ),
+        (
+            "--check-average --compare l2 indices",
+            "--check-average and --compare indices cannot be combined",
+        ),
         ("--check-average", "--check-average cannot judge element by element"),
         (
             "--check-average --check-error-stat max y:elemwise",
             "--check-average cannot judge element by element",
         ),
-        ("--compare l3", "'l3' is none of simple, indices, l2"),
-        ("--postprocess bottom-3", "'bottom-3' is no post-processing such as top-5"),
-        ("--postprocess top-0", "'top-0' is no post-processing such as top-5"),
+        ("--compare l3", "'l3' is not one of simple, indices, l2"),
+        ("--postprocess bottom-3", "'bottom-3' is not a post-processing step such as top-5"),
+        ("--postprocess top-0", "'top-0' is not a post-processing step such as top-5"),
         ("--cosine-similarity-threshold 2", "2 is not allowed here: numbers from -1 to 1 are"),
         ("--index-tolerance -1", "-1 is less than 0"),
         ("--save-accuracy-results x.json --save-outputs x.json", "name the same path, x.json"),

@@ -81,7 +81,7 @@ def test_without_a_check_and_without_answers_one_line_says_what_to_do(
     done = here("polygraphy debug reduce model.onnx --output minimal_problem.onnx")
     assert done.code == 1
     assert [line for line in done.err.splitlines() if "[!]" in line] == [
-        "[!] Nobody answers: standard input has ended. Add --check and a command that fails where"
+        "[!] No answer: standard input has ended. Add --check and a command that fails where"
         " the problem is."
     ]
     assert [path.name for path in folder.iterdir()] == ["model.onnx"]
@@ -146,7 +146,7 @@ def test_a_model_that_passes_is_inconclusive(here: Run, folder: Path) -> None:
     [
         ("debug reduce model.onnx --check no-such-program", "'no-such-program' does not exist"),
         ("debug reduce model.onnx --check", "a command has to follow"),
-        ("debug reduce model.onnx --fail-regex ( --check true", "no regular expression"),
+        ("debug reduce model.onnx --fail-regex ( --check true", "not a regular expression"),
         ("debug reduce model.onnx --artifacts model.onnx --check false", "same path"),
         ("debug reduce model.onnx --iter-artifact model.onnx --check false", "same path"),
         ("debug reduce model.onnx --fail-code 1 --ignore-fail-code 2 --check false", "exclude"),
@@ -313,9 +313,9 @@ def test_each_cast_model_can_be_checked_by_a_command(here: Run, folder: Path) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--fp16 --bf16", "--fp16 and --bf16 exclude each other"),
+        ("--fp16 --bf16", "--fp16 and --bf16 cannot be combined"),
         ("--rtol y:0.5", "--rtol is one number with --onnxrt"),
-        ("--golden-outputs g.json --check true", "--golden-outputs takes the place of a check"),
+        ("--golden-outputs g.json --check true", "--golden-outputs replaces the check"),
     ],
 )
 def test_what_the_search_without_tensorrt_refuses(

@@ -16,8 +16,8 @@ from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import AccuracyResults, Comparator, RunResults
 from polygraphy.ports.reporting import Console
-from tests.acceptance.test_layers import LAYERS, compared
 from tests.support import g1
+from tests.support.helpers.layer_runs import LAYERS, compared
 
 Run = Callable[..., Any]
 BUDGET = "--memory-budget 20K"
@@ -130,7 +130,7 @@ def test_where_a_budget_means_nothing(
         ("--onnxrt --onnx --save-worst 1 a.json --save-outputs a.json", "name the same path"),
         ("--onnxrt --onnx --save-worst 1 model.onnx", "name the same path"),
         ("--onnxrt --onnx --save-worst 1 a.npz", "are read here, but not written"),
-        ("--onnxrt --onnx --save-error-by-depth a.txt", "is no format of pictures"),
+        ("--onnxrt --onnx --save-error-by-depth a.txt", "is not a supported image format"),
     ],
 )
 def test_mistakes_about_what_is_kept(

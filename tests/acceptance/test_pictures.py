@@ -74,7 +74,7 @@ def test_a_folder_of_pictures_is_an_iteration_each_of_one_size(polygraphy: Run) 
     Path("data").mkdir()
     for index in range(4):
         picture(f"data/{index}.jpg", index, (HEIGHT + index, WIDTH))
-    Path("data/notes.txt").write_text("no picture")
+    Path("data/notes.txt").write_text("not an image")
     command = "polygraphy run m.onnx --onnxrt --onnx --load-inputs data --preprocess layout=nchw"
     done = polygraphy(command)
     assert done.code == 2
@@ -201,7 +201,7 @@ def test_other_channels_than_numbers_are_named() -> None:
         PolygraphyException, match=r"a\.png: the picture has 3 channels, but mean has 2"
     ):
         list(StreamingDataLoader("a.png", preprocess={"mean": [0.1, 0.2]}))
-    with pytest.raises(PolygraphyException, match="is no preprocessing"):
+    with pytest.raises(PolygraphyException, match="is not a preprocessing step"):
         StreamingDataLoader("a.png", preprocess={"means": 1})
 
 

@@ -189,7 +189,7 @@ def test_a_failure_says_where_what_and_what_next(
     )
     assert allowed == "  allowed   1e-05 abs or rel (the default)"
     assert rounding.startswith("  rounding? No: float32 rounding explains ")
-    assert following[0].startswith("  next      Outputs alone do not say which node it is")
+    assert following[0].startswith("  next      Outputs alone do not identify the node")
     assert "[E]" not in done.out
     last = "FAILED  1 of 5 outputs differs; first to fail: 'y3' (Add).  ("
     assert done.lines[-2] == "" and done.lines[-1].startswith(last)
@@ -214,7 +214,7 @@ def test_the_lines_of_a_failure_end_with_the_command_that_finds_the_cause(
     onnx.save(model, str(tmp_path / "q.onnx"))
     words = "q.onnx --onnxrt --onnx --val-range '[-3,3]'"
     done = polygraphy(f"polygraphy run {words}")
-    assert done.code == 1, "ONNX Runtime rewrites two quantisations in a row wrongly"
+    assert done.code == 1, "ONNX Runtime rewrites two quantizations in a row wrongly"
     assert done.lines[-1].startswith("[E] FAILED | Runtime: ")
     begin, command = done.lines[-2].split(": ", 1)
     assert begin == "[I] To find the cause"

@@ -154,7 +154,7 @@ MISTAKES = {
     "surgeon sanitize circle.onnx --toposort -o old.onnx": (3, "in a circle"),
     "surgeon insert model.onnx --inputs input -o old.onnx": (2, "--outputs is missing"),
     "surgeon sanitize model.onnx -o model.onnx": (2, "name the same path"),
-    "surgeon sanitize model.onnx --no-shape-inference --force-fallback-shape-inference": (2, "exclude each other"),
+    "surgeon sanitize model.onnx --no-shape-inference --force-fallback-shape-inference": (2, "cannot be combined"),
     "surgeon extract model.onnx --outputs -o old.onnx": (2, "--outputs names no tensor"),
 }  # fmt: skip
 

@@ -140,7 +140,7 @@ def test_a_version_axis_runs_in_its_own_interpreter(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "words", "said"),
     [
-        ("models = [", [], "plan.toml is no TOML"),
+        ("models = [", [], "plan.toml is not a TOML file"),
         (PLAN.replace('--onnxrt"', '--onnxrr"'), [], "--onnxrr does not exist"),
         (PLAN.replace("models/*", "modes/*"), [], "No model matches 'modes/*.onnx'"),
         (PLAN, ["--shard", "0/3"], "There is no shard 0 of 3"),
@@ -160,4 +160,4 @@ def test_a_plan_that_cannot_be_meant(folder: Path, plan: str, words: list[str], 
 
 def test_a_folder_that_cannot_be_written(folder: Path) -> None:
     code, text = run(folder, "--folder", "plan.toml")
-    assert (code, "plan.toml is no folder" in text) == (3, True), text
+    assert (code, "plan.toml is not a folder" in text) == (3, True), text

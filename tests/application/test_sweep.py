@@ -356,8 +356,8 @@ def test_no_cell_could_be_run(run: Sweeps) -> None:
     ("change", "said"),
     [
         ({"models": ["c*.onnx"]}, "No model matches 'c.\\.onnx'. Patterns start at"),
-        ({"environments": {"e": "nowhere"}}, "Environment 'e': .*nowhere is no interpreter"),
-        ({"environments": {"e": "."}}, "Environment 'e': .* is no virtual environment"),
+        ({"environments": {"e": "nowhere"}}, "Environment 'e': .*nowhere is not an interpreter"),
+        ({"environments": {"e": "."}}, "Environment 'e': .* is not a virtual environment"),
         ({"environments": {"e": {"requirements": "r.txt"}}}, "Environment 'e': .*r.txt does not"),
         ({"reference": {"outputs": "o.json", "inputs": "i"}}, "The plan names .*o.json does not"),
         ({"reference": {"runner": "onnx", "models": {"*": "m.onnx"}}}, ".*m.onnx does not exist"),
@@ -378,7 +378,7 @@ def test_files_of_other_things_are_refused(run: Sweeps, tmp_path: Path) -> None:
     assert [path.name for path in run.folder.iterdir()] == ["mine.txt"]
     (tmp_path / "old.json").write_text("{}")
     (run.folder / "mine.txt").unlink()
-    with pytest.raises(DamagedFileError, match="is no document of a sweep"):
+    with pytest.raises(DamagedFileError, match="is not a sweep document"):
         run(baseline=str(tmp_path / "old.json"))
 
 

@@ -178,7 +178,7 @@ def test_a_model_is_verified_where_a_diagnosis_says_that_it_works(
 
 
 class _Crashing:
-    """ONNX Runtime, as it crashes at its default level of optimisation, or refuses a model."""
+    """ONNX Runtime, as it crashes at its default level of optimization, or refuses a model."""
 
     def __init__(self, how: str, plainly: str) -> None:
         self._how, self._plainly = how, plainly

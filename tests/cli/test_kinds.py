@@ -100,7 +100,7 @@ def test_the_syntax(kind: Kind, words: list[str], value: Any) -> None:
         (Number(minimum=0), ["nan"], "not allowed"),
         (Integer(minimum=1), ["0"], "less than 1"),
         (Integer(), ["1.5"], "not a whole number"),
-        (Choice("a", "b"), ["c"], "none of a, b"),
+        (Choice("a", "b"), ["c"], "not one of a, b"),
         (PerName(Number()), ["1", "2"], "two values for all"),
         (PerName(Number()), ["y:1", "y:2"], "two values for 'y'"),
         (Range(), ["[1,0]"], "smaller to the larger"),
@@ -113,8 +113,8 @@ def test_the_syntax(kind: Kind, words: list[str], value: Any) -> None:
         (Shapes(), ["x:Nx3"], "'N' is not a number"),
         (Shapes(), ["x:1x"], "'1x' is not a number"),
         (Shapes(), ["a:1x3,b"], "'1x3' is not a number"),
-        (Script("load_data"), ["data.json"], "no Python script"),
-        (Script("load_data"), ["data.py:not a name"], "no Python script"),
+        (Script("load_data"), ["data.json"], "not a Python script"),
+        (Script("load_data"), ["data.py:not a name"], "not a Python script"),
     ],
 )
 def test_what_is_wrong_is_said(kind: Kind, words: list[str], why: str) -> None:

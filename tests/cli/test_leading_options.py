@@ -93,9 +93,9 @@ def test_v_alone_is_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["inspect", "--show", "layers", "model", "m.onnx"], "--show cannot stand before"),
         (["--onnxrt", "run", "m.onnx"], "--onnxrt cannot stand before the command"),
         (["inspect", "-v", "modle"], "unknown command 'inspect modle'. Did you mean inspect model"),
-        (["inspect", "-v"], "no command is given after it"),
-        (["-vv"], "no command is given"),
-        (["inspect", "--log-file"], "no command is given after it"),
+        (["inspect", "-v"], "missing subcommand"),
+        (["-vv"], "missing command"),
+        (["inspect", "--log-file"], "missing subcommand"),
     ],
 )
 def test_what_else_stands_there_is_refused(

@@ -159,7 +159,7 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "no command is given. Available: run"),
+        ([], "missing command. Available: run"),
         (["rum"], "unknown command 'rum'. Did you mean run?"),
         (["version"], "Did you mean polygraphy --version?"),
         (["run", "m.onnx", "--ort"], "--ort does not exist; did you mean --onnxrt?"),
@@ -167,7 +167,7 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
             ["diagnose", "m.onnx", "--pluginref"],
             "--pluginref does not exist here: it is an option of",
         ),
-        (["inspect"], "polygraphy inspect: error: no command is given after it. Available: data,"),
+        (["inspect"], "polygraphy inspect: error: missing subcommand. Available: data,"),
         (["inspect", "dat"], "unknown command 'inspect dat'. Did you mean inspect data"),
         (["inspect", "--xyz"], "unknown command 'inspect --xyz'. Available: data"),
         (
@@ -182,13 +182,13 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         (["data", "concat", "a"], "missing --output: set the path with -o PATH."),
         (["data", "convert", "a", "./a"], "PATH and OUTPUT name the same path, ./a."),
         (["data", "merge", "b", "a", "-o", "a"], "PATH and --output name the same path, a."),
-        (["check", "accuracy", "a", "--check-error-stat", "elemwise"], "'elemwise' is none of"),
+        (["check", "accuracy", "a", "--check-error-stat", "elemwise"], "'elemwise' is not one of"),
         (
             ["run"],
             "nothing is selected to run. Choose at least one of --onnxrt, --onnx, --openvino, --trt.",
         ),
         (["run", "a.onnx"], "nothing is selected to run"),
-        (["run", "--onnxrt"], "no model is given"),
+        (["run", "--onnxrt"], "missing model"),
         (["run", "a.engine", "--onnxrt"], "a.engine is a model of type engine"),
         (["run", "--load-outputs", "a", "--save-outputs", "b"], "there is nothing to save"),
         (

@@ -26,7 +26,7 @@ def test_byte_sizes(text: str, value: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "K", "-1", "1T", "1/2", "nan", "inf", "1KB", "x"])
 def test_what_is_no_byte_size(text: str) -> None:
-    with pytest.raises(BadValue, match="no number of bytes"):
+    with pytest.raises(BadValue, match="not a size in bytes"):
         ByteSize().parse([text])
 
 

@@ -135,11 +135,11 @@ def test_groups_survive_the_way_to_a_command_line_and_back(
         (["--onnxrt", "a.onnx", "b.onnx"], "unrecognized arguments: b.onnx"),
         (["--rtol"], "expected at least one argument"),
         (["--rtol", "x"], "argument --rtol/--rel-tol: 'x' is not a number."),
-        (["--model-type", "tflite"], "argument --model-type: 'tflite' is none of frozen"),
+        (["--model-type", "tflite"], "argument --model-type: 'tflite' is not one of frozen"),
         (["--seed", "1.5"], "argument --seed: '1.5' is not a whole number."),
         (["--load", "x"], "ambiguous option: --load"),
-        (["", "--onnxrt"], "argument MODEL: an empty text is no name."),
-        (["--verbosity", "LOUD"], "'LOUD' is no log level"),
+        (["", "--onnxrt"], "argument MODEL: must not be empty."),
+        (["--verbosity", "LOUD"], "'LOUD' is not a log level"),
     ],
 )
 def test_mistakes_are_named_with_flag_value_and_remedy(words: list[str], message: str) -> None:
@@ -204,10 +204,10 @@ def test_a_model_behind_a_list_of_choices_is_the_model(command: str, line: str) 
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
-        ("m.onnx --onnxrt --compare simple sipmle", "'sipmle' is none of"),
-        ("--onnxrt m.onnx --compare simple sipmle", "'sipmle' is none of"),
-        ("--seed 3 m.onnx --onnxrt --compare simple sipmle", "'sipmle' is none of"),
-        ("--onnxrt --compare m.onnx", "'m.onnx' is none of"),
+        ("m.onnx --onnxrt --compare simple sipmle", "'sipmle' is not one of"),
+        ("--onnxrt m.onnx --compare simple sipmle", "'sipmle' is not one of"),
+        ("--seed 3 m.onnx --onnxrt --compare simple sipmle", "'sipmle' is not one of"),
+        ("--onnxrt --compare m.onnx", "'m.onnx' is not one of"),
         ("--trt --precision-constraints a:fp16 m.onnx", "'m.onnx' is neither"),
     ],
 )
@@ -234,7 +234,7 @@ def test_rows_that_exclude_each_other_are_refused_together_and_taken_apart() -> 
     for name, one, other in pairs:
         needed = ["m" for row in load(name).options if row.is_positional and row.kind.nargs != "?"]
         words = [[*needed, *leading(one)], leading(other)]
-        message = f"{one.flags[0]} and {other.flags[0]} exclude each other. Choose one."
+        message = f"{one.flags[0]} and {other.flags[0]} cannot be combined. Choose one."
         with pytest.raises(CommandLineError) as error:
             parse(load(name), [*words[0], *words[1]])
         assert str(error.value) == message

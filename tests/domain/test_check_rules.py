@@ -51,7 +51,7 @@ def test_a_command_that_took_too_long_has_ended_with_124() -> None:
 def test_what_is_no_regular_expression_is_named() -> None:
     with pytest.raises(UsageError, match=r"'\('"):
         CheckRules(patterns=["("])
-    with pytest.raises(UsageError, match="exclude"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         CheckRules(fail_codes=[1], ignored_codes=[2])
 
 

@@ -256,7 +256,7 @@ def test_the_gpu_can_be_named() -> None:
 def test_an_address_of_the_host_is_refused_before_it_ends_the_work() -> None:
     with TrtRunner(engine(engines.identity)) as runner:
         runner.infer({"X": X})
-        with pytest.raises(InputError, match="no memory that a GPU can read"):
+        with pytest.raises(InputError, match="not memory that a GPU can read"):
             runner.infer({"X": X.ctypes.data})
         np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
 

@@ -20,7 +20,7 @@ def ask(question: str) -> str:
     if not line:
         sys.stdout.write("\n")
         raise CheckFailedError(
-            "Nobody answers: standard input has ended.",
+            "No answer: standard input has ended.",
             hint="Add --check and a command that fails where the problem is.",
         )
     return line.strip()

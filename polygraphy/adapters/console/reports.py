@@ -211,7 +211,7 @@ def _run_lines(run: RunReport, report: DataReport, values: Texts) -> Iterator[st
 def _tensor_texts(tensor: TensorReport, report: DataReport, values: Texts) -> Iterator[str]:
     meta, name = f"[dtype={tensor.dtype}, shape={tensor.shape}]", one_line(tensor.name)
     if tensor.unmeasured is not None:
-        yield f"{name} {meta} | {tensor.unmeasured}, of which there are no statistics"
+        yield f"{name} {meta} | {tensor.unmeasured}, without statistics"
     else:
         yield f"{name} {meta} | Stats: {statistics(tensor.summary)}"
         yield from _number_texts(tensor, report)

@@ -251,7 +251,7 @@ class CudaDevice:
         memory, owner = wrapper().owner_of(address)
         if memory is MemoryType.UNKNOWN:
             raise InputError(
-                f"The address {address:#x} is no memory that a GPU can read.",
+                f"The address {address:#x} is not memory that a GPU can read.",
                 hint="Give the address of device memory that is still allocated, or an array of"
                 " NumPy.",
             )

@@ -443,7 +443,7 @@ def _reflected(at: Array, ends: tuple[float, float]) -> Array:
 def _pixel(at: Array, size: int, ends: tuple[float, float], padding: str) -> tuple[Array, Array]:
     """Return which pixel stands for one that may lie outside, and whether there is one."""
     if not np.isfinite(at).all():
-        raise NotImplementedError("points that are no numbers")
+        raise NotImplementedError("points that are not numbers")
     if padding == "reflection":
         at = np.rint(_reflected(at, ends))
     is_there = (at >= 0) & (at < size) if padding == "zeros" else np.ones(at.shape, bool)

@@ -36,7 +36,7 @@ def _place(
 ) -> Array:
     best = np.max(x, axis=axis, keepdims=True) if largest else np.min(x, axis=axis, keepdims=True)
     if is_float(best) and np.isnan(best).any():
-        raise NotImplementedError("an order of what is no number")
+        raise NotImplementedError("an order of values that are not numbers")
     places = np.arange(x.shape[axis]).reshape(
         [-1 if at == axis % x.ndim else 1 for at in range(x.ndim)]
     )
@@ -199,7 +199,7 @@ def _non_zero(x: Array, **_: Any) -> Array:
 
 def _one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_: Any) -> Array:
     if is_float(indices) or is_float(np.asarray(depth)):
-        raise NotImplementedError("indices that are no whole numbers")
+        raise NotImplementedError("indices that are not integers")
     count = int(np.asarray(depth).reshape(-1)[0])
     places = indices.astype(np.int64)
     at = axis + indices.ndim + 1 if axis < 0 else axis

@@ -275,13 +275,13 @@ def with_qdq(
 
     Raises:
         BackendError: this ONNX Runtime cannot quantise to that type.
-        ModelError: the model cannot be quantised.
+        ModelError: the model cannot be quantized.
     """
     scheme = SCHEMES[dtype]
     quantized_type = getattr(quantization.QuantType, scheme.member, None)
     if quantized_type is None:
         raise BackendError(
-            f"ONNX Runtime {onnxruntime.__version__} does not quantise to {dtype}.",
+            f"ONNX Runtime {onnxruntime.__version__} does not quantize to {dtype}.",
             backend="onnxruntime",
             hint="Install ONNX Runtime 1.17 or later.",
         )
@@ -310,7 +310,7 @@ def with_qdq(
             made.quantize_model()
             made.model.topological_sort()  # New nodes were appended.
         except (KeyError, TypeError, AttributeError) as error:
-            raise ModelError(f"The model cannot be quantised: {error}") from error
+            raise ModelError(f"The model cannot be quantized: {error}") from error
     quantized: ModelProto = made.model.model
     return quantized
 
@@ -377,7 +377,7 @@ def load_ranges(cache: CalibrationCache) -> dict[str, tuple[float, float]] | Non
         ranges = _table(content) if content.startswith(_TABLE_HEAD) else _document(content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileError(
-            f"{_name(cache)} is no calibration cache: {error}.",
+            f"{_name(cache)} is not a calibration cache: {error}.",
             path=_name(cache),
             hint="Remove it, or name another file.",
         ) from error
@@ -461,14 +461,14 @@ def quantize(
     cache: CalibrationCache = None,
     keep_nodes: Collection[str] = (),
 ) -> Any:
-    """Quantise the inputs and weights of convolutions and matrix products.
+    """Quantize the inputs and weights of convolutions and matrix products.
 
     The range of a tensor that becomes float8 is everything that was seen unless `method` is
     ``percentile``: ``entropy`` chooses where to cut off for the even steps of an integer.
     """
     if dtype not in SCHEMES:
         raise UsageError(
-            f"A model cannot be quantised to {dtype}.",
+            f"A model cannot be quantized to {dtype}.",
             hint=f"Available: {', '.join(str(known) for known in SCHEMES)}.",
         )
     if method not in METHODS:
@@ -485,7 +485,7 @@ def quantize(
     if not wanted:
         but = " but those that keep their type" if kept else ""
         G_LOGGER.warning(
-            f"Nothing is quantised: the model has no {', '.join(QUANTIZED_OPS)} nodes{but}."
+            f"Nothing is quantized: the model has no {', '.join(QUANTIZED_OPS)} nodes{but}."
         )
         return _unnamed(prepared)
     made = with_qdq(prepared, {name: ranges[name] for name in wanted}, dtype, kept)
@@ -547,10 +547,10 @@ def _lifted(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
         )
         if scheme.is_opset_required:
             raise ModelError(
-                f"The model cannot be quantised to {dtype}: {said}",
+                f"The model cannot be quantized to {dtype}: {said}",
                 hint=f"Export it with opset {scheme.opset} or later.",
             ) from error
-        G_LOGGER.warning(f"Weights are quantised per tensor: {said}")
+        G_LOGGER.warning(f"Weights are quantized per tensor: {said}")
         return model
     restore(lifted)
     lifted.ir_version = max(lifted.ir_version, scheme.ir_version)

@@ -41,7 +41,7 @@ _HINTS = (
     ("Unsupported property", "--openvino-properties takes what the device knows."),
     (
         "Transformation failed at",  # So are those of quantised models called.
-        "--openvino-properties LP_TRANSFORMS_MODE=NO keeps a quantised model in floating point.",
+        "--openvino-properties LP_TRANSFORMS_MODE=NO keeps a quantized model in floating point.",
     ),
     ("bad allocation", "Out of memory: use a smaller batch."),
     ("bad_alloc", "Out of memory: use a smaller batch."),

@@ -28,13 +28,13 @@ def interpreter_of(path: str) -> str:
     """Return the interpreter of a virtual environment, or the path of one as it is."""
     if not os.path.isdir(path):  # noqa: PTH112
         if not os.access(path, os.X_OK):
-            raise FileError(f"{path} is no interpreter: it cannot be run.", path=path)
+            raise FileError(f"{path} is not an interpreter: it cannot be run.", path=path)
         return path
     with translated_os_errors(path, "read the folder"):
         found = [Path(path) / name for name in _INTERPRETERS if (Path(path) / name).exists()]
     if not found:
         raise FileError(
-            f"{path} is no virtual environment: it has no {_INTERPRETERS[0]}.", path=path
+            f"{path} is not a virtual environment: it has no {_INTERPRETERS[0]}.", path=path
         )
     return str(found[0])
 

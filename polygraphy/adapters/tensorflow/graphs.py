@@ -296,7 +296,7 @@ class OptimizeGraph(BaseLoader):
         definition = without_passthroughs(definition, names)
         before = len(graph.get_operations())
         G_LOGGER.info(
-            f"Optimised the TensorFlow graph: {len(definition.node)} operations, {before} before"
+            f"Optimized the TensorFlow graph: {len(definition.node)} operations, {before} before"
         )
         return graph_from_definition(definition), list(outputs)
 

@@ -139,7 +139,7 @@ def _folder(name: str) -> Path:
         path = path.parent
     if not path.is_dir():
         raise FileError(
-            f"SavedModel {path} is no folder." if path.exists() else f"{path} does not exist.",
+            f"SavedModel {path} is not a folder." if path.exists() else f"{path} does not exist.",
             path=path,
             hint="Name the folder that holds saved_model.pb.",
         )
@@ -204,7 +204,7 @@ class GraphFromCkpt(BaseLoader):
         folder = Path(self._dir)
         if not folder.is_dir():
             raise FileError(
-                f"There is no folder {folder}.",
+                f"There is not a folder {folder}.",
                 path=folder,
                 hint="Name the folder of the checkpoint.",
             )
@@ -261,9 +261,7 @@ class GraphFromKeras(BaseLoader):
         tf = tensorflow_module()
         G_LOGGER.info(f"Loading Keras model: {path.absolute()}")
         if path.suffix == ".keras" and not is_zipfile(path):
-            raise ModelError(
-                f"{path} is no Keras file, or not all of one: those are zip archives.", path=path
-            )
+            raise ModelError(f"{path} is not a complete Keras file (a zip archive).", path=path)
         with _version_named(path), translated_errors("load", path):
             model = tf.keras.models.load_model(str(path), compile=False)
         if not getattr(model, "inputs", None):

@@ -52,7 +52,7 @@ def verify(
     taken from there, with what it computes of the data. An edited model that computes in half
     precision is computed with rounding at every operator, as hardware does, and with the tolerance
     ``auto`` held to what `polygraphy.diagnose` holds it to. At the end it is run once as its users
-    will: in ONNX Runtime, at the default level of optimisation, in a process of its own.
+    will: in ONNX Runtime, at the default level of optimization, in a process of its own.
 
     Args:
         original: the model as it was.
@@ -83,7 +83,7 @@ def verify(
         feeds = _feeds(original, asked, data_loader)
     results = compare_accuracy(pair.runs(feeds), compare_func=function)
     if advice is not None and not results:
-        G_LOGGER.info(f"Which nodes are to blame, and what helps: {advice}")
+        G_LOGGER.info(f"To find the nodes at fault and a fix: {advice}")
     if results and pair.last is not None:
         _run_as_users_do(edited, pair.last)
     return results
@@ -137,7 +137,7 @@ class _Pair:
         try:
             return resolve(NarrowModels).roughly(self.original, dtype)(feed_dict)
         except PolygraphyException as error:
-            G_LOGGER.verbose(f"What adds up along the model is not known: {error}")
+            G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
             return []
 
     def runs(self, feeds: Iterable[Mapping[str, Any]]) -> Iterator[RunResults]:
@@ -182,7 +182,7 @@ def _of_half(pair: _Pair, data_loader: Any) -> _OfHalf | None:
         if kept := set(opened.passes) - set(nodes):
             opened = models.open(pair.original, dtype, set(opened.passes) - kept)
     except PolygraphyException as error:
-        G_LOGGER.verbose(f"What rounding adds up to is not known: {error}")
+        G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
         return None
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     data = data_loader if is_made_up or iter(data_loader) is not data_loader else [*data_loader]

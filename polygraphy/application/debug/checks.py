@@ -187,7 +187,7 @@ class CheckCommand:
     def _broken(self, finished: Finished) -> Checked:
         """Stop at a check that never worked; what one that did work cannot check is unresolved."""
         reason = f": {_ended(critical_line(finished.output))}" if finished.output.strip() else "."
-        text = f"The check ended with exit code {finished.code}, which is no failure of the model"
+        text = f"The check ended with exit code {finished.code}, which does not count as a failure"
         if self._has_run and finished.code not in CANNOT_START:
             G_LOGGER.verbose(f"{text}{reason}")
             words = f"it cannot be checked{reason}".rstrip(".")
@@ -329,4 +329,4 @@ class AskUser:
             answer = ask(question)
             if answer.lower() in _ANSWERS:
                 return _ANSWERS[answer.lower()]
-            G_LOGGER.warning(f"{answer!r} is no answer: type p, f or s.")
+            G_LOGGER.warning(f"{answer!r} is not an answer: type p, f or s.")

@@ -250,7 +250,7 @@ class Iterations:
         if found.outcome is Outcome.BAD:
             seconds = time.perf_counter() - start
             G_LOGGER.info(
-                f"Proven: {what} fails the check in a new process, too ({seconds:.1f} s)."
+                f"Proven: {what} also fails the check in a new process ({seconds:.1f} s)."
             )
             return
         said = "passes the check" if found.outcome is Outcome.GOOD else found.reason

@@ -93,7 +93,7 @@ def find_layers_to_raise(
     if found is None:
         raise InconclusiveError(
             "No engine passes the check, not even with all layers in the higher precision.",
-            hint="Something else may be to blame, or the check is too strict.",
+            hint="The cause may be something else, or the check is too strict.",
         )
     names = [name for name in layers if name in set(found)]
     _tell(names, len(layers))

@@ -327,7 +327,7 @@ def _errors(path: str) -> dict[str, OutputRow]:
     try:
         return rows_in(json.loads(read_text(path)))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no JSON: {error}.") from error
+        raise UsageError(f"{path} is not JSON: {error}.") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 

@@ -170,7 +170,7 @@ class Feeds:
         """
         if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
             raise UsageError(
-                f"The data loader is no iterable, but a {type(data_loader).__name__}.",
+                f"The data loader is not an iterable, but a {type(data_loader).__name__}.",
                 hint="Give a list, or a function that yields dictionaries.",
             )
         self._loader = data_loader

@@ -161,7 +161,7 @@ class _RunnerState:
                 if self._roughly is not None:
                     self._moved = feed, dtype, self._roughly[1](self.fit(feed))
             except PolygraphyException as error:
-                G_LOGGER.verbose(f"What adds up along the model is not known: {error}")
+                G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
         return self._moved[2]
 
     def _kept(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:

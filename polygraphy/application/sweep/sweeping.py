@@ -158,7 +158,7 @@ class Planned:
             try:
                 self._digests[path] = digest_of(self._whole(path))
             except MissingFileError as error:
-                raise UsageError(f"The plan names what is not there: {error}") from error
+                raise UsageError(f"The plan names a missing item: {error}") from error
         return self._digests[path]
 
     def _contents(self, flags: Words) -> Iterator[str]:
@@ -406,7 +406,7 @@ def _rows_in(path: str) -> dict[str, Mapping[str, Any]]:
         return made
     except (ValueError, LookupError, TypeError) as error:
         raise DamagedFileError(
-            f"{path} is no document of a sweep.",
+            f"{path} is not a sweep document.",
             path=path,
             hint="Save one with polygraphy sweep --report PATH.json.",
         ) from error

@@ -140,7 +140,9 @@ def _loaded(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
 def _check(name: str, declared: object, taken: Collection[str]) -> None:
     """Refuse what would break the command line."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for a backend: lower-case letters, digits and _ are")
+        raise ValueError(
+            f"{name!r} is not a valid backend name: lower-case letters, digits and _ are"
+        )
     if not isinstance(declared, Backend):
         raise TypeError(f"it is a {type(declared).__name__}, not a polygraphy.extension.Backend")
     if declared.runner and not _RUNNER.fullmatch(declared.runner):

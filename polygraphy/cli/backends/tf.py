@@ -120,7 +120,7 @@ def _check_tensorrt(values: Values) -> None:
     """Refuse options about TensorRT in TensorFlow without it."""
     given = flags_given(values, [TfTrtOptions])
     if given and not values[TfTrtOptions].tftrt:
-        raise CommandLineError(f"{given[0]} needs --tftrt, which it is about.")
+        raise CommandLineError(f"{given[0]} requires --tftrt.")
     if given and "trt" not in built_in():
         raise CommandLineError(
             "--tftrt needs the backend of TensorRT, which is not there. Leave --tftrt out."

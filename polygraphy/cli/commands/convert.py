@@ -105,7 +105,7 @@ class ConvertCommand(Command):
     def program(self, values: Values) -> Program:
         model = values[ModelOptions].model_file
         if model is None:
-            raise CommandLineError("no model is given. Name its path.")
+            raise CommandLineError("missing model: add its path.")
         kind = kind_of_model(values)
         target = _target(values[ConvertOptions])
         _check_conversion(values[ModelOptions], kind, target)
@@ -113,7 +113,7 @@ class ConvertCommand(Command):
         check_files(values, written=[("--output", output)])
         _warn_about_unused(values, target)
         if values[ConvertOptions].output is None:
-            inform(f"Saving to {output}, because no --output is given.")
+            inform(f"Saving to {output}, because --output is not set.")
         parses = kind != "trt-network-script"
         onnx = onnx_of(
             _for_target(values, target, output),
@@ -219,7 +219,7 @@ def _target(options: ConvertOptions) -> str:
         return options.convert_to
     if options.output is None:
         raise CommandLineError(
-            f"what to convert to is not given. Add {_WAYS}, or an"
+            f"missing output format: add {_WAYS}, or an"
             f" --output that ends in one of {', '.join(_BY_EXTENSION)}."
         )
     extension = PurePath(options.output).suffix.lower()

@@ -68,7 +68,7 @@ class DiagnoseCommand(Command):
     def program(self, values: Values) -> Program:
         path = values[CheckedModelOptions].path
         if not path:
-            raise CommandLineError("no model is given. Name its path.")
+            raise CommandLineError("missing model: add its path.")
         half = half_of(values)
         if half is not None:
             self._warn_of_unused(values)
@@ -78,7 +78,7 @@ class DiagnoseCommand(Command):
         if not parties:
             flags = ", ".join(each.flag for each in PARTIES.values())
             raise CommandLineError(
-                f"no backend is given. Choose some of {flags}; or ask about half precision with"
+                f"missing backend: add one of {flags}; or ask about half precision with"
                 " --fp-to-fp16 or --to-bf16."
             )
         self._warn_of_unused(values)

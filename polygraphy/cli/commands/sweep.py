@@ -219,7 +219,7 @@ def _read(path: str) -> Mapping[str, Any]:
     except OSError as error:
         raise CommandLineError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
-        raise CommandLineError(f"{path} is no TOML: {error}.") from None
+        raise CommandLineError(f"{path} is not a TOML file: {error}.") from None
     return {key: _literals(value) for key, value in found.items()}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 class BadValue(ValueError):
-    """A word that is no value of an option; the message says why, without naming the option."""
+    """An invalid value of an option; the message gives the reason, without the option."""
 
 
 class CommandLineError(Exception):

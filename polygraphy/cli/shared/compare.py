@@ -355,11 +355,11 @@ def check_average(values: Values, functions: list[Call]) -> None:
     names = [call.name for call in functions]
     if values[JudgeOptions].fail_fast:
         raise CommandLineError(
-            "--check-average and --fail-fast exclude each other: an average is of all iterations."
+            "--check-average and --fail-fast cannot be combined: an average is of all iterations."
         )
     if "IndicesCompareFunc" in names:
         raise CommandLineError(
-            "--check-average and --compare indices exclude each other: places in a list have no"
+            "--check-average and --compare indices cannot be combined: places in a list have no"
             " average."
         )
     if _SIMPLE in names and "elemwise" in _statistics(values[SimpleOptions], "elemwise"):

@@ -98,7 +98,7 @@ def check_log_and_program(values: Values) -> None:
         others.add(place)
         if is_taken:
             raise CommandLineError(
-                f"{flag} would overwrite {path}, which the command line names elsewhere, too. Name"
+                f"{flag} would overwrite {path}, which the command line also names elsewhere. Name"
                 " another file."
             )
 

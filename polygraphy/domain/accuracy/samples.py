@@ -59,7 +59,7 @@ def answers_of(output: Any, name: str, *, is_one: bool) -> list[Answer]:
         )
     if rows.shape[1] < 2:
         raise InputError(
-            f"Output {name!r} has one number per sample, of which none is the largest.",
+            f"Output {name!r} has one number per sample, so no element is the largest.",
             hint="Say what the answer is with --postprocess-func-script.",
         )
     wide = rows.astype(np.float64)
@@ -132,7 +132,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
                          hint="Write a label a line, in the order of the data.")  # fmt: skip
     if odd is not None:
         raise InputError(
-            f"{path}: {','.join(odd)!r} is no sample with a label.",
+            f"{path}: {','.join(odd)!r} is not a labeled sample.",
             hint="Write a label a line, or the name of a sample, a comma and its label.",
         )
     known: dict[str, str] = {}

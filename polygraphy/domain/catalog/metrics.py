@@ -202,10 +202,10 @@ THRESHOLDS = {
             scale="decibels",
             limit="smallest ratio of the second run's output to the difference in dB",
             default=20.0,
-            threshold_doc="The smallest tolerable signal to quantisation noise ratio, in dB.",
-            result_doc="The signal to quantisation noise ratio in dB, the second run being the"
+            threshold_doc="The smallest tolerable signal to quantization noise ratio, in dB.",
+            result_doc="The signal to quantization noise ratio in dB, the second run being the"
             " signal; some 6 dB for each bit that is right.",
-            function_doc="Holds the signal to quantisation noise ratio to a smallest value; the"
+            function_doc="Holds the signal to quantization noise ratio to a smallest value; the"
             " second run is the signal.",
         ),
         _row(

@@ -107,9 +107,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         given = self._given(name)
         if rounding is None and AUTO in given:
             raise UsageError(
-                f"What output {name!r} is held to follows from its values, which are not known"
-                " here.",
-                hint="Give numbers instead of 'auto'.",
+                f"The tolerance of output {name!r} depends on its values, which are unknown here.",
+                hint="Set numbers instead of 'auto'.",
             )
         rounding = rounding if AUTO in given else None
         checked = value_for(self.check_error_stat, name, "elemwise")

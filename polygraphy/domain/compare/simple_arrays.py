@@ -188,7 +188,7 @@ def compare_arrays(
         function.pictures.draw(value.name, *arrays, (limits.atol, limits.rtol))
     if rounding is None and is_auto:
         return UncomparedResult(
-            f"There is no telling what rounding explains of {value.tensor}: give its tolerance."
+            f"The rounding limit of {value.tensor} is unknown: set its tolerance."
         )
 
     def held_to(

@@ -555,6 +555,6 @@ def check_is_tensor(name: str, kind: str) -> None:
         words = {"seq": "sequence", "sequence": "sequence"}
         raise ModelError(
             f"Input {name!r} of the model is a {words.get(kind, kind.replace('_', ' '))}, not a"
-            " tensor, so that no data can be given to it.",
+            " tensor, so it cannot receive data.",
             hint="Cut the part out that takes tensors, with polygraphy surgeon extract.",
         )

@@ -28,7 +28,9 @@ def _pair(value: Any) -> tuple[int, int] | None:
 
 def _is_known(instance: Preprocess, attribute: Any, layout: str) -> None:
     if layout not in LAYOUTS:
-        raise UsageError(f"{layout!r} is no layout.", hint=f"Choose one of {', '.join(LAYOUTS)}.")
+        raise UsageError(
+            f"{layout!r} is not a layout.", hint=f"Choose one of {', '.join(LAYOUTS)}."
+        )
 
 
 def _is_no_zero(instance: Preprocess, attribute: Any, std: Sequence[float]) -> None:
@@ -65,7 +67,9 @@ class Preprocess:
         known = ("resize", "scale", "mean", "std", "layout")
         unknown = [name for name in settings if name not in known]
         if unknown:
-            raise UsageError(f"{unknown[0]!r} is no preprocessing.", hint=f"There are {known}.")
+            raise UsageError(
+                f"{unknown[0]!r} is not a preprocessing step.", hint=f"There are {known}."
+            )
         return Preprocess(**settings)
 
     def channels_in(self, shape: Sequence[Any] | None) -> Any:
@@ -96,7 +100,7 @@ class Preprocess:
         """
         if array.ndim != 3:
             raise InputError(
-                f"{where}: an array of shape {array.shape} is no picture.",
+                f"{where}: an array of shape {array.shape} is not an image.",
                 hint="A picture has height, width and channels.",
             )
         for name, numbers in (("mean", self.mean), ("std", self.std)):

@@ -247,7 +247,9 @@ def rows_in(document: Any) -> dict[str, OutputRow]:
         UsageError: it is no document of this version, or compares nothing.
     """
     if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-        raise UsageError("This is no verdict document.", hint="Save one with --report PATH.json.")
+        raise UsageError(
+            "This is not a verdict document.", hint="Save one with --report PATH.json."
+        )
     from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
 
     rows: dict[str, OutputRow] = {}

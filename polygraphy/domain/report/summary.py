@@ -401,21 +401,23 @@ def advice_on_outputs(
         if runs and compared and "--allow-missing-outputs" not in words:
             if "--load-outputs" in words and "--mark-all" not in words:
                 yield Advice(
-                    "Compare what was saved inside the model, too.", f"{command} --mark-all"
+                    "Also compare the saved intermediate tensors.", f"{command} --mark-all"
                 )
                 return
-            yield Advice("Leave out what only one side has.", f"{command} --allow-missing-outputs")
+            yield Advice(
+                "Skip outputs that only one run has.", f"{command} --allow-missing-outputs"
+            )
         return
     is_rounding = failing and all(row.worst.is_rounding for row in failing)
     if is_rounding and not (diagnosis and _is_coarse(failing)):
         yield Advice(
-            "Rounding alone explains every difference: hold the outputs to what it explains.",
+            "Rounding explains every difference: use the rounding limit as tolerance.",
             _held_to_rounding(command) if runs else "",
         )
         return
     if diagnosis and "--load-outputs" in words and not _knows_inside(comparisons):
         yield Advice(
-            "Outputs alone do not say which node it is: save all tensors (--onnx-outputs mark all)."
+            "Outputs alone do not identify the node: save all tensors (--onnx-outputs mark all)."
         )
     elif diagnosis:
         yield Advice("Find the node at fault, and why.", diagnosis)

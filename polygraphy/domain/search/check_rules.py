@@ -58,7 +58,7 @@ def _pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise UsageError(
-            f"{text!r} is no regular expression: {error}.",
+            f"{text!r} is not a regular expression: {error}.",
             hint="A backslash in front of a special character makes it stand for itself.",
         ) from error
 
@@ -243,7 +243,7 @@ class CheckRules:
 
     def __attrs_post_init__(self) -> None:
         if self.fail_codes and self.ignored_codes:
-            raise UsageError("Codes that fail and codes that are ignored exclude each other.")
+            raise UsageError("Codes that fail and codes that are ignored cannot be combined.")
 
     def outcome(self, finished: Finished) -> Outcome:
         """Return what the end of a command means."""

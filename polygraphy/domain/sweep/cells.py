@@ -166,7 +166,7 @@ def shard_of(text: str) -> tuple[int, int]:
     """
     first, slash, last = text.partition("/")
     if not slash or not first.isdecimal() or not last.isdecimal():
-        raise UsageError(f"{text!r} is no shard.", hint="Write i/n, as in 1/4.")
+        raise UsageError(f"{text!r} is not a shard.", hint="Write i/n, as in 1/4.")
     number, count = int(first), int(last)
     if not 1 <= number <= count:
         raise UsageError(f"There is no shard {number} of {count}: they count from 1.")

@@ -172,13 +172,13 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     shapes = _choices(data, "shapes", None)
     seeds = data.get("seeds", [1])
     if not isinstance(seeds, (list, tuple)) or not all(_is_count(seed) for seed in seeds):
-        raise _bad("seeds", "is no list of whole numbers", "as in seeds = [1, 2]")
+        raise _bad("seeds", "is not a list of integers", "as in seeds = [1, 2]")
     if not seeds:
         raise _bad("seeds", "has no value", "leave it out for one seed")
     _check_distinct("seeds", seeds)
     iterations = data.get("iterations", 1)
     if not _is_count(iterations) or iterations < 1:
-        raise _bad("iterations", "is no whole number from 1", "as in iterations = 5")
+        raise _bad("iterations", "is not an integer from 1", "as in iterations = 5")
     environments = [
         _environment(name, row, names) for name, row in _table(data, "environments").items()
     ]
@@ -231,7 +231,7 @@ def known_of(data: Mapping[str, Any]) -> list[Known]:
     _check_keys("the file of known failures", data, ("known",))
     rows = data.get("known", [])
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise _bad("known", "is no list of tables", "write [[known]] above each")
+        raise _bad("known", "is not a list of tables", "write [[known]] above each")
     return [_known(number, row) for number, row in enumerate(rows, 1)]
 
 
@@ -264,7 +264,7 @@ def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     rows = data.get(name, {})
     if not isinstance(rows, Mapping):
         raise _bad(
-            name, "is no table", f"write [{name}], and below it a row for each: name = value"
+            name, "is not a table", f"write [{name}], and below it a row for each: name = value"
         )
     if name in data and not rows:
         raise _bad(name, "has no value", "leave it out, or write a row")
@@ -306,7 +306,7 @@ def _environment(name: str, row: Any, runners: Sequence[str]) -> EnvironmentRow:
     if isinstance(row, str):
         row = {"path": row}
     if not isinstance(row, Mapping):
-        raise _bad(what, "is no path", 'as in "1.26" = "venvs/1.26"')
+        raise _bad(what, "is not a path", 'as in "1.26" = "venvs/1.26"')
     _check_keys(what, row, ("path", "requirements", "runners"))
     path, requirements = row.get("path", ""), row.get("requirements", "")
     if not isinstance(path, str) or not isinstance(requirements, str):
@@ -322,11 +322,11 @@ def _environment(name: str, row: Any, runners: Sequence[str]) -> EnvironmentRow:
 
 def _reference(row: Any, runners: Sequence[RunnerRow], backends: Sequence[str]) -> ReferenceRow:
     if row is None:
-        raise _bad("reference", "is missing", 'say what is right, as in reference = "onnx"')
+        raise _bad("reference", "is missing", 'set the reference, as in reference = "onnx"')
     if isinstance(row, str):
         return ReferenceRow(_reference_flags(row, runners, backends))
     if not isinstance(row, Mapping):
-        raise _bad("reference", "is no text and no table", 'as in reference = "onnx"')
+        raise _bad("reference", "is neither a string nor a table", 'as in reference = "onnx"')
     _check_keys("reference", row, ("runner", "models", "outputs", "inputs"))
     texts = {key: row.get(key, "") for key in ("runner", "outputs", "inputs")}
     if not all(isinstance(text, str) for text in texts.values()):
@@ -338,7 +338,7 @@ def _reference(row: Any, runners: Sequence[RunnerRow], backends: Sequence[str]) 
     models = row.get("models", {})
     if not isinstance(models, Mapping) or not all(isinstance(m, str) for m in models.values()):
         raise _bad(
-            "reference", "has models that are no table", 'as in models = {"a.onnx" = "b.onnx"}'
+            "reference", "has models that are not a table", 'as in models = {"a.onnx" = "b.onnx"}'
         )
     if not texts["runner"]:
         raise _bad("reference", "names no runner", 'as in runner = "onnx"')
@@ -373,7 +373,7 @@ def _texts(what: str, value: Any) -> Words:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
-        raise _bad(what, "is no list of texts", 'as in ["a", "b"]')
+        raise _bad(what, "is not a list of strings", 'as in ["a", "b"]')
     return tuple(value)
 
 

@@ -62,9 +62,9 @@ def test_a_name_that_is_no_text_is_refused_as_the_model_is_read(tmp_path: Path, 
     path = tmp_path / "m.onnx"
     path.write_bytes(damaged)
     for map_weights in (None, True):
-        with pytest.raises(ModelError, match="is no UTF-8, so the model is damaged"):
+        with pytest.raises(ModelError, match="is not UTF-8, so the model is damaged"):
             onnx_from_path(str(path), map_weights=map_weights)
-    with pytest.raises(ModelError, match="is no UTF-8"):
+    with pytest.raises(ModelError, match="is not UTF-8"):
         onnx_from_bytes(damaged)
 
 

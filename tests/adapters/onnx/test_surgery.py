@@ -251,7 +251,7 @@ def test_stripping_what_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"names\.txt"):
         strip_weights(g1.classifier(), exclude_list=str(tmp_path / "names.txt"))
     (tmp_path / "names.txt").write_bytes(b"a\n\x80")
-    with pytest.raises(FileError, match=r"names\.txt is no text in UTF-8"):
+    with pytest.raises(FileError, match=r"names\.txt is not a UTF-8 text file"):
         strip_weights(g1.classifier(), exclude_list=str(tmp_path / "names.txt"))
 
 

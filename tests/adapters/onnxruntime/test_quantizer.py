@@ -134,7 +134,7 @@ def test_tables_of_tensorrt_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["nonsense", "{}", '{"ranges": {"x": [2, 1]}}', "TRT-1\nx 00"])
 def test_other_files_are_no_caches(tmp_path: Path, text: str) -> None:
     (tmp_path / "c").write_text(text)
-    with pytest.raises(FileError, match="no calibration cache"):
+    with pytest.raises(FileError, match="not a calibration cache"):
         load_ranges(tmp_path / "c")
 
 

@@ -94,6 +94,6 @@ def test_of_many_names_an_even_choice_and_the_jump_are_shown(tmp_path: Path) -> 
 
 def test_other_formats_are_refused_before_anything_is_drawn(tmp_path: Path) -> None:
     for name in ("plot.txt", "plot"):
-        with pytest.raises(FileError, match="is no format of pictures"):
+        with pytest.raises(FileError, match="is not a supported image format"):
             MatplotlibPlots().prepare(str(tmp_path / name))
     MatplotlibPlots().prepare(str(tmp_path / "plot.PNG"))

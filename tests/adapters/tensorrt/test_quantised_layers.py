@@ -77,7 +77,7 @@ def test_layers_that_are_named_are_the_only_ones_that_are_quantised(
     rest = _seen({"hidden": dtype}, given=data(), fp16=True)
     assert _quantized(rest) == {"x": native}
     assert rest["h_relu"] == "HALF"
-    with pytest.raises(UsageError, match="takes data"):
+    with pytest.raises(UsageError, match="requires data"):
         _seen({"hidden": dtype})
 
 
@@ -93,7 +93,7 @@ def test_two_types_for_the_same_end_are_refused() -> None:
 def test_what_cannot_be_quantised_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     _seen({"relu": "int8", "hidden": "int8"}, given=data())
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Layer 'relu' (Relu) is of no kind that is quantised" in shown
+    assert "Layer 'relu' (Relu) cannot be quantized" in shown
     assert "'hidden'" not in shown
 
 

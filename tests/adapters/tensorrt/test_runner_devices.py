@@ -120,6 +120,6 @@ def test_memory_of_another_gpu_is_refused_before_the_engine_reads_it(
 def test_an_address_that_no_gpu_knows_is_refused(trt: FakeTensorRT) -> None:
     with TrtRunner(identity(trt)) as runner:
         runner.infer({"X": X})
-        with pytest.raises(InputError, match="no memory that a GPU can read"):
+        with pytest.raises(InputError, match="not memory that a GPU can read"):
             runner.infer({"X": X.ctypes.data}, check_inputs=False)
         np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)

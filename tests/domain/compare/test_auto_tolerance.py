@@ -62,7 +62,7 @@ def test_one_of_the_two_may_be_a_number_and_outputs_may_differ() -> None:
     assert result.thresholds.atol == 0.25
     assert result.thresholds.rtol < 1e-5
     assert function.tolerance_for("z").rtol == 0.5
-    with pytest.raises(UsageError, match="follows from its values"):
+    with pytest.raises(UsageError, match="depends on its values"):
         function.thresholds_for("y")
 
 
@@ -75,7 +75,7 @@ def test_other_words_are_no_tolerance(word: str) -> None:
 def test_what_has_no_precision_needs_a_tolerance() -> None:
     result = compare(run(np.array([1 + 2j])), run(np.array([1 + 2j])))
     assert isinstance(result, UncomparedResult)
-    assert "give its tolerance" in result.reason
+    assert "set its tolerance" in result.reason
 
 
 @pytest.mark.parametrize("settled", [False, True])

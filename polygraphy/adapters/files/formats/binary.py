@@ -183,7 +183,7 @@ def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
 def _about(metadata: Any) -> dict[str, Any]:
     """Return what files of this package hold beside the format's own header."""
     if not isinstance(metadata, dict):
-        raise ContentError("it is damaged: its metadata are no object")
+        raise ContentError("it is damaged: its metadata are not an object")
     text = metadata.get(_OWN)
     return {} if text is None else _json_object(str(text), "its metadata")
 
@@ -194,7 +194,7 @@ def _json_object(text: str | bytes, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ContentError(f"it is damaged: {what} is no JSON") from error
     if not isinstance(found, dict):
-        raise ContentError(f"it is damaged: {what} is no JSON object")
+        raise ContentError(f"it is damaged: {what} is not a JSON object")
     return found
 
 
@@ -246,10 +246,10 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
 
 def _dtype(text: Any) -> np.dtype[Any]:
     if not isinstance(text, str):
-        raise TypeError("its data type is no text")
+        raise TypeError("its data type is not a string")
     dtype = np.dtype(getattr(ml_dtypes, text) if _is_narrow(text) else text)
     if dtype.hasobject or not dtype.itemsize:
-        raise TypeError(f"{text} is no data type of numbers")
+        raise TypeError(f"{text} is not a numeric data type")
     return dtype
 
 

@@ -110,7 +110,7 @@ def golden_in(path: Path) -> Golden:
     with content_errors_named(f"load {path}", path), translated_os_errors(path, "read"):
         _, description = open_tensors(path)
         if not isinstance(description, Mapping) or _KEY not in description:
-            raise ContentError("it is no golden: nothing in it says how it was made")
+            raise ContentError("it is not a golden: its metadata are missing")
         try:
             return Golden(**description[_KEY])
         except TypeError as error:

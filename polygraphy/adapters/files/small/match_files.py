@@ -40,7 +40,7 @@ def read_matches(path: str) -> list[PluginMatch]:
         documents = list(yaml.safe_load_all(content))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise FileError(f"{path} is no YAML file: {reason}.", path=path) from error
+        raise FileError(f"{path} is not a YAML file: {reason}.", path=path) from error
     return [
         _match(document, f"{path}: plugin {number}")
         for number, document in enumerate(documents, 1)
@@ -71,7 +71,7 @@ def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
 
 
 def _match(document: Any, where: str) -> PluginMatch:
-    _expect(isinstance(document, Mapping), f"{where} is no mapping with name, op and instances")
+    _expect(isinstance(document, Mapping), f"{where} is not a mapping with name, op and instances")
     for key in ("name", "op"):
         _expect(isinstance(document.get(key), str), f"{where} has no text under {key!r}")
     listed = document.get("instances")
@@ -83,7 +83,7 @@ def _match(document: Any, where: str) -> PluginMatch:
 
 
 def _instance(document: Any, where: str) -> PluginInstance:
-    _expect(isinstance(document, Mapping), f"{where} is no mapping with inputs and outputs")
+    _expect(isinstance(document, Mapping), f"{where} is not a mapping with inputs and outputs")
     names = {}
     for key in ("inputs", "outputs"):
         listed = document.get(key)

@@ -109,7 +109,7 @@ def read_record(path: str) -> Mapping[str, Any] | None:
     name = Path(path).name.removesuffix(".json")
     is_whole = isinstance(found, dict) and all(field in found for field in _FIELDS)
     if not is_whole or found["key"] != name:
-        raise DamagedFileError(f"{path} is damaged: it is no record of {name}.", path=path)
+        raise DamagedFileError(f"{path} is damaged: it is not a record of {name}.", path=path)
     return dict(found)
 
 
@@ -123,7 +123,7 @@ def holds_sweep(folder: str) -> bool:
     """See the port."""
     path = Path(folder)
     if path.exists() and not path.is_dir():
-        raise FileError(f"{folder} is no folder.", path=folder, hint="Name another one.")
+        raise FileError(f"{folder} is not a folder.", path=folder, hint="Name another one.")
     names = {each.name for each in path.iterdir()} if path.exists() else set()
     is_ours = (path / _MARK).exists()  # After the names: another shard may write it just now.
     if not is_ours and not all(name in _FIRST or _MARK in name for name in names):

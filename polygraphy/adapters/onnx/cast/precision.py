@@ -183,7 +183,7 @@ def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelec
     if files := external_files(model):
         raise ModelError(
             f"The model cannot be cast to {dtype} without its weights, which are in {files[0]}.",
-            hint="Load the external data, too.",
+            hint="Load the external data.",
         )
     selection.check(_all_nodes(model))
 

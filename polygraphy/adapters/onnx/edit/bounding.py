@@ -58,7 +58,7 @@ class OverrideInputShapes(BaseLoader):
         for word, shape in self._shapes.items():
             for name in matching([word], inputs, what="Input"):
                 if inputs[name].type.WhichOneof("value") != "tensor_type":
-                    raise UsageError(f"Input {name!r} is no tensor, so it has no shape.")
+                    raise UsageError(f"Input {name!r} is not a tensor, so it has no shape.")
                 rank = _rank(inputs[name])
                 if rank is not None and rank != len(shape):
                     G_LOGGER.warning(

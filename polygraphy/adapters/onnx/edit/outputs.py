@@ -186,7 +186,7 @@ def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
     """
     if value is None or value.type.WhichOneof("value") == "tensor_type":
         return True
-    G_LOGGER.verbose(f"{name!r} is no tensor, and does not become an output.")
+    G_LOGGER.verbose(f"{name!r} is not a tensor, so it cannot become an output.")
     return False
 
 

@@ -213,7 +213,7 @@ def _listed(path: str | None) -> frozenset[str]:
     try:
         lines = content.decode().splitlines()
     except UnicodeDecodeError as error:
-        raise DamagedFileError(f"{path} is no text in UTF-8: {error}.", path=path) from error
+        raise DamagedFileError(f"{path} is not a UTF-8 text file: {error}.", path=path) from error
     return frozenset(filter(None, map(str.strip, lines)))
 
 

@@ -182,7 +182,7 @@ class ConstantNodes:
             depth, nodes = 0, self
             while not nodes.is_at_hand(name) and name not in nodes._made_by:
                 if nodes._outer is None:
-                    raise BackendError(f"Tensor {name!r} is no constant.")
+                    raise BackendError(f"Tensor {name!r} is not a constant.")
                 depth, nodes = depth - 1, nodes._outer
             if nodes.is_at_hand(name):
                 weights[name] = nodes._tensor(name)

@@ -155,7 +155,8 @@ class FoldConstants(BaseLoadOnnxCopy):
         """
         if partitioning not in _PARTITIONINGS:
             raise UsageError(
-                f"{partitioning!r} is no partitioning.", hint="Available: 'basic', 'recursive'."
+                f"{partitioning!r} is not a partitioning mode.",
+                hint="Available: 'basic', 'recursive'.",
             )
         super().__init__(model, copy)
         self._num_passes = num_passes

@@ -483,7 +483,7 @@ class GraphWalk:
             How many nodes were removed.
 
         Raises:
-            BackendError: a constant cannot be computed, and there is no partitioning.
+            BackendError: a constant cannot be computed, and there is not a partitioning mode.
         """
         nodes = self.nodes
 

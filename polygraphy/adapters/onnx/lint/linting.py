@@ -500,4 +500,6 @@ class _Trying:
             if value.type.WhichOneof("value") not in ("tensor_type", None)
         ]
         for name in sequences:
-            yield LintEntry(INFO, Source.RUNTIME, f"Input: '{name}' is no tensor, and not tried.")
+            yield LintEntry(
+                INFO, Source.RUNTIME, f"Input: '{name}' is not a tensor, so it was not tried."
+            )

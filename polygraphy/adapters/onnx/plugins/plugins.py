@@ -210,7 +210,7 @@ def match_plugins(
         UsageError: both `include` and `exclude` are given.
     """
     if include is not None and exclude is not None:
-        raise UsageError("include and exclude exclude each other.", hint="Give one of them.")
+        raise UsageError("include and exclude cannot be combined.", hint="Give one of them.")
     plugins = plugins_in(plugin_dir, include, exclude)
     with _quiet_matching():
         graph = imported(evaluate(model))

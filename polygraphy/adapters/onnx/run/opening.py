@@ -349,7 +349,7 @@ class ReducibleOnnxModel:
         """Return data type and shape of a tensor; the data type is found out if need be."""
         value = self._opened.value(name)
         if not is_tensor(value):
-            raise ModelError(f"{name!r} is no tensor, so the model cannot be cut there.")
+            raise ModelError(f"{name!r} is not a tensor, so the model cannot be cut there.")
         meta = described(value)
         if meta.dtype is None:
             self._observe([name])

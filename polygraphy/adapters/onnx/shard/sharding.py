@@ -110,7 +110,7 @@ def _transpose(
 ) -> None:
     if sorted(permutation) != list(range(_RANK)):
         raise ModelError(
-            f"{list(permutation)} is no permutation of the {_RANK} axes of tensor {source!r}."
+            f"{list(permutation)} is not a permutation of the {_RANK} axes of tensor {source!r}."
         )
     graph.node.append(transpose(source, target, permutation, taken))
 

@@ -129,7 +129,7 @@ def check_texts(values: tuple[str | bytes, ...]) -> None:
     except TypeError:
         wrong = next(one for one in values if isinstance(one, bytes))
         raise ModelError(
-            f"ONNX model is invalid: the name {wrong!r} is no UTF-8, so the model is damaged.",
+            f"ONNX model is invalid: the name {wrong!r} is not UTF-8, so the model is damaged.",
             hint="Export or download it again.",
         ) from None
 

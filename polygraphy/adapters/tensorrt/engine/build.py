@@ -514,7 +514,7 @@ def _impossible(request: PrecisionRequest, why: str) -> BackendError:
     remedy = (
         f"Cast before you edit: NetworkFromOnnxPath(path, cast={name!r})."
         if request.floats is not None and request.quantized is None
-        else "Quantise the ONNX model (Q/DQ nodes), and build that."
+        else "Quantize the ONNX model (Q/DQ nodes), and build that."
     )
     return BackendError(
         f"{caps.name} {caps.version} takes types from the network, and this one cannot be cast to"

@@ -66,7 +66,7 @@ FEATURES: dict[str, Feature] = {
         ("IInt8Calibrator",),
         "INT8 calibrators",
         _TO_10,
-        "Quantise the model instead (Q/DQ nodes), and build that.",
+        "Quantize the model instead (Q/DQ nodes), and build that.",
     ),
     "compute_capability": Feature(
         ("ComputeCapability",),
@@ -149,7 +149,7 @@ FEATURES: dict[str, Feature] = {
         _STRONGLY_TYPED,
     ),
     "progress_monitor": Feature(("IProgressMonitor",), "progress monitors", _FROM_10),
-    "quantization_flags": Feature(("QuantizationFlag",), "quantisation flags", _TO_10),
+    "quantization_flags": Feature(("QuantizationFlag",), "quantization flags", _TO_10),
     "refit_individual": Feature(
         ("BuilderFlag.REFIT_INDIVIDUAL",),
         "refitting of chosen weights",
@@ -182,7 +182,7 @@ FEATURES: dict[str, Feature] = {
         ("BuilderFlag.FP16",), "data types of tensors that can be set", _TO_10, _STRONGLY_TYPED
     ),
     "tiling_optimization_level": Feature(
-        ("TilingOptimizationLevel",), "tiling optimisation", _FROM_10_LATE
+        ("TilingOptimizationLevel",), "tiling optimization", _FROM_10_LATE
     ),
     "weak_typing": Feature(
         ("BuilderFlag.FP16",), "precisions that TensorRT chooses", _TO_10, _STRONGLY_TYPED

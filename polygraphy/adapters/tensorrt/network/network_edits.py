@@ -499,7 +499,7 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
         f"{caps.name} {caps.version} takes types from the model, and a precision of {listed} cannot"
         f" be had {where}.",
         backend="tensorrt",
-        hint="Cast or quantise those nodes of the ONNX model.",
+        hint="Cast or quantize those nodes of the ONNX model.",
     )
 
 

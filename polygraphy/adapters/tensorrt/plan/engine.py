@@ -248,7 +248,9 @@ def check_plan(head: bytes, size: int, path: str | Path | None = None) -> None:
     name = "The engine" if path is None else str(path)
     for kind, is_such, hint in _IS:
         if is_such(head):
-            raise ModelError(f"{name} is no TensorRT engine: it is {kind}.", path=path, hint=hint)
+            raise ModelError(
+                f"{name} is not a TensorRT engine: it is {kind}.", path=path, hint=hint
+            )
     if head.startswith(_RTX_TAG) and len(head) >= _SIZE.stop:
         expected = int.from_bytes(head[_SIZE], "little")
         if size < expected:

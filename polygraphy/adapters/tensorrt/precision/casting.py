@@ -225,7 +225,7 @@ def _quantized_once(
             made, {it for it, asked in job.layer_precisions.items() if asked == dtype}
         )
         return made
-    message = f"The model has Q/DQ nodes: it is not quantised to {dtype} again"
+    message = f"The model has Q/DQ nodes: it is not quantized to {dtype} again"
     if job.layer_precisions:
         G_LOGGER.warning(f"{message}, whatever is asked for of its layers.")
     else:
@@ -241,7 +241,7 @@ def _warn_about_others(model: Any, layers: set[str]) -> None:
         nodes = [node for node in model.graph.node if {node.name, *node.output} & chosen]
         if not any(made.intersection(node.input) for node in nodes):
             kinds = ", ".join(sorted({node.op_type for node in nodes}))
-            G_LOGGER.warning(f"Layer {name!r} ({kinds}) is of no kind that is quantised.")
+            G_LOGGER.warning(f"Layer {name!r} ({kinds}) cannot be quantized.")
 
 
 def _is_quantized(model: Any) -> bool:
@@ -258,11 +258,11 @@ def _quantized(model: Any, given: Any, dtype: DataTypeEntry, keep_nodes: Collect
         given = CalibrationData(getattr(given, "data_loader", given))
     if given.data_loader is None and given.cache is None:
         raise UsageError(
-            f"Quantising the model to {dtype} takes data to find value ranges with.",
+            f"Quantizing the model to {dtype} requires data to determine value ranges.",
             hint="Give a calibrator, or build a model that has Q/DQ nodes.",
         )
     G_LOGGER.info(
-        f"Quantising the ONNX model to {dtype}: this TensorRT takes types from the model."
+        f"Quantizing the ONNX model to {dtype}: this TensorRT takes types from the model."
     )
     return quantize(
         model,

@@ -46,7 +46,7 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
     within = tensor.ranges[profile]
     others = [index for index in range(len(tensor.ranges)) if tensor.takes(shape, index)]
     raise InputError(
-        f"Input {tensor.name!r} cannot have shape {shape}: optimisation profile {profile} of the"
+        f"Input {tensor.name!r} cannot have shape {shape}: optimization profile {profile} of the"
         f" engine takes {within.min} to {within.max}.",
         hint=(
             f"Profile {others[0]} takes it: choose that one."

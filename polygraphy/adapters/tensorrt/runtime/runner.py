@@ -260,7 +260,7 @@ class TrtRunner(BaseRunner):
         count = self.engine.num_optimization_profiles
         if not 0 <= index < max(count, 1):
             raise UsageError(
-                f"Optimisation profile {index} does not exist.",
+                f"Optimization profile {index} does not exist.",
                 hint=f"The engine has {count}; the first one is 0.",
             )
         self._end_session()
@@ -279,7 +279,7 @@ class TrtRunner(BaseRunner):
             stream.synchronize()
         if not done:
             raise reasons.failed(
-                f"use optimisation profile {index}",
+                f"use optimization profile {index}",
                 hint="Where TensorRT lets one context at a time use a profile, deactivate the other"
                 " runner of this engine, or build the engine with one more profile.",
             )
@@ -380,7 +380,7 @@ class TrtRunner(BaseRunner):
         session = self._session
         if session is None:
             raise UsageError(
-                f"{self.name} has no optimisation profile: another context of its engine used the"
+                f"{self.name} has no optimization profile: another context of its engine used the"
                 " first one when its own was made.",
                 hint="Call set_profile(index), or give optimization_profile=index.",
             )

@@ -20,8 +20,8 @@ def _known(word: str, known: Sequence[str], what: str) -> str:
     from difflib import get_close_matches
 
     matches = get_close_matches(lowered, known, n=2)
-    advice = f"did you mean {' or '.join(matches)}" if matches else f"there is {', '.join(known)}"
-    raise BadValue(f"{word!r} is no {what}; {advice}")
+    advice = f"did you mean {' or '.join(matches)}" if matches else f"available: {', '.join(known)}"
+    raise BadValue(f"{word!r} is not a known {what}; {advice}")
 
 
 class Member(Kind):
@@ -155,7 +155,7 @@ class Budget(Kind):
         except ValueError:
             percent = -1.0
         if not 0 <= percent <= 100:
-            raise BadValue(f"{text!r} is no percentage from 0% to 100%")
+            raise BadValue(f"{text!r} is not a percentage from 0% to 100%")
         return percent
 
     def unparse(self, value: Any) -> list[str]:
@@ -187,7 +187,7 @@ class ComputeCapabilities(Texts):
         if not dot:
             major, minor = word[:-1], word[-1:]
         if not (major.isascii() and major.isdigit() and minor.isascii() and minor.isdigit()):
-            raise BadValue(f"{word!r} is no compute capability, such as 8.9")
+            raise BadValue(f"{word!r} is not a compute capability, such as 8.9")
         return int(major), int(minor)
 
     def unparse(self, value: Any) -> list[str]:

@@ -130,7 +130,7 @@ class CheckCompatibilityCommand(Command):
     def program(self, values: Values) -> Program:
         path = values[ModelOptions].model_file
         if path is None:
-            raise CommandLineError("no model is given. Name its path.")
+            raise CommandLineError("missing model: add its path.")
         backends = tuple(dict.fromkeys(values[BackendOptions].backends))
         kind = kind_of_model(values, unknown="frozen" if backends == ("tf",) else "onnx")
         _check_type(values[ModelOptions], kind, backends)
@@ -142,7 +142,7 @@ class CheckCompatibilityCommand(Command):
                 " --onnxrt."
             )
         unused = [] if is_tensorflow else flags_given(values, [TfLoadOptions])
-        warn_idle(unused, ", because the model is none of TensorFlow")
+        warn_idle(unused, ", because the model is not a TensorFlow model")
         loader = _data(values, ModelOptions)
         onnx = OnnxModel()
         if is_tensorflow:

@@ -140,7 +140,7 @@ class DebugReduceCommand(Command):
         output = save.output
         if output is None and results.min_good is None:
             output = f"{PurePath(path).stem}_reduced.onnx"
-            inform(f"Saving to {output}, because no --output is given.")
+            inform(f"Saving to {output}, because --output is not set.")
         check_files(values, written=[("--output", output)])
         check_artifacts(values)
         data = data_of(
@@ -174,7 +174,7 @@ class DebugReduceCommand(Command):
             ("--no-reduce-outputs", chosen.no_reduce_outputs),
         ):
             if given and chosen.mode == "ddmin":
-                raise CommandLineError(f"--mode ddmin and {flag} exclude each other. Choose one.")
+                raise CommandLineError(f"--mode ddmin and {flag} cannot be combined. Choose one.")
         if shapes.no_onnxruntime_shape_inference and (shapes.no_shape_inference or observes):
             warn("--no-onnxruntime-shape-inference: without effect, because nothing is inferred.")
 

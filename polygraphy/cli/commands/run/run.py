@@ -162,7 +162,7 @@ def backends_of(
         each.warn(values, names, kind)
     if not is_tensorflow:
         unused = flags_given(values, [TfLoadOptions, TfOnnxOptions])
-        warn_idle(unused, ", because the model is none of TensorFlow")
+        warn_idle(unused, ", because the model is not a TensorFlow model")
     used = {name: each.chosen(values, kind) for name, each in chosen.items()}
     onnx = onnx_of(
         values,
@@ -315,7 +315,7 @@ def _refuse(values: Values) -> None:
         raise CommandLineError(f"nothing is selected to run. {choose}")
     runs_model = any(":" not in runner for runner in runners)
     if runs_model and values[ModelOptions].model_file is None:
-        raise CommandLineError("a runner is selected but no model is given. Name its path.")
+        raise CommandLineError("missing model for the selected runner: add its path.")
     if not runners and any((saved.save_inputs, saved.save_outputs, saved.save_input_blob)):
         raise CommandLineError(f"without a runner there is nothing to save. {choose}")
     loaded, layers = values[CompareOptions].load_outputs, values[LayerwiseOptions]

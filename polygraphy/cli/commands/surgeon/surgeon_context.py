@@ -50,7 +50,7 @@ def edit_of(
     path = model.model_file or ""
     output = save.output or PurePath(path).stem + ending
     if save.output is None:
-        inform(f"Saving to {output}, because no --output is given.")
+        inform(f"Saving to {output}, because --output is not set.")
     check_files(values, written=[("--output", output)])
     warn_about_saving(values)
     load = load_of(values)

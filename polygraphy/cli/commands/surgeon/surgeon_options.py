@@ -75,7 +75,7 @@ def _spec(word: str) -> TensorSpec:
         rest, colon, last = name.rpartition(":")
         is_shape = _is_shape(last)
     elif colon and not is_shape and (rest.endswith("]") or rest.endswith(f":{_UNKNOWN}")):
-        raise BadValue(f"{last!r} in {word!r} is no data type, such as float32 or int64")
+        raise BadValue(f"{last!r} in {word!r} is not a data type, such as float32 or int64")
     if colon and is_shape:
         name, shape = rest, tuple(map(_dim, dims_in(last)))
     elif colon and last == _UNKNOWN:
@@ -173,7 +173,7 @@ def _attribute(text: str) -> Any:
     if kinds == {int, float}:
         value, kinds = [float(item) for item in items], {float}
     if not kinds or len(kinds) > 1 or not kinds <= {int, float, str}:
-        raise BadValue(f"{text!r} is no number, text, or list of numbers or of texts")
+        raise BadValue(f"{text!r} is not a number, a string, or a list of numbers or strings")
     return value
 
 

@@ -40,9 +40,7 @@ class TemplateCommand(Command):
         """
         output = values[TemplateOptions].output
         if output is None:
-            raise CommandLineError(
-                "where to write the script is not given. Add -o PATH, or -o - for standard output."
-            )
+            raise CommandLineError("missing --output: add -o PATH, or -o - for standard output.")
         return output
 
 

@@ -183,7 +183,7 @@ class TemplateShardHintsCommand(Command):
     def program(self, values: Values) -> Program:
         model, output = values[EditedModelOptions], values[HintOutputOptions].output
         if output is None:
-            raise CommandLineError("where to write the hints is not given. Add -o PATH.")
+            raise CommandLineError("missing --output: add -o PATH.")
         path = model.model_file or ""
         return Program(
             "shard_hints.py.j2",
@@ -216,7 +216,7 @@ class MultiDeviceShardCommand(Command):
         unused = [] if source.one_shot else flags_given(values, [ShardHintOptions])
         warn_idle(unused, ", because --hint says how")
         if save.output is None:
-            raise CommandLineError("where to save the model is not given. Add -o PATH.")
+            raise CommandLineError("missing --output: add -o PATH.")
         path = values[EditedModelOptions].model_file or ""
         return Program(
             "shard.py.j2",
@@ -234,7 +234,7 @@ def _found(values: Values) -> Call:
     options = values[ShardHintOptions]
     if options.attention_pattern not in (None, *_PATTERNS):
         raise CommandLineError(
-            f"argument --attention-pattern: {options.attention_pattern} is none of 0, 1."
+            f"argument --attention-pattern: {options.attention_pattern} is not 0 or 1."
         )
     if options.cp_type != "fused":
         flags = ("--q-shuffle", "--k-shuffle", "--v-shuffle", "--is-causal")

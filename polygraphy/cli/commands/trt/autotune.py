@@ -189,7 +189,7 @@ class PluginAutotuneCommand(Command):
         """Refuse what cannot be meant, and tell about what has no effect."""
         config = values[TuningConfigOptions]
         if values[EditSaveOptions].output is None and not config.skip_autotuning:
-            inform(f"Saving to {output}, because no --output is given.")
+            inform(f"Saving to {output}, because --output is not set.")
         if config.skip_autotuning and config.load_config_yaml is not None:
             raise CommandLineError(
                 "--skip-autotuning only finds what matches, and --load-config-yaml says that it is"

@@ -131,7 +131,7 @@ def render_onnx_precision(values: Values) -> Program:
     """
     path = values[ModelOptions].model_file
     if path is None:
-        raise CommandLineError("no model is given. Name its path.")
+        raise CommandLineError("missing model: add its path.")
     if kind_of_model(values) != "onnx":
         raise CommandLineError(f"--onnxrt needs an ONNX model, unlike {path}.")
     _warn_about_unused(values)
@@ -208,7 +208,7 @@ def _dtype(values: Values) -> str | None:
     cast, precision = values[OnnxCastOptions], values[TrtPrecisionOptions]
     is_bf16 = cast.to_bf16 or precision.bf16
     if is_bf16 and (cast.fp_to_fp16 or precision.fp16):
-        raise CommandLineError("--fp16 and --bf16 exclude each other with --onnxrt.")
+        raise CommandLineError("--fp16 and --bf16 cannot be combined with --onnxrt.")
     return "bf16" if is_bf16 else None
 
 
@@ -244,7 +244,7 @@ def _warn_about_unused(values: Values) -> None:
     warn_idle(unused, " with --onnxrt")
     if values[CheckOptions].check and values[GoldenOptions].golden_outputs is not None:
         raise CommandLineError(
-            "--golden-outputs takes the place of a check command, so --check cannot be given, too."
+            "--golden-outputs replaces the check command and cannot be combined with --check."
         )
 
 
@@ -395,7 +395,7 @@ def _model(values: Values) -> str:
     """
     model = values[ModelOptions].model_file
     if model is None:
-        raise CommandLineError("no model is given. Name its path.")
+        raise CommandLineError("missing model: add its path.")
     kind = kind_of_model(values)
     if kind not in ("onnx", _SCRIPT):
         raise CommandLineError(
@@ -439,7 +439,7 @@ def _check_golden(values: Values) -> None:
     golden = values[GoldenOptions]
     if golden.golden_outputs is not None and values[CheckOptions].check:
         raise CommandLineError(
-            "--golden-outputs takes the place of a check command, so --check cannot be given, too."
+            "--golden-outputs replaces the check command and cannot be combined with --check."
         )
     if golden.golden_outputs is None and golden.save_layer_outputs is not None:
         raise CommandLineError(
@@ -460,7 +460,7 @@ def _with_precision(values: Values) -> Values:
         if not options.int8:
             warn("--precision float16: without --int8, no layer computes in less.")
     if not any(getattr(options, name) for name in PRECISIONS):
-        inform("Building with --fp16, because no lower precision is given.")
+        inform("Building with --fp16, because no lower precision is set.")
         options = changed(options, fp16=True)
     if options.precision_constraints is None:
         options = changed(options, precision_constraints="obey")

@@ -298,9 +298,9 @@ class Choice(Kind):
             return found
         listed = ", ".join(choices)
         raise BadValue(
-            f"{word!r} is no {self.what}; there is {listed}"
+            f"{word!r} is not a {self.what}; available: {listed}"
             if self.what
-            else f"{word!r} is none of {listed}"
+            else f"{word!r} is not one of {listed}"
         )
 
 
@@ -334,7 +334,7 @@ class Script(Kind):
         if not colon or not symbol.isidentifier() or len(path) == 1:  # A drive letter is no path.
             path, symbol = words[0], self.symbol
         if not path.endswith(".py"):
-            raise BadValue(f"{words[0]!r} is no Python script, as in script.py:{self.symbol}")
+            raise BadValue(f"{words[0]!r} is not a Python script, as in script.py:{self.symbol}")
         return path, symbol
 
     def files(self, value: tuple[str, str]) -> list[tuple[str, str | None]]:
@@ -485,7 +485,7 @@ class ByteSize(Kind):
         except (ValueError, ZeroDivisionError):
             value = Fraction(-1)
         if value < 0 or "/" in digits:
-            raise BadValue(f"{words[0]!r} is no number of bytes, such as 1024, 16e6, 512M or 2G")
+            raise BadValue(f"{words[0]!r} is not a size in bytes, such as 1024, 16e6, 512M or 2G")
         return ByteCount(value * unit)
 
 
@@ -503,7 +503,9 @@ class TopK(Kind):
         """Return the number, or the number and the axis."""
         match = _FORM.fullmatch(words[0])
         if match is None or int(match[1]) == 0:
-            raise BadValue(f"{words[0]!r} is no post-processing such as top-5 or top-5,axis=1")
+            raise BadValue(
+                f"{words[0]!r} is not a post-processing step such as top-5 or top-5,axis=1"
+            )
         return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
 
     def unparse(self, value: int | tuple[int, int]) -> list[str]:

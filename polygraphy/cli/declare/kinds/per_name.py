@@ -100,11 +100,14 @@ class Preprocessing(Kind):
         for word in words:
             step, equals, text = word.partition("=")
             if not equals or step not in _KNOWN:
-                raise BadValue(f"{word!r} is none of {', '.join(f'{each}=...' for each in _KNOWN)}")
+                known = ", ".join(f"{each}=..." for each in _KNOWN)
+                raise BadValue(f"{word!r} is not one of {known}")
             try:
                 found[step] = _value(step, text)
             except (ValueError, ZeroDivisionError):
-                raise BadValue(f"{text!r} is no value of {step}, as in {_EXAMPLES[step]}") from None
+                raise BadValue(
+                    f"{text!r} is not a valid value of {step}, as in {_EXAMPLES[step]}"
+                ) from None
         return found
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
