@@ -12,7 +12,9 @@ from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
+from polygraphy.adapters.torch.precision import compute_precision
 from polygraphy.adapters.torch.program import Program, is_model, program_of, translated_errors
+from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -90,6 +92,7 @@ class PytRunner(BaseRunner):
         self._inputs = TensorMetadata()
         self._names: Sequence[str] | str | None = None
         self._place: Any = None
+        self._lowered: ComputePrecision | None = None
 
     def activate_impl(self) -> None:
         """Get the model, move it to the device, and switch it to inference."""
@@ -109,6 +112,7 @@ class PytRunner(BaseRunner):
             )
         with translated_errors("start"):
             self._place = program.start(self._device, self._compiled)
+        self._lowered = compute_precision(model, self._place)
         self._inputs = inputs
         self._names = self._output_names or names
         self._program = program
@@ -124,8 +128,13 @@ class PytRunner(BaseRunner):
         return self._inputs
 
     def get_model_facts(self) -> Facts:
-        """Return what is known of the model: whether all tensors of a program are outputs."""
-        return ModelFacts(is_program=self._names == constants.MARK_ALL)
+        """Return what is known of the model: whether all tensors of a program are outputs, and
+        whether they are computed in TF32.
+        """
+        is_program = self._names == constants.MARK_ALL
+        if self._lowered is None:
+            return ModelFacts(is_program=is_program)
+        return ModelFacts({"": self._lowered.dtype}, is_program=is_program, lowered=self._lowered)
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Run the model once; the time includes neither copies from and to NumPy, nor to a GPU.

@@ -15,8 +15,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from polygraphy import constants  # noqa: E402
+from polygraphy.adapters.torch.precision import compute_precision  # noqa: E402
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx  # noqa: E402
 from polygraphy.backend.pyt import PytRunner, TorchFromPath, torch_from_path  # noqa: E402
+from polygraphy.binding import bind  # noqa: E402
 from polygraphy.comparator import Comparator  # noqa: E402
 from polygraphy.domain.errors import (  # noqa: E402
     BackendError,
@@ -27,6 +29,7 @@ from polygraphy.domain.errors import (  # noqa: E402
 )
 from polygraphy.domain.tensors.datatype import DataType  # noqa: E402
 from polygraphy.domain.tensors.metadata import TensorMetadata  # noqa: E402
+from polygraphy.ports.machine import computes_in_tf32  # noqa: E402
 from tests.support import models  # noqa: E402
 
 X = np.random.RandomState(0).standard_normal((5, 4)).astype(np.float32)
@@ -424,3 +427,37 @@ def test_a_model_runs_in_a_process_of_its_own_after_pytorch_has_computed_here() 
     feed = {"x": np.ones((300, 1500), np.float32)}
     results = Comparator.run([runner], [feed], use_subprocess=True, subprocess_timeout=60)
     assert results[0][1][0]["y"].shape == (300, 1500)
+
+
+class _Mixed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.dense = torch.nn.Conv1d(3, 4, 1), torch.nn.Linear(5, 5)
+
+    def forward(self, x: Any) -> Any:
+        return self.dense(self.conv(x))
+
+
+@pytest.mark.parametrize("form", ["module", "program"])
+def test_what_pytorch_computes_in_tf32_on_a_gpu_is_known(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Convolutions by default, products only if they are allowed to; nothing on the CPU."""
+    model: Any = _Mixed().eval()
+    if form == "program":
+        model = torch.export.export(model, (torch.ones(1, 3, 5),))
+    gpu = torch.device("cuda", 0)
+    with bind(computes_in_tf32, lambda gpu=0: True):
+        assert compute_precision(model, torch.device("cpu")) is None
+        found = compute_precision(model, gpu)
+        assert found is not None
+        assert found.describe() == "torch computes convolutions in TF32"
+        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+        found = compute_precision(model, gpu)
+        assert found is not None
+        assert found.operators == ("convolutions", "matrix products")
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+        assert compute_precision(model, gpu) is None
+    with bind(computes_in_tf32, lambda gpu=0: False):
+        assert compute_precision(model, gpu) is None

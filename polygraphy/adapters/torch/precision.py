@@ -1,0 +1,55 @@
+"""The precision in which PyTorch computes float32 on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.domain.catalog.compute import TF32, TF32_ENVIRONMENT, ComputePrecision
+from polygraphy.ports.machine import computes_in_tf32, is_tf32_forced
+
+torch = mod.lazy_import("torch>=2.2")
+
+_PRODUCTS = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "attention", "einsum")
+
+
+def compute_precision(model: Any, place: Any) -> ComputePrecision | None:
+    """Return how a model computes operators on float32 tensors, if not in float32.
+
+    PyTorch computes convolutions and recurrent layers in TF32 by default, and matrix products if
+    ``torch.backends.cuda.matmul.allow_tf32`` or ``torch.set_float32_matmul_precision`` allows it.
+
+    Args:
+        model: a module, TorchScript, or an exported program.
+        place: the ``torch.device`` on which it runs.
+    """
+    if place is None or place.type != "cuda" or not computes_in_tf32(place.index or 0):
+        return None
+    used = set(_operations(model))
+    has_convolutions = any("conv" in name for name in used)
+    has_recurrent = any(part in name for name in used for part in ("lstm", "gru", "rnn"))
+    has_products = any(part in name for name in used for part in _PRODUCTS)
+    by_cudnn = torch.backends.cudnn.allow_tf32 or is_tf32_forced()
+    by_cublas = torch.backends.cuda.matmul.allow_tf32 or is_tf32_forced()
+    operators = [
+        *(["convolutions"] if has_convolutions and by_cudnn else []),
+        *(["recurrent layers"] if has_recurrent and by_cudnn else []),
+        *(["matrix products"] if has_products and by_cublas else []),
+    ]
+    if not operators:
+        return None
+    return ComputePrecision(TF32, tuple(operators), "torch", f"{TF32_ENVIRONMENT}=0")
+
+
+def _operations(model: Any) -> Iterable[str]:
+    """Yield the names of modules and operations, in lower case."""
+    graph = getattr(model, "graph", None)
+    for node in getattr(graph, "nodes", None) or ():
+        # TorchScript has methods here, an exported program has a list of nodes.
+        if callable(node):
+            break
+        yield str(getattr(node, "target", "")).lower()
+    if isinstance(model, torch.nn.Module):
+        for module in model.modules():
+            yield str(getattr(module, "original_name", type(module).__name__)).lower()
