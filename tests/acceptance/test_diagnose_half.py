@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.application.diagnose.test_half import PLANTED, network
 from tests.support import models
+from tests.support.diagnosis.half_precision_cases import PLANTED, network
 
 Run = Callable[..., Any]
 

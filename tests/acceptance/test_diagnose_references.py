@@ -106,7 +106,7 @@ def test_nobody_is_blamed_where_nothing_is_wrong(faults, polygraphy, tmp_path, m
 
 
 def test_what_differs_in_the_body_of_a_function_is_named_and_taken(polygraphy, tmp_path):
-    from tests.adapters.onnx.test_inlining import called
+    from tests.support.helpers.called_functions import called
 
     right = called("first", "second", "")
     wrong = called("first", "second", "")
@@ -132,7 +132,7 @@ def test_what_differs_in_the_body_of_a_function_is_named_and_taken(polygraphy, t
 
 
 def test_what_overflows_in_the_body_of_a_function_stays_in_float32(polygraphy, tmp_path):
-    from tests.adapters.onnx.test_inlining import called
+    from tests.support.helpers.called_functions import called
 
     model = called("first", "second")
     much = onnx.numpy_helper.from_array(np.float32(1e6), "much")

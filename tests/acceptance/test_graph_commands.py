@@ -225,3 +225,21 @@ def test_a_model_with_nan_attributes_is_equal_to_itself(polygraphy: Any, tmp_pat
     model.graph.node[0].attribute[0].floats[0] = 2.0
     onnx.save(model, other)
     assert polygraphy(f"polygraphy inspect diff {path} {other}").code == 1
+
+
+def test_a_name_in_a_branch_is_said_to_be_there(polygraphy: Any, tmp_path: Path) -> None:
+    path, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
+    text = """<ir_version: 8, opset_import: ["": 17]>
+        g (bool c, float[2] x) => (float[2] y) {
+          [switch] y = If (c) <
+            then_branch = t () => (float[2] a) { inner = Relu(x) [deep] a = Neg(inner) },
+            else_branch = e () => (float[2] b) { b = Abs(x) }>
+        }"""
+    onnx.save(parser.parse_model(text), path)
+    for words in (
+        f"extract {path} --outputs inner:auto -o {out}",
+        f"insert {path} --op Relu --inputs inner --outputs inner -o {out}",
+    ):
+        done = polygraphy(f"polygraphy surgeon {words}")
+        assert done.code == 2
+        assert "'inner' is inside a subgraph of the If node" in done.out + done.err

@@ -13,16 +13,10 @@ import pytest
 from polygraphy.backend.onnx import modify_outputs, onnx_from_path, save_onnx
 from polygraphy.comparator import RunResults
 from tests.support import g1, models
+from tests.support.helpers.layer_runs import LAYERS, compared
 
 Run = Callable[..., Any]
-LAYERS = [name for node in g1.classifier().graph.node for name in node.output]
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
-
-
-def compared(done: Any) -> list[str]:
-    """Return the outputs that were compared, in the order of the log."""
-    lines = [line for line in done.lines if "Comparing Output: " in line]
-    return [line.split("Comparing Output: ")[1].split("'")[1] for line in lines]
 
 
 @pytest.mark.parametrize("backends", ["--onnxrt --onnx", "--onnxrt --onnxrt"])

@@ -16,8 +16,8 @@ from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import AccuracyResults, Comparator, RunResults
 from polygraphy.ports.reporting import Console
-from tests.acceptance.test_layers import LAYERS, compared
 from tests.support import g1
+from tests.support.helpers.layer_runs import LAYERS, compared
 
 Run = Callable[..., Any]
 BUDGET = "--memory-budget 20K"

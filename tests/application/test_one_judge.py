@@ -23,6 +23,7 @@ from polygraphy.domain.diagnosis.culprit import AGREE
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.rounding import allowance, deviation, rounding_between, seen_between
 from polygraphy.ports.diagnosing import DiagnosisReports
+from tests.support.diagnosis.concluding_reports import Concluding
 from tests.support.models import make, value
 
 AUTO = SimpleCompareFunc(rtol="auto", atol="auto")
@@ -76,19 +77,6 @@ class Noisy(OnnxParty):
             }
 
         return noisy
-
-
-class Concluding:
-    """Keeps what a diagnosis comes to; implements the port `DiagnosisReports`."""
-
-    def __init__(self) -> None:
-        self.result: Any = None
-
-    def attempted(self, attempt: Any) -> None:
-        pass
-
-    def concluded(self, result: Any) -> None:
-        self.result = result
 
 
 def is_agreed(model: onnx.ModelProto, noise: Any) -> bool:

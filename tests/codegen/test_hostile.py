@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from typing import Any
 from unittest.mock import patch
 
@@ -108,48 +107,12 @@ from polygraphy.codegen.render import formatted
 from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
-
-PIECES = [
-    "a",
-    '"',
-    "'",
-    '"""',
-    "'''",
-    "\\",
-    "\n",
-    "\r",
-    "\t",
-    "\x00",
-    "#",
-    "{{ script }}",
-    "{% raw %}",
-    "{#",
-    "}}",
-    '"); import os #',
-    "os.system('x')",
-    "$(x)",
-    "`x`",
-    "\u2028",
-    "é",
-    "\U0001f600",
-    "\udc80",
-    "__import__",
-    "%s",
-    "{0}",
-    "<&>",
-]
-hostile = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join) | st.text(
-    min_size=1
-)
+from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
 
 def is_no_model(text: str) -> bool:
     """Return whether a file of this name is no ONNX model: models are compared by another program."""
     return not text.lower().endswith(".onnx")
-
-
-def nothing_is_checked(*args: Any) -> None:
-    """Stand for the check of paths: here any two texts may name the same file."""
 
 
 @patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)
@@ -226,19 +189,6 @@ def program_that_compares(
     groups[JudgeOptions] = JudgeOptions(compare_func_script=(script, "compare"))
     groups[CompareOptions] = CompareOptions(postprocess_func_script=(saved, "process"))
     return generated + RunCommand().render(Values(groups), line)
-
-
-def skeleton(source: str) -> str:
-    """Return the syntax tree of a program without its constants."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant):
-            node.value = None
-    return ast.dump(tree)
-
-
-def constants(source: str) -> Iterable[Any]:
-    return [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
 
 
 @patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)

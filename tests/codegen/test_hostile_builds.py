@@ -42,8 +42,8 @@ from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions
 from polygraphy.codegen.source import quoted_command
-from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
+from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
 
 @patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)

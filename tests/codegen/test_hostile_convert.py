@@ -15,8 +15,8 @@ from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions
 from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
-from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
+from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
 ORDINARY = hostile.filter(lambda text: text != "*")
 """Texts that are names of outputs: a star stands for all of them."""

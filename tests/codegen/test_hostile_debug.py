@@ -35,8 +35,8 @@ from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.codegen.source import quoted_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
-from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
+from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
 COMMANDS: tuple[type[Command], ...] = (
     DebugRepeatCommand,

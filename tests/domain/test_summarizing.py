@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,29 +16,7 @@ from polygraphy.domain.asked import data_frame
 from polygraphy.domain.compare import L2CompareFunc
 from polygraphy.domain.errors import CheckFailedError
 from polygraphy.ports.reporting import Console
-
-
-def compared(*differences: float, function: Any = None, iterations: int = 1) -> AccuracyResults:
-    """Compare two runs whose outputs y0, y1, ... differ by so much in the last iteration."""
-    runs = RunResults()
-    for name, sign in (
-        ("onnxrt-runner-N0-11/22/26-18:31:49", 1),
-        ("onnx-runner-N0-11/22/26-18:31:49", 0),
-    ):
-        steps = []
-        for index in range(iterations):
-            last = index == iterations - 1
-            steps.append(
-                IterationResult(
-                    {
-                        f"y{number}": np.array([1.0, 2.0 + sign * last * difference], np.float32)
-                        for number, difference in enumerate(differences)
-                    }
-                )
-            )
-        runs.append((name, steps))
-    with bind(Console, RecordingConsole()):
-        return Comparator.compare_accuracy(runs, compare_func=function or SimpleCompareFunc())
+from tests.support.helpers.summarized_runs import compared
 
 
 def test_what_failed_is_listed_the_worst_first() -> None:

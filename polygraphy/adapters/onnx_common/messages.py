@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, TypeVar
 
+from polygraphy.domain.errors import UsageError
+
 _Message = TypeVar("_Message")
 
 
@@ -126,3 +128,21 @@ def with_all_results(model: Any) -> Any:
                     if not name:
                         node.output[position] = f"polygraphy_left_out_{next(numbers)}"
     return made
+
+
+def refuse_inner_name(graph: Any, name: str) -> None:
+    """Raise an error that says where a tensor or a node is, if it is inside a subgraph.
+
+    Raises:
+        UsageError: it is.
+    """
+    for node in graph.node:
+        for inner in (part for each in graphs_of(node) for part in all_nodes(each)):
+            if name not in (inner.name, *inner.output):
+                continue
+            what = "Tensor" if name in inner.output else "Node"
+            raise UsageError(
+                f"{what} {name!r} is inside a subgraph of the {node.op_type} node {node.name!r},"
+                " which can only be taken as a whole.",
+                hint=f"Outputs of that node are {', '.join(map(repr, node.output))}.",
+            )

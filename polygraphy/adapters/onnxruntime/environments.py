@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from polygraphy.adapters.onnxruntime.providers import devices_of, plugin_packages
+from polygraphy.adapters.onnxruntime.starting import why_not
 from polygraphy.adapters.os.interpreters import OtherEnvironment
 from polygraphy.domain.environment import Section
 from polygraphy.domain.errors import PolygraphyException
@@ -40,7 +41,11 @@ for name, settings in pairs if "providers" not in more else ():
         options.add_provider_for_devices(named[:1], settings)
     else:
         options.add_provider(name, settings)
-session = onnxruntime.InferenceSession(model, options, **more)
+session = onnxruntime.InferenceSession(model, options, enable_fallback=0, **more)
+running = session.get_providers()
+idle = [name for name, _ in more.get("providers", ()) if name not in running]
+if idle and "CPUExecutionProvider" not in dict(pairs):
+    raise RuntimeError(f"{idle[0]} does not start in this environment")
 names = [output.name for output in session.get_outputs()]
 with numpy.load(given) as stored:
     feed = {value.name: stored[str(i)] for i, value in enumerate(session.get_inputs())}
@@ -71,7 +76,45 @@ def provider_sections() -> list[Section]:
         message = f"None: ONNX Runtime does not load: {type(error).__name__}: {error}"
         return [Section(title, (), (message,))]
     plugins = [(name, _described(module)) for name, module in plugin_packages()]
-    return [Section(title, (*((name, "available") for name in providers), *plugins))]
+    rows = tuple((name, _status(name)) for name in providers)
+    return [Section(title, (*rows, *plugins), _clashes())]
+
+
+def _status(provider: str) -> str:
+    """Return whether a provider starts on a model of one node, in a process of its own: it may
+    crash, and the memory of a device that it takes is free again afterwards.
+    """
+    try:
+        reason = call_isolated(partial(why_not, provider), what=provider, is_silent=True)
+    except PolygraphyException as error:
+        reason = str(error)
+    return f"does not start: {reason}" if reason else "starts"
+
+
+_BUILDS = (
+    "onnxruntime",
+    "onnxruntime-directml",
+    "onnxruntime-gpu",
+    "onnxruntime-openvino",
+    "onnxruntime-qnn",
+    "onnxruntime-training",
+)
+"""The packages with the module ``onnxruntime``: of two in one environment, one hides the other."""
+
+
+def _clashes() -> tuple[str, ...]:
+    from importlib import metadata  # It reads mails, archives and tables: 10 ms.
+
+    names = {str(each.metadata["Name"]).lower() for each in metadata.distributions()}
+    installed = [name for name in _BUILDS if name in names]
+    if len(installed) < 2:
+        return ()
+    listed = " and ".join(installed)
+    return (
+        f"WARNING: {listed} are installed in the same environment, and overwrite each other's"
+        f" files. Uninstall all of them, then install one: python -m pip uninstall"
+        f" {' '.join(installed)}",
+    )
 
 
 def _described(module: str) -> str:

@@ -137,15 +137,30 @@ def _first_failing(providers: Sequence[Provider]) -> str | None:
 
 def starts(provider: Provider) -> bool:
     """Return whether a provider starts with a model of one node."""
+    return not why_not(provider)
+
+
+def why_not(provider: Provider) -> str:
+    """Return why a provider does not start with a model of one node; empty if it starts."""
+    _silence()
     options = onnxrt.SessionOptions()
     options.log_severity_level = 4
-    try:
-        session = onnxrt.InferenceSession(
-            _smallest_model(), options, providers=[provider], enable_fallback=0
+
+    def start(requested: Sequence[Provider]) -> InferenceSession:
+        made: InferenceSession = onnxrt.InferenceSession(
+            _smallest_model(), options, providers=list(requested), enable_fallback=0
         )
-    except Exception:  # Each provider raises what it likes.
-        return False
-    return names_of([provider])[0] in session.get_providers()
+        return made
+
+    [name] = names_of([provider])
+    try:
+        session = _started(start, [provider])
+        running, message = session.get_providers(), ""
+    except Exception as error:  # Each provider raises what it likes.
+        running, message = [], str(error)
+    if name in running:
+        return ""
+    return ". ".join(part for part in _why(name, message) if part)
 
 
 @lru_cache(maxsize=1)

@@ -13,9 +13,9 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.lowered.half_verdict import (
+    diagnose_precision_loss,
     in_float32,
     is_observed,
-    of_narrowing,
     recast,
 )
 from polygraphy.application.diagnose.lowered.quantised import Quantised
@@ -24,7 +24,12 @@ from polygraphy.application.diagnose.parting import parted
 from polygraphy.application.diagnose.rounding import adds_up, explained
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.diagnosis.closeness import are_equal, breaks, said_of_untested, untested
+from polygraphy.domain.diagnosis.closeness import (
+    are_equal,
+    constant_outputs,
+    describe_constant_outputs,
+    introduces_nan,
+)
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -159,7 +164,7 @@ class _Comparison:
         culprits = self._copied(self._of_structure(feed, goal, most), feed, goal)
         self._measure(feed)
         broken = None
-        if breaks(values[worst], goal):
+        if introduces_nan(values[worst], goal):
             broken = first_non_finite(case, trace(case, party, feed))
         if broken is not None and self._is_cause(broken, culprits):
             culprits = [with_reasons(broken, culprits)]
@@ -204,7 +209,7 @@ class _Comparison:
         """Return in what the models differ, though their outputs match, and which outputs say
         little; empty where there is nothing of it.
         """
-        said = said_of_untested(untested(values, self._case.model.outputs))
+        said = describe_constant_outputs(constant_outputs(values, self._case.model.outputs))
         found = suspects(self._pairing)
         if not found or len(found) > _MANY:  # More are what optimising does.
             return said
@@ -459,7 +464,9 @@ class _Comparison:
         """
         case, narrow = self._case, str(self._pairing.model.narrow)
         feed, goal = case.feed, case.expected or {}
-        lost, loss = of_narrowing(case, self._reference, self._pairing, self._fed(feed), self._path)
+        lost, loss = diagnose_precision_loss(
+            case, self._reference, self._pairing, self._fed(feed), self._path
+        )
         explains = bool(lost.culprits) or lost.verdict == ILL_CONDITIONED
         [name] = self._named({loss.name: None})
         if explains and (most > _MUCH or is_observed([[goal], [own]], evolve(loss, name=name))):

@@ -34,20 +34,20 @@ from polygraphy.application.diagnose.lowered.half import Trial, convert_command,
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,
     cast,
+    diagnose_cast,
+    diagnose_half_model,
+    diagnose_lowering,
     half_model,
     is_wrong_in_float32,
     lowering_party,
-    of_casting,
-    of_half_model,
-    of_lowering,
 )
 from polygraphy.application.diagnose.oracle import Compared, Oracle
-from polygraphy.application.diagnose.refusing import of_refusals, refused_narrow
+from polygraphy.application.diagnose.refusing import diagnose_refusals, refused_narrow
 from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.rounding import (
     adds_up,
+    diagnose_rounding,
     explained,
-    of_rounding,
     relative,
     unsteady,
 )
@@ -57,7 +57,12 @@ from polygraphy.application.diagnose.tracing import Trace, said_of_branches, tra
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.closeness import has_nan, is_broken, said_of_untested, untested
+from polygraphy.domain.diagnosis.closeness import (
+    constant_outputs,
+    describe_constant_outputs,
+    has_nan,
+    is_broken,
+)
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -177,7 +182,7 @@ def _lowered_first(
     """
     refused = None
     try:
-        if (found := of_lowering(case, lowering, data_loader)) is not None:
+        if (found := diagnose_lowering(case, lowering, data_loader)) is not None:
             return _allowed(case, found)
     except BackendError as error:
         refused = error
@@ -213,7 +218,7 @@ def _lowered_last(
         return found
     _exchange(case, wide, lowering)
     try:
-        made = of_lowering(case, lowering, data_loader)
+        made = diagnose_lowering(case, lowering, data_loader)
         lowered = None if made is None else _allowed(case, made)
     except BackendError as error:
         lowered = _refused(case, wide, error, data_loader)
@@ -277,7 +282,7 @@ def diagnose_half(
     left_out = case.evidence.left_out
     trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, left_out)
     case.evidence.compared("float32")
-    found = of_casting(trial.result(), case.path, dtype)
+    found = diagnose_cast(trial.result(), case.path, dtype)
     if found.verdict == AGREE and parties:
         found = _in_backends(case, trial, found, dtype)
     found = evolve(case.evidence.allowed(found), attempts=case.attempts)
@@ -385,7 +390,7 @@ class _Diagnosis:
         if self._refusals:
             case = self._case
             case.data_options = data_options(case.model, self._data_loader, 0, self._feeds[0])
-            refused = of_refusals(case, self._third, self._refusals, self._feeds[0])
+            refused = diagnose_refusals(case, self._third, self._refusals, self._feeds[0])
             return self._of_able(refused)
         if (found := unsteady(self._case, self._outputs, self._third.name)) is not None:
             return found
@@ -437,7 +442,7 @@ class _Diagnosis:
         if self._is_explained():
             reason = reasons.rounding_only(half.dtype.name)
             return DiagnosisResult(AGREE, reason=reason)
-        return of_half_model(case, half, list(self._outputs.values()), self._third)
+        return diagnose_half_model(case, half, list(self._outputs.values()), self._third)
 
     def _of_outputs(self, compared: Compared) -> DiagnosisResult:
         """Find out where outputs begin to differ, or to be no numbers."""
@@ -552,7 +557,7 @@ class _Diagnosis:
         empty where there are none.
         """
         made = next(iter(self._outputs.values()))
-        return said_of_untested(untested(made, self._case.model.outputs))
+        return describe_constant_outputs(constant_outputs(made, self._case.model.outputs))
 
     def _of_difference(self, compared: Compared) -> DiagnosisResult:
         """Find out where outputs begin to differ."""
@@ -591,7 +596,7 @@ class _Diagnosis:
             return _unclear(unclear)
         if self._is_explained(by_steps=True):
             return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
-        result = of_rounding(case, found, known)
+        result = diagnose_rounding(case, found, known)
         if result.verdict == INCONCLUSIVE and known.party is self._third:
             plain = right_when_plain(case, self._right(known), feed)
             return evolve(result, reason=f"{result.reason}{plain}")

@@ -23,7 +23,7 @@ from polygraphy.application.diagnose.oracle import Oracle
 from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.saved import SavedRun
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.closeness import said_of_untested, untested
+from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -194,7 +194,7 @@ class _Exported:
             fixed = [axis for axis in dims if axis < len(shape) and isinstance(shape[axis], int)]
             if fixed:
                 said.append(reasons.fixed_dimension(name, shape, fixed))
-        said.append(said_of_untested(untested(values, self._case.model.outputs)))
+        said.append(describe_constant_outputs(constant_outputs(values, self._case.model.outputs)))
         return " ".join(filter(None, said))
 
 

@@ -18,7 +18,7 @@ from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
-from polygraphy.domain.diagnosis.closeness import is_partly, together
+from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -174,7 +174,7 @@ class _Guesses:
         names = self._alike()
         if sum(np.size(saved[name]) for name in names) < _TELLING:
             return True
-        if any(is_partly(values[name], saved[name]) for name in names):
+        if any(is_partly_equal(values[name], saved[name]) for name in names):
             return True
         rng = np.random.default_rng(0)
         compute = self._case.loaded(self._party)
@@ -188,8 +188,8 @@ class _Guesses:
         for name in names:
             middle = np.mean([np.asarray(one[name], np.float64) for one in others], axis=0)
             right = _beside(saved[name], middle)
-            own = together(_beside(values[name], middle), right)
-            strange = (together(_beside(one[name], middle), right) for one in others)
+            own = correlation(_beside(values[name], middle), right)
+            strange = (correlation(_beside(one[name], middle), right) for one in others)
             if own > _RELATED and own > max(strange):
                 return True
         return False

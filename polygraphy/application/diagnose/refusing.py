@@ -38,7 +38,7 @@ _OPERATORS = 6
 """Where nodes of so many operators are refused alone, it is not for what they compute."""
 
 
-def of_refusals(
+def diagnose_refusals(
     case: Case, third: SuspectedParty, refusals: Mapping[int, PolygraphyException], feed: Feed
 ) -> DiagnosisResult:
     """Find out which nodes are refused by parties, given by their positions with what they said.

@@ -17,13 +17,13 @@ from polygraphy.application.diagnose.locating import (
     nodes_alone,
     off_from_inputs,
 )
-from polygraphy.application.diagnose.lowered.half_verdict import half_model, of_saved_outputs
+from polygraphy.application.diagnose.lowered.half_verdict import diagnose_saved_outputs, half_model
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.outputs_alone import of_outputs, with_change
 from polygraphy.application.diagnose.rounding import adds_up, explained
 from polygraphy.application.diagnose.saved import Fitted, Lent, SavedRun, fitting, in_types_of
 from polygraphy.application.diagnose.tracing import Trace, trace
-from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
+from polygraphy.domain.diagnosis.closeness import correlation, introduces_nan, is_partly_equal
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -196,7 +196,7 @@ class _Comparison:
         if not self.fitted.inner and self._is_rounding():
             return DiagnosisResult(AGREE, reason=ROUNDED)
         broken = None
-        if breaks(values, saved) and not self._run.is_traced:
+        if introduces_nan(values, saved) and not self._run.is_traced:
             broken = first_non_finite(case, trace(case, self._third, feed))
         if not self.fitted.inner and not self._run.is_traced:
             if broken is not None:
@@ -237,7 +237,7 @@ class _Comparison:
         half = half_model(self._case, [self._feeds[number]])
         if half is None or not half.is_whole:
             return None
-        made = of_saved_outputs(self._case, half, self._saved[number], values, self._third)
+        made = diagnose_saved_outputs(self._case, half, self._saved[number], values, self._third)
         if made is not None:
             self._case.evidence.unexplained = ""
         return made
@@ -563,4 +563,4 @@ def _is_related(one: Any, other: Any) -> bool:
     """Return whether two arrays go together, or are the same in many places."""
     if np.shape(one) != np.shape(other) or np.size(one) < 2:
         return False
-    return is_partly(one, other) or together(one, other) > _STRONGLY
+    return is_partly_equal(one, other) or correlation(one, other) > _STRONGLY

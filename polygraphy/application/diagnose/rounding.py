@@ -166,7 +166,7 @@ def _seen(
     return seen_between(made, name, rounding, excess) if is_wide else 0.0
 
 
-def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
+def diagnose_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
     """Return what outputs that differ come to where no party computes anything wrong, and more than
     what is seen to add up to it differs.
     """

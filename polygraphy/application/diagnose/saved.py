@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import Values
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore
-from polygraphy.domain.diagnosis.closeness import by_names_of, numbers_of, untested
+from polygraphy.domain.diagnosis.closeness import by_names_of, constant_outputs, numbers_of
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
@@ -77,7 +77,7 @@ class Fitted:
         return not self.lost and len(self._constant()) < len(self.common)
 
     def _constant(self) -> list[str]:
-        return untested(self.sets, self.common)
+        return constant_outputs(self.sets, self.common)
 
     def notes(self, count: int) -> Iterator[str]:
         """Yield what was compared, and how many tensors differ."""

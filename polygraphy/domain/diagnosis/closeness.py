@@ -36,7 +36,7 @@ def are_equal(values: Sequence[Values], expected: Sequence[Values]) -> bool:
     )
 
 
-def breaks(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+def introduces_nan(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
     """Return whether outputs have NaN or infinities that they should not have."""
     return any(
         is_float(value)
@@ -47,7 +47,7 @@ def breaks(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
     )
 
 
-def is_partly(one: Any, other: Any) -> bool:
+def is_partly_equal(one: Any, other: Any) -> bool:
     """Return whether many elements are the same, or one array is no numbers any more."""
     first, second = (np.asarray(array, np.float64) for array in (one, other))
     if first.shape != second.shape:
@@ -56,7 +56,7 @@ def is_partly(one: Any, other: Any) -> bool:
     return bool(same > 0.05 or not np.isfinite(first).all() or not np.isfinite(second).all())
 
 
-def together(one: Any, other: Any) -> float:
+def correlation(one: Any, other: Any) -> float:
     """Return the correlation of two arrays; 0 where there is none."""
     first, second = (np.asarray(array, np.float64).reshape(-1) for array in (one, other))
     if not first.std() or not second.std():
@@ -91,7 +91,7 @@ def numbers_of(saved: Values, outputs: Values) -> tuple[dict[str, Any], str]:
     return made, ", ".join(said)
 
 
-def untested(saved: Sequence[Values], names: Collection[str]) -> list[str]:
+def constant_outputs(saved: Sequence[Values], names: Collection[str]) -> list[str]:
     """Return which results are one and the same number everywhere, or empty: they are right
     whatever the nodes before them compute. A single number is none of them.
     """
@@ -102,7 +102,7 @@ def untested(saved: Sequence[Values], names: Collection[str]) -> list[str]:
     ]
 
 
-def said_of_untested(names: Sequence[str]) -> str:
+def describe_constant_outputs(names: Sequence[str]) -> str:
     """Say which outputs are one number everywhere, whatever the nodes before them compute."""
     return reasons.constant_outputs(names)
 

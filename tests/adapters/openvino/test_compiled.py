@@ -38,24 +38,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.tensors.datatype import DataType
 from tests.support import models
-
-X = np.random.RandomState(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
-W = np.random.RandomState(1).standard_normal((4, 3, 3, 3)).astype(np.float32)
-
-
-def conv_relu() -> onnx.ModelProto:
-    """Return y = Relu(c), c = Conv(x, w), and z = Neg(x); x is float32 [n, 3, 8, 8]."""
-    return models.make(
-        "conv_relu",
-        [
-            helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
-            helper.make_node("Relu", ["c"], ["y"]),
-            helper.make_node("Neg", ["x"], ["z"]),
-        ],
-        [models.value("x", ["n", 3, 8, 8])],
-        [models.value("y", ["n", 4, 8, 8]), models.value("z", ["n", 3, 8, 8])],
-        weights={"w": W},
-    )
+from tests.support.helpers.openvino_models import X, conv_relu, lowers
 
 
 def infer(model: onnx.ModelProto, **how: object) -> dict[str, np.ndarray]:
@@ -81,11 +64,6 @@ def test_the_precision_is_what_was_asked_for() -> None:
     assert precision_of(compiled_model_from_onnx(conv_relu(), precision_hint="f32")) == "f32"
     properties = {"INFERENCE_PRECISION_HINT": "f32"}
     assert precision_of(compiled_model_from_onnx(conv_relu(), properties=properties)) == "f32"
-
-
-def lowers() -> bool:
-    compiled = compiled_model_from_onnx(conv_relu(), precision_hint="bf16")
-    return any(each.lowered for each in layers_of(compiled))
 
 
 def test_outputs_computed_in_bfloat16_are_known_as_such() -> None:

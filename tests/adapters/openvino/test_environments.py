@@ -19,8 +19,8 @@ from polygraphy.backend.onnxrt import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.diagnosing import DiagnosisReports
-from tests.adapters.openvino.test_compiled import X, conv_relu
-from tests.adapters.openvino.test_party import Kept, WrongFusion
+from tests.support.helpers.openvino_models import X, conv_relu
+from tests.support.helpers.openvino_parties import Kept, WrongFusion
 
 
 @pytest.mark.parametrize("how", [{}, {"precision_hint": "f32", "threads": 1}])

@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -21,10 +19,11 @@ from polygraphy.adapters.openvino.party import OpenvinoParty
 from polygraphy.application.diagnose.diagnosing import diagnose
 from polygraphy.backend.onnxrt import OnnxrtParty
 from polygraphy.binding import bind
-from polygraphy.domain.diagnosis.culprit import Attempt, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import Culprit
 from polygraphy.domain.diagnosis.failure import Failure
 from polygraphy.ports.diagnosing import DiagnosisReports, failure_program, write_failure
-from tests.adapters.openvino.test_compiled import X, conv_relu, lowers
+from tests.support.helpers.openvino_models import X, conv_relu, lowers
+from tests.support.helpers.openvino_parties import Kept, WrongFusion
 
 
 def test_operators_that_are_run_as_one_are_a_function() -> None:
@@ -88,32 +87,6 @@ def test_nobody_is_to_blame_for_a_healthy_model(tmp_path: Path) -> None:
     path = str(tmp_path / "m.onnx")
     onnx.save(conv_relu(), path)
     assert diagnose(path, [OpenvinoParty(precision_hint="f32"), OnnxrtParty()])
-
-
-class Kept:
-    """Keeps results."""
-
-    def __init__(self) -> None:
-        self.results: list[DiagnosisResult] = []
-
-    def attempted(self, attempt: Attempt) -> None: ...
-
-    def concluded(self, result: DiagnosisResult) -> None:
-        self.results.append(result)
-
-
-class WrongFusion(OpenvinoParty):
-    """Adds something to what is run as one."""
-
-    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        proto = model if not isinstance(model, str) else onnx.load(model)
-        is_fused = any(node.domain for node in proto.graph.node)
-        if not plain and not is_fused:
-            is_fused = any(n.domain for n in self.executed(proto, without=without).graph.node)
-        compute = super().load(model, plain=plain, without=without)
-        return lambda feed: {
-            k: v + 0.5 * is_fused * k.startswith("y") for k, v in compute(feed).items()
-        }
 
 
 def test_a_wrong_fusion_is_named_with_what_helps(tmp_path: Path) -> None:

@@ -53,19 +53,10 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.ports.machine import Device
 from tests.support import models
+from tests.support.helpers.tensorrt_builds import built, profile
 from tests.support.rtx import dtypes, output_names
 
 pytestmark = pytest.mark.usefixtures("rtx")
-
-
-def profile() -> Profile:
-    return Profile().add("x", (1, 8), (2, 8), (4, 8))
-
-
-def built(network: Any, **settings: Any) -> Any:
-    """Build with the batch of `profile`, and return the plan."""
-    config = CreateConfig(profiles=[profile()], **settings)
-    return EngineBytesFromNetwork(network, config)()
 
 
 # Profiles

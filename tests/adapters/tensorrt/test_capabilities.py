@@ -21,7 +21,7 @@ from polygraphy.adapters.tensorrt.library.capabilities import (
 from polygraphy.adapters.tensorrt.library.module import is_rtx, tensorrt_module, trt, using
 from polygraphy.cli.backends.trt.names import NAMES
 from polygraphy.domain.errors import BackendError, MissingDependencyError
-from tests.adapters.tensorrt.test_runtime_names import RUN_SIDE
+from tests.support.helpers.tensorrt_run_side import RUN_SIDE
 from tests.support.tensorrt_names import VERSIONS, keywords_of, named_module, names_of
 
 _CLASSES = {

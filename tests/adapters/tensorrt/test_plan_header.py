@@ -58,7 +58,7 @@ def test_foreign_files_are_reported_for_what_they_are(kind: str, tmp_path: Path)
 @pytest.fixture
 def plan(rtx: Any, mlp_path: str) -> bytes:
     """Return a plan of TensorRT-RTX."""
-    from tests.adapters.tensorrt.test_builds import built
+    from tests.support.helpers.tensorrt_builds import built
 
     return bytes(built(NetworkFromOnnxPath(mlp_path)))
 

@@ -14,9 +14,9 @@ import pytest
 from polygraphy.adapters import tensorrt as adapter
 from tests.support.fake_tensorrt.context import Context, OldContext
 from tests.support.fake_tensorrt.engine import Engine, OldEngine
+from tests.support.helpers.tensorrt_run_side import RUN_SIDE
 from tests.support.tensorrt_names import VERSIONS, names_of
 
-RUN_SIDE = ("contexts", "memory", "outputs", "runner", "session", "tensors")
 _CLASSES = {
     "context": "IExecutionContext",
     "self.native": "IExecutionContext",

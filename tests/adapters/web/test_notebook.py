@@ -18,7 +18,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.inspect import describe_model
 from tests.adapters.web.models import MARKUP, nested, save
-from tests.domain.test_summarizing import compared
+from tests.support.helpers.summarized_runs import compared
 
 
 class Cells(HTMLParser):

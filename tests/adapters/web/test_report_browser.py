@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.web.report_page import report_page
-from tests.adapters.web.test_report_page import chain, document, rows, sweep_document
 from tests.support.browsers import browser
+from tests.support.helpers.report_rows import chain, document, rows, sweep_document
 
 __all__ = ["browser"]
 

@@ -15,8 +15,8 @@ from attrs import evolve
 from polygraphy.domain.accuracy.output_rows import Worst
 from polygraphy.inspect import draw_model
 from tests.adapters.web.models import MARKUP, chain, nested, save
-from tests.adapters.web.test_report_page import document, rows
 from tests.support.browsers import browser
+from tests.support.helpers.report_rows import document, rows
 
 __all__ = ["browser"]
 

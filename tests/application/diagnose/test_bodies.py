@@ -21,9 +21,9 @@ from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
-from tests.application.diagnose.test_evidence import computed
-from tests.application.diagnose.test_parting import choosing
+from tests.support.diagnosis.choosing_models import choosing
+from tests.support.diagnosis.computed_tensors import computed
+from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.models import make, value
 from tests.support.parties import WrongRewriter
 

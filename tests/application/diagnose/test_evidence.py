@@ -27,7 +27,8 @@ from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisRe
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.diagnosis.computed_tensors import computed
+from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.examples import scaled
 from tests.support.models import make, value
 
@@ -54,15 +55,6 @@ def network(off: float = 0.0, last: str = "Sigmoid", outputs: Sequence[str] = ("
     weights = {name: array for name, array in kept.items() if name == "w1" or "y" in outputs}
     made = [value(name, [4, 5]) for name in outputs]
     return make("net", nodes, [value("x", [4, 5])], made, weights=weights)
-
-
-def computed(model: onnx.ModelProto, feed: Mapping[str, Any], *tensors: str) -> dict[str, Any]:
-    marked = onnx.ModelProto()
-    marked.CopyFrom(model)
-    have = {one.name for one in marked.graph.output}
-    marked.graph.output.extend(onnx.ValueInfoProto(name=n) for n in tensors if n not in have)
-    made = OnnxrtParty().load(marked)(feed)
-    return {name: made[name] for name in tensors}
 
 
 def diagnosed(

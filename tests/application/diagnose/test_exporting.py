@@ -20,7 +20,7 @@ from polygraphy.binding import bind
 from polygraphy.domain import rounding as judging
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.facts import facts_of
 from tests.support.models import make, value
 

@@ -20,8 +20,8 @@ from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
-from tests.application.diagnose.test_half import BLAMED, network
+from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.diagnosis.half_precision_cases import BLAMED, network
 from tests.support.models import make, value
 
 

@@ -23,7 +23,7 @@ from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import open_model
-from tests.application.diagnose.test_diagnosing import network
+from tests.support.diagnosis.diagnosis_cases import network
 
 
 def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -> None:

@@ -15,53 +15,10 @@ from polygraphy.comparator import Comparator, DataLoader
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError, ModelError
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
+from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_half import BLAMED, network
-
-
-class Builder:
-    """A backend that rounds at every operator, as TensorRT may, and notes what it builds."""
-
-    name = "trt"
-    passes = ()
-    rewrites = False
-    levels = ()
-    settings: dict[str, Any] = {}
-    options = ()
-    lowers_to = "fp16"
-
-    def __init__(self, wrong: float = 0.0) -> None:
-        self.builds: list[tuple[str, ...]] = []
-        self._wrong = wrong
-
-    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        narrow = resolve(NarrowModels).open(model, DataType.FLOAT16)
-        if not plain:
-            self.builds.append(tuple(without))
-            return narrow.load(without=without)
-        compute = narrow.load(plain=True)
-        return lambda feed: {name: array + self._wrong for name, array in compute(feed).items()}
-
-    def in_float32(self) -> SuspectedParty:
-        return InFloat32(self._wrong)
-
-    def executed(
-        self, model: Any, *, without: Collection[str] = (), level: str | None = None
-    ) -> None:
-        return None
-
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        return f"keep {' '.join(without)} in {path}"
-
-
-class InFloat32(Builder):
-    """The same backend as it is plainly."""
-
-    lowers_to = ""
-
-    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        return super().load(model, plain=True)
+from tests.support.diagnosis.half_precision_cases import BLAMED, network
+from tests.support.diagnosis.node_builder import Builder
 
 
 class Kept:

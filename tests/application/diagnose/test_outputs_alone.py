@@ -18,10 +18,9 @@ from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept, network
+from tests.support.diagnosis.diagnosis_cases import Kept, network
+from tests.support.diagnosis.outputs_alone_cases import FEED, found
 from tests.support.models import make, value
-
-FEED = {"x": np.random.default_rng(4).normal(size=(3, 6)).astype(np.float32)}
 
 
 def changed(model: onnx.ModelProto, weights: Mapping[str, Any]) -> onnx.ModelProto:
@@ -32,26 +31,6 @@ def changed(model: onnx.ModelProto, weights: Mapping[str, Any]) -> onnx.ModelPro
             array = weights[tensor.name](numpy_helper.to_array(tensor))
             tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float32), tensor.name))
     return made
-
-
-def found(
-    right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors: str, party: Any = None
-) -> Kept:
-    """Diagnose a model beside the outputs, and some tensors, of one that is right."""
-    marked = onnx.ModelProto()
-    marked.CopyFrom(right)
-    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors)
-    results = RunResults()
-    results.add([OnnxrtParty().load(marked)(FEED)], runner_name="right")
-    results.save(str(folder / "golden.json"))
-    kept = Kept()
-    with bind(Findings, kept):
-        try:
-            parties = [party or OnnxrtParty()]
-            diagnose(model, parties, [FEED], golden=str(folder / "golden.json"))
-        except InconclusiveError:
-            assert kept.verdict == "inconclusive"
-    return kept
 
 
 @pytest.mark.parametrize("array", [np.ones((5, 3), np.float32), np.array(["a"]), np.ones((0, 3))])

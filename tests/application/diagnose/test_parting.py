@@ -14,11 +14,10 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.diagnosis.choosing_models import WIDTH, choosing
+from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.models import make, value
 from tests.support.parties import CountingParty
-
-WIDTH = 8
 
 
 def attention(**changed: object) -> onnx.ModelProto:
@@ -153,36 +152,6 @@ def test_an_if_is_named_and_not_what_makes_its_condition(
     [culprit] = kept.culprits
     assert culprit["nodes"] == [node]
     assert culprit["party"] == "model"
-
-
-def choosing(fault: str = "") -> onnx.ModelProto:
-    """Two ways through a network, of which a flag decides that is made of the data."""
-    random = np.random.RandomState(2)
-    weights = {name: random.randn(WIDTH, WIDTH).astype(np.float32) for name in ("w", "v")}
-    weights |= {"low": np.float32(-9.0), "flat": np.array([], np.int64)}
-
-    def branch(name: str, op: str) -> onnx.GraphProto:
-        nodes = [
-            helper.make_node("MatMul", ["h", "v"], [f"{name}_m"], f"{name}_product"),
-            helper.make_node(op, [f"{name}_m"], [f"{name}_y"], f"{name}_op"),
-        ]
-        return helper.make_graph(nodes, name, [], [value(f"{name}_y", [2, WIDTH])])
-
-    then = branch("then", "Tanh" if fault == "inside" else "Sigmoid")
-    other = branch("other", "Neg")
-    if fault == "inverted":
-        then, other = other, then
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
-        helper.make_node("ReduceMax", ["h"], ["top"], "top", keepdims=0),
-        helper.make_node("Reshape", ["top", "flat"], ["number"], "number"),
-        helper.make_node("Greater", ["number", "low"], ["flag"], "compare"),
-        helper.make_node("If", ["flag"], ["c"], "choose", then_branch=then, else_branch=other),
-        helper.make_node("Add", ["c", "h"], ["s"], "add"),
-        helper.make_node("MatMul", ["s", "w"], ["y"], "last"),
-    ]
-    shape = [2, WIDTH]
-    return make("choosing", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
 
 
 def test_which_branch_was_never_run_is_said_where_nobody_is_blamed(

@@ -19,7 +19,7 @@ from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.models import make, value
 from tests.support.parties import CountingParty, WrongRewriter
 

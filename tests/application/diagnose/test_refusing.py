@@ -27,9 +27,9 @@ from polygraphy.domain.errors import (
     UnavailableError,
 )
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
-from tests.application.diagnose.test_diagnosing import network as layers
-from tests.application.diagnose.test_lowering import Builder
+from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.diagnosis.diagnosis_cases import network as layers
+from tests.support.diagnosis.node_builder import Builder
 from tests.support.facts import facts_of
 from tests.support.models import make, value
 from tests.support.parties import CrashingParty, WrongRewriter

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from tests.application.diagnose.test_outputs_alone import found
+from tests.support.diagnosis.outputs_alone_cases import found
 from tests.support.models import make, value
 
 NODES = {

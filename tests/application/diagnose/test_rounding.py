@@ -21,8 +21,9 @@ from polygraphy.diagnose import diagnose
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept, network
-from tests.application.test_one_judge import Concluding
+from tests.support.diagnosis.concluding_reports import Concluding
+from tests.support.diagnosis.diagnosis_cases import Kept, network
+from tests.support.diagnosis.rounded_squares import ROUNDED, Nearly, squares
 from tests.support.models import make, value
 
 
@@ -72,29 +73,6 @@ class Counted(OnnxNarrowModels):
         return counted
 
 
-class Nearly(OnnxParty):
-    """The evaluator, off by a little in outputs: in all of the first data, in one of the others."""
-
-    name = "nearly"
-
-    def __init__(self, off: Sequence[Mapping[str, float]]) -> None:
-        self._off = off
-
-    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        compute, runs = super().load(model), count()
-
-        def nearly(feed: Any) -> dict[str, Any]:
-            off = self._off[next(runs) % len(self._off)]
-            made: dict[str, Any] = compute(feed)
-            return {name: each * np.float32(1 + off.get(name, 0)) for name, each in made.items()}
-
-        return nearly
-
-
-ROUNDED = 3e-6
-"""Above the 16 epsilons of one operator, and below what adds up along the products."""
-
-
 @pytest.mark.parametrize(
     ("off", "times"),
     [
@@ -140,16 +118,3 @@ def test_rounding_moves_no_whole_numbers_of_which_a_model_makes_sizes() -> None:
     one, other, *_ = OnnxNarrowModels().roughly(model)(feed)
     assert one["y"].shape == other["y"].shape == tuple(shape)
     assert (one["y"] != other["y"]).any()
-
-
-def squares() -> Any:
-    """Sixteen products of matrices that keep the size of what they read, each behind a Tanh."""
-    rng = np.random.default_rng(3)
-    nodes, weights, read = [], {}, "x"
-    for number in range(16):
-        weights[f"w{number}"] = rng.standard_normal((8, 8)).astype(np.float32) / 2
-        nodes.append(helper.make_node("MatMul", [read, f"w{number}"], [f"m{number}"], f"m{number}"))
-        nodes.append(helper.make_node("Tanh", [f"m{number}"], [f"t{number}"], f"t{number}"))
-        read = f"t{number}"
-    outputs = [value("t15", [4, 8]), value("m15", [4, 8])]
-    return make("squares", nodes, [value("x", [4, 8])], outputs, weights=weights)

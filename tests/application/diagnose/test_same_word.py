@@ -25,8 +25,8 @@ from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.precision import in_float
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
-from tests.application.diagnose.test_rounding import ROUNDED, Nearly, squares
+from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.diagnosis.rounded_squares import ROUNDED, Nearly, squares
 from tests.support.examples import scaled
 from tests.support.models import make, value
 

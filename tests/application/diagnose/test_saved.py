@@ -17,7 +17,7 @@ from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError, UsageError
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.models import make, value
 
 FEED = {"x": np.random.default_rng(2).normal(size=(6, 8)).astype(np.float32)}

@@ -22,7 +22,7 @@ from polygraphy.diagnose import diagnose
 from polygraphy.domain.catalog.compute import CUDA_TF32, ComputePrecision
 from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.diagnosis.diagnosis_cases import Kept
 
 
 @pytest.fixture

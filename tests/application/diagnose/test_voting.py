@@ -19,7 +19,7 @@ from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.diagnosing import SuspectedParty, open_environment
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_diagnosing import Kept, network
+from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.facts import facts_of
 
 

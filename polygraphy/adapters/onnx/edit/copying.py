@@ -24,7 +24,13 @@ from polygraphy.adapters.onnx.graph.graph import (
 from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx_common.messages import copy_of, identity_of, used_by, weight_names
+from polygraphy.adapters.onnx_common.messages import (
+    copy_of,
+    identity_of,
+    refuse_inner_name,
+    used_by,
+    weight_names,
+)
 from polygraphy.domain.diagnosis.pairing import paired
 from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, stranger, suspects
 from polygraphy.domain.errors import UnknownNameError, UsageError
@@ -199,7 +205,7 @@ class CopyNodes(BaseLoader):
         if (model.functions or reference.functions) and not names.issuperset(self._nodes or [""]):
             model, reference = inlined(model), inlined(reference)
         pairing = paired(graph_with_weights(model), graph_with_weights(reference))
-        chosen = self._chosen(pairing)
+        chosen = self._chosen(pairing, model.graph)
         plan = mending(pairing, chosen)
         made = mended(model, reference, plan)
         copied = {one.twin for one in plan.nodes}
@@ -212,7 +218,7 @@ class CopyNodes(BaseLoader):
         _warn_of_versions(model, reference, nodes)
         return made
 
-    def _chosen(self, pairing: Pairing) -> list[Suspect]:
+    def _chosen(self, pairing: Pairing, graph: Any) -> list[Suspect]:
         """Return the differences that go away."""
         side = pairing.model
         found = [(one, named(side, one)) for one in suspects(pairing)]
@@ -229,6 +235,7 @@ class CopyNodes(BaseLoader):
         known = {side.identity(index) for index in range(len(side.nodes))}
         for name in self._nodes:
             if name not in known | differing:
+                refuse_inner_name(graph, name)
                 raise UnknownNameError("Node", name, sorted(known))
             if name not in differing:
                 raise UsageError(f"Node {name!r} is the same in both models.")

@@ -26,7 +26,7 @@ from polygraphy.adapters.onnx.graph.shapes import (
     value_info,
 )
 from polygraphy.adapters.onnx.storage.weights import makes_new_model, own_model
-from polygraphy.adapters.onnx_common.messages import copy_of, weight_names
+from polygraphy.adapters.onnx_common.messages import copy_of, refuse_inner_name, weight_names
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.naming import meant
@@ -208,6 +208,7 @@ def _by_known_name(
         for name, meta in names.items():
             known_name = meant(name, known)
             if known_name is None:
+                refuse_inner_name(graph, name)
                 raise UnknownNameError("Tensor", name, sorted(known))
             found[-1][known_name] = meta
     if not wanted[1]:

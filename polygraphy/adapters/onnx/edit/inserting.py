@@ -18,7 +18,12 @@ from polygraphy.adapters.onnx.graph.graph import (
     unused_name,
 )
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx_common.messages import graphs_of, used_by, weight_names
+from polygraphy.adapters.onnx_common.messages import (
+    graphs_of,
+    refuse_inner_name,
+    used_by,
+    weight_names,
+)
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -116,6 +121,7 @@ class InsertNode(BaseLoader):
         known = inputs | weights | set(producers(graph))
         for name in (*self._inputs, *self._outputs):
             if name and name not in known:
+                refuse_inner_name(graph, name)
                 raise UnknownNameError("Tensor", name, sorted(known))
         for name in self._outputs:
             if name not in self._inputs and name in inputs | weights:

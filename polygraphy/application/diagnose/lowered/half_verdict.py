@@ -91,7 +91,7 @@ _MOST_HOPS = 2
 """How far from a node those are that a backend may join with it."""
 
 
-def of_casting(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResult:
+def diagnose_cast(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResult:
     """Return what it comes to that a float32 model is tried in half precision.
 
     Args:
@@ -149,7 +149,7 @@ def _cast(
     return [*culprits_of(found, remedy, [proof], names=names, is_cast=True)]
 
 
-def of_narrowing(
+def diagnose_precision_loss(
     case: Case, reference: OpenModel, pairing: Pairing, feed: Feed, path: str
 ) -> tuple[DiagnosisResult, OutputError]:
     """Find out what half precision loses of a reference, and how far that puts outputs off.
@@ -308,7 +308,7 @@ def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> b
     return is_wrong
 
 
-def of_half_model(
+def diagnose_half_model(
     case: Case, half: HalfModel, outputs: Sequence[Sequence[Values]], third: SuspectedParty
 ) -> DiagnosisResult | None:
     """Find out what half precision loses of a model that is right in float32.
@@ -356,7 +356,7 @@ def of_half_model(
     return DiagnosisResult(FAULT, culprits)
 
 
-def of_saved_outputs(
+def diagnose_saved_outputs(
     case: Case, half: HalfModel, saved: Values, values: Values, third: SuspectedParty
 ) -> DiagnosisResult | None:
     """Find out whether half precision explains outputs that are not those that were saved.
@@ -386,7 +386,7 @@ def of_saved_outputs(
         said.append(steps.matches_saved("The float32 model", is_right))
     if not is_right:
         return None
-    made = of_half_model(case, half, [[values]], third)
+    made = diagnose_half_model(case, half, [[values]], third)
     if made is None or made.verdict != AGREE:
         return made
     off = tolerance.error(goal, {output: in_float(array) for output, array in values.items()})
@@ -479,7 +479,7 @@ def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
     return None
 
 
-def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> DiagnosisResult | None:
+def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> DiagnosisResult | None:
     """Find out whether a backend may compute a model in half precision; None where it is wrong in
     float32 as well.
     """

@@ -1,0 +1,1 @@
+"""What a few test modules share: models, rows and runs."""

@@ -1,0 +1,15 @@
+"""What the tests of `acceptance/test_layers.py` and others share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support import g1
+
+LAYERS = [name for node in g1.classifier().graph.node for name in node.output]
+
+
+def compared(done: Any) -> list[str]:
+    """Return the outputs that were compared, in the order of the log."""
+    lines = [line for line in done.lines if "Comparing Output: " in line]
+    return [line.split("Comparing Output: ")[1].split("'")[1] for line in lines]

@@ -1,0 +1,37 @@
+"""What the tests of `adapters/openvino/test_party.py` and others share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import onnx
+
+from polygraphy.adapters.openvino.party import OpenvinoParty
+from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
+
+
+class Kept:
+    """Keeps results."""
+
+    def __init__(self) -> None:
+        self.results: list[DiagnosisResult] = []
+
+    def attempted(self, attempt: Attempt) -> None: ...
+
+    def concluded(self, result: DiagnosisResult) -> None:
+        self.results.append(result)
+
+
+class WrongFusion(OpenvinoParty):
+    """Adds something to what is run as one."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        proto = model if not isinstance(model, str) else onnx.load(model)
+        is_fused = any(node.domain for node in proto.graph.node)
+        if not plain and not is_fused:
+            is_fused = any(n.domain for n in self.executed(proto, without=without).graph.node)
+        compute = super().load(model, plain=plain, without=without)
+        return lambda feed: {
+            k: v + 0.5 * is_fused * k.startswith("y") for k, v in compute(feed).items()
+        }

@@ -1,0 +1,82 @@
+"""What the tests of `adapters/web/test_report_page.py` and others share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+
+from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, Worst
+from polygraphy.domain.compare.result import ComparedTensor
+from polygraphy.domain.environment import Environment, Section
+from polygraphy.domain.limits import Tolerance
+from polygraphy.domain.model.description import Graph, Model, Node
+from polygraphy.domain.report.document import Document, plain
+from polygraphy.domain.rounding import Rounding
+from polygraphy.domain.sweep.outcome import Row as SweepRow
+from polygraphy.domain.sweep.outcome import SweepOutcome, groups_of
+
+
+def rows(count: int, failing_from: int) -> list[OutputRow]:
+    noise = Rounding("float32", rtol=2e-6, atol=1e-6, origin="known")
+    return [
+        OutputRow(
+            name=f"t{index}",
+            matched=int(index < failing_from),
+            total=1,
+            tensors=(ComparedTensor(f"t{index}", "float32", (1, 4)), None),
+            metrics={"max_absdiff": 1e-7 * 2.0**index, "max_reldiff": 1e-6},
+            limit=Tolerance(atol=1e-5, rtol=1e-5),
+            worst=Worst(0, 2.0**index / 100),
+            noise=noise,
+            node=Node(f"n{index}", "Relu"),
+        )
+        for index in range(count)
+    ]
+
+
+def document(outputs: list[OutputRow], **settings: Any) -> Document:
+    comparison = Comparison("simple", ("a", "b"), False, 0, 1, False, outputs)
+    return Document(
+        command="polygraphy run m.onnx --onnxrt --onnx",
+        started="2026-01-01T00:00:00+00:00",
+        seconds=1.0,
+        verdict="failed",
+        exit_code=1,
+        summary="It failed.",
+        environment=Environment((Section("Versions", (("Python", "3"),)),)),
+        comparisons=[comparison],
+        **settings,
+    )
+
+
+def chain(count: int) -> Model:
+    nodes = tuple(
+        Node(f"n{index}", "Relu", inputs=(f"t{index - 1}",), outputs=(f"t{index}",))
+        for index in range(count)
+    )
+    return Model("m.onnx", Graph(nodes=nodes, node_count=count))
+
+
+def sweep_document(cells: int) -> Document:
+    """Return the document of a sweep of models with 20 cells each, of which one fails."""
+    found = [
+        SweepRow(
+            name=f"model_{at // 20}.onnx runner{at % 20}",
+            model=f"model_{at // 20}.onnx",
+            label=f"runner{at % 20}",
+            key=f"{at:032x}",
+            state="failed" if at % 20 == 19 else "passed",
+            summary="<b>1 of 1 outputs differ</b>",
+            difference=1e-7,
+            inference=1e-3,
+            seconds=1.0 + at,
+            memory=100 << 20,
+            command=f"polygraphy run model_{at // 20}.onnx --onnxrt --load-inputs {at:032x}.json",
+            report=f"cells/00/{at:032x}.report.json",
+        )
+        for at in range(cells)
+    ]
+    outcome = SweepOutcome(found, groups_of(found, {}), folder="plan.sweep")
+    results = [{"kind": "sweep", **plain(outcome)}]
+    return evolve(document([]), comparisons=[], summary=outcome.summary, results=results)

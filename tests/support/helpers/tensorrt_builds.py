@@ -1,0 +1,21 @@
+"""What the tests of `adapters/tensorrt/test_builds.py` and others share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polygraphy.backend.trt import (
+    CreateConfig,
+    EngineBytesFromNetwork,
+    Profile,
+)
+
+
+def profile() -> Profile:
+    return Profile().add("x", (1, 8), (2, 8), (4, 8))
+
+
+def built(network: Any, **settings: Any) -> Any:
+    """Build with the batch of `profile`, and return the plan."""
+    config = CreateConfig(profiles=[profile()], **settings)
+    return EngineBytesFromNetwork(network, config)()
