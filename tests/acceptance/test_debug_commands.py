@@ -149,9 +149,15 @@ def test_a_model_that_passes_is_inconclusive(here: Run, folder: Path) -> None:
         ("debug reduce model.onnx --fail-regex ( --check true", "not a regular expression"),
         ("debug reduce model.onnx --artifacts model.onnx --check false", "same path"),
         ("debug reduce model.onnx --iter-artifact model.onnx --check false", "same path"),
-        ("debug reduce model.onnx --fail-code 1 --ignore-fail-code 2 --check false", "cannot be combined"),
+        (
+            "debug reduce model.onnx --fail-code 1 --ignore-fail-code 2 --check false",
+            "cannot be combined",
+        ),
         ("debug reduce model.onnx --no-reduce-inputs --no-reduce-outputs", "cannot be combined"),
-        ("debug reduce model.onnx --mode ddmin --no-reduce-inputs --check false", "cannot be combined"),
+        (
+            "debug reduce model.onnx --mode ddmin --no-reduce-inputs --check false",
+            "cannot be combined",
+        ),
         ("debug repeat --check true", "--until is missing"),
         ("debug repeat --until 0 --check true", "less than 1"),
         ("debug repeat --until sometimes --check true", "good, bad, or a number"),
