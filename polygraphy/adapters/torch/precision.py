@@ -44,12 +44,11 @@ def compute_precision(model: Any, place: Any) -> ComputePrecision | None:
 
 def _operations(model: Any) -> Iterable[str]:
     """Yield the names of modules and operations, in lower case."""
-    graph = getattr(model, "graph", None)
-    for node in getattr(graph, "nodes", None) or ():
-        # TorchScript has methods here, an exported program has a list of nodes.
-        if callable(node):
-            break
-        yield str(getattr(node, "target", "")).lower()
+    nodes = getattr(getattr(model, "graph", None), "nodes", ())
+    if callable(nodes):  # TorchScript.
+        yield from (str(node.kind()).lower() for node in nodes())
+    else:  # An exported program.
+        yield from (str(node.target).lower() for node in nodes)
     if isinstance(model, torch.nn.Module):
         for module in model.modules():
             yield str(getattr(module, "original_name", type(module).__name__)).lower()

@@ -41,6 +41,7 @@ from polygraphy.application.diagnose.lowered.half_verdict import (
     is_wrong_in_float32,
     lowering_party,
 )
+from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.refusing import diagnose_refusals, refused_narrow
 from polygraphy.application.diagnose.results import against_results
@@ -52,7 +53,6 @@ from polygraphy.application.diagnose.rounding import (
     unsteady,
 )
 from polygraphy.application.diagnose.saved import saved_results
-from polygraphy.application.diagnose.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.tracing import Trace, said_of_branches, trace, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere
 from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference

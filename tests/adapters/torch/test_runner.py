@@ -439,9 +439,7 @@ class _Mixed(torch.nn.Module):
 
 
 @pytest.mark.parametrize("form", ["module", "program"])
-def test_what_pytorch_computes_in_tf32_on_a_gpu_is_known(
-    form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_pytorch_computes_in_tf32_on_a_gpu_is_known(form: str) -> None:
     """Convolutions by default, products only if they are allowed to; nothing on the CPU."""
     model: Any = _Mixed().eval()
     if form == "program":
@@ -452,12 +450,12 @@ def test_what_pytorch_computes_in_tf32_on_a_gpu_is_known(
         found = compute_precision(model, gpu)
         assert found is not None
         assert found.describe() == "torch computes convolutions in TF32"
-        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+        torch.set_float32_matmul_precision("high")
         found = compute_precision(model, gpu)
         assert found is not None
         assert found.operators == ("convolutions", "matrix products")
-        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
-        assert compute_precision(model, gpu) is None
+        torch.set_float32_matmul_precision("highest")
+        with torch.backends.cudnn.flags(allow_tf32=False):
+            assert compute_precision(model, gpu) is None
     with bind(computes_in_tf32, lambda gpu=0: False):
         assert compute_precision(model, gpu) is None
