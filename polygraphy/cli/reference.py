@@ -31,10 +31,10 @@ _GLOBAL: tuple[Entry, ...] = (
 
 EXIT_CODES = (
     ("0", "passed"),
-    ("1", "a check failed: outputs differ, or are not valid"),
-    ("2", "wrong usage: a flag, a value, or a name that the model does not have"),
+    ("1", "a check failed: outputs differ or are invalid"),
+    ("2", "wrong usage: an invalid flag or value, or an unknown name"),
     ("3", "a backend, a build or a file failed"),
-    ("4", "inconclusive: there was nothing to judge"),
+    ("4", "inconclusive: there was nothing to compare"),
     ("130", "interrupted"),
 )
 
