@@ -87,10 +87,10 @@ def counterparts(count: int, total: int) -> str:
 
 
 def wrong_tensors(count: int, is_traced: bool) -> str:
-    inputs = "the program's values" if is_traced else "saved inputs"
+    inputs = "the program's values" if is_traced else "its saved inputs"
     if count == 1:
-        return f"1 tensor does not follow from its {inputs}."
-    return f"{count} tensors do not follow from their {inputs}."
+        return f"1 tensor does not follow from {inputs}."
+    return f"{count} tensors do not follow from {inputs.replace('its', 'their')}."
 
 
 def all_match(data: int) -> str:
@@ -165,11 +165,11 @@ def renamed_outputs(names: Mapping[str, str]) -> str:
 
 
 def differ_from_saved(differing: str) -> str:
-    return f"{differing} from the saved results."
+    return f"{differing}."
 
 
 def match_saved(count: int, what: str) -> str:
-    return f"{counted(count, what)} {'matches' if count == 1 else 'match'} the saved results."
+    return f"{counted(count, what)} {'matches' if count == 1 else 'match'}."
 
 
 def same_as_versions(here: str, versions: Sequence[str]) -> str:
