@@ -24,7 +24,7 @@ from polygraphy.domain.catalog.compute import TF32, ComputePrecision
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.part_limits import Limits, PartRounding, brief, errors_of, limits_of
 from polygraphy.domain.sizes import sizes_of
-from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.aliases import IN_DOCUMENT, Array
 from polygraphy.domain.tensors.naming import differing
 from polygraphy.domain.tensors.parts import Layout
 from polygraphy.domain.tensors.pickling import pickled_as
@@ -101,7 +101,7 @@ class Rounding:
     atol: float
     origin: str
     parts: tuple[PartRounding, ...] = ()
-    labels: Array | None = field(default=None, eq=False, repr=False)
+    labels: Array | None = field(default=None, eq=False, repr=False, metadata={IN_DOCUMENT: False})
     lowered: ComputePrecision | None = None
 
     @staticmethod

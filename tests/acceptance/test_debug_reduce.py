@@ -81,7 +81,7 @@ def test_the_console_is_short_and_each_check_has_a_log(polygraphy: Run, folder: 
     assert done.code == 0
     assert len(done.lines) <= 20
     assert "Reduced from 24 to 1 node(s): Neg 'n13'" in done.out
-    assert "Proven: r.onnx fails the check in a new process" in done.out
+    assert "Proven: r.onnx also fails the check in a new process" in done.out
     count = int(done.out.partition("Finished ")[2].split()[0])
     logs = {path.name for path in (folder / "polygraphy_debug").iterdir()}
     assert logs == {*(f"{number:02}.log" for number in range(count)), "proof.log"}

@@ -24,7 +24,8 @@ def test_an_answer_is_there_and_is_the_only_one_of_its_name(path: str, name: str
     module = import_module(path.replace("/", "."))
     assert callable(getattr(module, name))
     others = [file for file in _defining(name) if file != ROOT.parent / f"{path}.py"]
-    layers = [file for file in others if "domain" in file.parts or "application" in file.parts]
+    ideas = [file for file in others if "words" not in file.parts]  # They are its sentences.
+    layers = [file for file in ideas if "domain" in file.parts or "application" in file.parts]
     assert not layers, "one idea has one place"
 
 

@@ -14,6 +14,8 @@ from typing import Any, ParamSpec
 
 from attrs import field, frozen
 
+from polygraphy.domain.tensors.aliases import IN_DOCUMENT
+
 P = ParamSpec("P")
 
 
@@ -28,7 +30,7 @@ class Fact:
 
     kind: str
     values: Mapping[str, Any] = field(hash=False)
-    _write: Callable[..., str] = field(eq=False, repr=False)
+    _write: Callable[..., str] = field(eq=False, repr=False, metadata={IN_DOCUMENT: False})
 
     def __str__(self) -> str:
         """Return the fact in English."""

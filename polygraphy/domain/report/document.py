@@ -23,6 +23,7 @@ from polygraphy.domain.results.results import (
     names_of_runs,
     without_runner,
 )
+from polygraphy.domain.tensors.aliases import IN_DOCUMENT
 from polygraphy.domain.tensors.metadata import MetadataTuple
 
 if TYPE_CHECKING:
@@ -517,7 +518,8 @@ def plain(value: Any) -> Any:
         return {"dtype": plain(None if dtype is None else str(dtype)), "shape": plain(shape)}
     if attrs.has(type(value)):
         fields = attrs.fields(type(value))
-        return {one.name: plain(getattr(value, one.name)) for one in fields if one.repr}
+        shown = [one.name for one in fields if one.metadata.get(IN_DOCUMENT, True)]
+        return {name: plain(getattr(value, name)) for name in shown}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

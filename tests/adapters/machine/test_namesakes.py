@@ -53,7 +53,7 @@ def test_metadata_that_were_left_are_reported(tmp_path: Path, author: str, owner
     installed(tmp_path, __version__, OWN)
     installed(tmp_path, "0.53.6", ("polygraphy/tools/run.py",), author=author)
     [sentence] = warned(tmp_path)
-    assert sentence.startswith(f"{owner} 0.53.6 is installed as well")
+    assert sentence.startswith(f"{owner} 0.53.6 is also installed")
     assert str(tmp_path / "polygraphy-0.53.6.dist-info") in sentence
     assert "pip uninstall polygraphy" in sentence
 

@@ -51,7 +51,7 @@ def test_another_release_that_is_right_is_named(tmp_path: Path) -> None:
     other, path = tmp_path / "python", str(tmp_path / "m.onnx")
     here = shlex.quote(sys.executable)
     other.write_text(
-        f'#!/bin/sh\ncase "$3" in "import openvino; print"*) echo version 2024.9.9-1;;'
+        f'#!/bin/sh\ncase "$*" in *"import openvino; print"*) echo version 2024.9.9-1;;'
         f' *) exec {here} "$@";; esac\n'
     )
     other.chmod(0o755)
@@ -60,4 +60,4 @@ def test_another_release_that_is_right_is_named(tmp_path: Path) -> None:
     with bind(DiagnosisReports, shown):
         assert not diagnose(path, [party, OnnxrtParty()], environments=str(other))
     [culprit] = shown.results[0].culprits
-    assert any("With only openvino 2024.9.9 instead of" in said for said in culprit.evidence)
+    assert any("With openvino 2024.9.9 instead of" in said for said in culprit.evidence)

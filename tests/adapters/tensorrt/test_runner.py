@@ -240,7 +240,7 @@ def test_a_context_without_a_profile_waits_for_one() -> None:
             np.testing.assert_array_equal(used.infer({"X": X})["Y"], X)
             assert "set_optimization_profile_async" not in second.calls
             assert list(waiting.get_input_metadata()) == ["X"]
-            with pytest.raises(UsageError, match=r"has no optimisation profile.*set_profile"):
+            with pytest.raises(UsageError, match=r"has no optimization profile.*set_profile"):
                 waiting.infer({"X": feed})
             waiting.set_profile(1)
             np.testing.assert_array_equal(waiting.infer({"X": feed})["Y"], feed)

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.comparing import breaks
+from polygraphy.application.diagnose.comparing import introduces_nan
 from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.binding import resolve
@@ -62,9 +62,9 @@ def test_the_element_of_a_weight_that_makes_nan_is_said() -> None:
 @pytest.mark.parametrize("dtype", TYPES)
 def test_nan_that_should_not_be_there_breaks_outputs_of_every_type(dtype: Any) -> None:
     good, bad = np.array([1.0], dtype), np.array([np.nan], dtype)
-    assert breaks({"y": bad}, {"y": good})
-    assert not breaks({"y": good}, {"y": good})
-    assert not breaks({"y": bad}, {"y": bad})
+    assert introduces_nan({"y": bad}, {"y": good})
+    assert not introduces_nan({"y": good}, {"y": good})
+    assert not introduces_nan({"y": bad}, {"y": bad})
 
 
 def masked(mask: float, *, divides: bool = False) -> tuple[Case, Trace]:
