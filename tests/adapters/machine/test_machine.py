@@ -13,6 +13,7 @@ from polygraphy.adapters import packages
 from polygraphy.adapters.machine import machine_sections
 from polygraphy.adapters.onnxruntime.environments import provider_sections
 from polygraphy.adapters.packages import package_sections
+from polygraphy.domain.catalog.compute import TF32_ENVIRONMENT
 
 
 def test_devices_are_those_that_the_driver_names(tmp_path: Path) -> None:
