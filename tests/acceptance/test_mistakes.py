@@ -371,3 +371,16 @@ def test_an_interrupted_import_is_an_interrupt(g2_dir: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(g2_dir)},
     )
     assert done.returncode == 130
+
+
+def test_the_answer_says_that_the_cpu_ran_instead_of_a_provider(
+    g2_dir: Path, polygraphy: Run
+) -> None:
+    import onnxruntime
+
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this build has it")
+    command = "polygraphy run identity.onnx --onnxrt --providers cuda cpu --format json"
+    document = json.loads(polygraphy(command).out)
+    assert document["exit_code"] == 0
+    assert any("built without CUDAExecutionProvider" in note for note in document["notes"])

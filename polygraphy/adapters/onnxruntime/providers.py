@@ -16,6 +16,7 @@ from attrs import frozen
 
 from polygraphy import mod
 from polygraphy.adapters.os.forks import OneProcess
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import (
     BackendError,
     FileError,
@@ -27,7 +28,7 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
-from polygraphy.logger import G_LOGGER
+from polygraphy.ports.reporting import Console
 
 if TYPE_CHECKING:
     from onnxruntime import OrtEpDevice, SessionOptions
@@ -219,7 +220,7 @@ def _matched_or_skipped(provider: Provider, available: Sequence[str]) -> Provide
     try:
         return _matched(provider, available)
     except UnavailableError as error:
-        G_LOGGER.warning(f"{error} The model runs without it.")
+        resolve(Console).note(f"{error} The model runs without it.")
         return None
 
 

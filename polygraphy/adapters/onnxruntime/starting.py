@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnxruntime.providers import Provider, plain, point_of
+from polygraphy.binding import resolve
 from polygraphy.domain.errors import UnavailableError
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.reporting import Console
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -91,7 +93,7 @@ def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSessi
             )
         requested = [each for each in requested if names_of([each]) != [failed]]
         instead = ", ".join(names_of(requested))
-        G_LOGGER.warning(
+        resolve(Console).note(
             f"ONNX Runtime could not start {failed}: {reason}. The model runs with {instead}."
         )
 
