@@ -20,7 +20,7 @@ from polygraphy.adapters.onnxruntime.providers import (
     translated_errors,
 )
 from polygraphy.adapters.onnxruntime.starting import names_of, start_session
-from polygraphy.adapters.os.forks import OneProcess
+from polygraphy.adapters.os.forks import OneProcess, has_started_cuda
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
 from polygraphy.domain.catalog.compute import CUDA_TF32, TF32, TF32_ENVIRONMENT, ComputePrecision
@@ -145,6 +145,16 @@ class SessionFromOnnx(BaseLoader):
 
 DEVICE = OneProcess("ONNX Runtime on a device")
 """The process that uses providers of devices: their contexts do not survive a fork."""
+
+
+def _note_started_cuda() -> None:
+    if has_started_cuda():
+        DEVICE.note()
+
+
+if hasattr(os, "register_at_fork") and hasattr(os, "RTLD_NOLOAD"):
+    os.register_at_fork(before=_note_started_cuda)
+
 _ON_HOST = frozenset({"CPUExecutionProvider", "AzureExecutionProvider"})
 """The providers that a forked process can use."""
 CUDA = "CUDAExecutionProvider"

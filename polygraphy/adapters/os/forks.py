@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 
 from polygraphy.domain.errors import UsageError
@@ -26,6 +27,13 @@ class OneProcess:
             self._pid = os.getpid()
         self.check()
 
+    def note(self) -> None:
+        """Take note that the library has computed here, unless that is known of this process or of
+        one from which it was forked.
+        """
+        if self._pid is None:
+            self._pid = os.getpid()
+
     @property
     def is_entered(self) -> bool:
         """Whether the library has computed here, or was about to."""
@@ -39,3 +47,19 @@ class OneProcess:
                 " would wait for its threads for ever.",
                 hint=f"Start the processes before anything runs in {self._library}.",
             )
+
+
+_CUDA_DRIVER = "libcuda.so.1"
+
+
+def has_started_cuda() -> bool:
+    """Return whether anything in this process, such as PyTorch, has started CUDA; it does not
+    survive a fork.
+    """
+    try:
+        # Without RTLD_NOLOAD, asking would load it.
+        driver = ctypes.CDLL(_CUDA_DRIVER, mode=getattr(os, "RTLD_NOLOAD", 0))
+        count = ctypes.c_int()
+        return bool(driver.cuDeviceGetCount(ctypes.byref(count)) == 0)  # Else: not initialized.
+    except (OSError, AttributeError):
+        return False

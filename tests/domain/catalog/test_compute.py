@@ -142,3 +142,22 @@ def test_the_environment_wins_over_the_options_of_the_provider(
         party = OnnxrtParty(["cpu", "cuda"])
         with pytest.raises(UsageError, match="Unset NVIDIA_TF32_OVERRIDE"):
             party.in_float32()
+
+
+@pytest.mark.parametrize("has_started", [True, False])
+def test_cuda_that_another_library_started_does_not_survive_a_fork_either(
+    monkeypatch: pytest.MonkeyPatch, has_started: bool
+) -> None:
+    """As PyTorch does where it exports a program."""
+    monkeypatch.setattr(sessions, "DEVICE", OneProcess("ONNX Runtime on a device"))
+    monkeypatch.setattr(sessions, "has_started_cuda", lambda: has_started)
+
+    def is_refused() -> bool:
+        try:
+            sessions.DEVICE.check()
+        except UsageError:
+            return True
+        return False
+
+    assert call_isolated(is_refused, what="onnxrt") is has_started
+    assert not is_refused()
