@@ -51,7 +51,6 @@ def call_isolated(
         pid = _fork()
         if pid == 0:
             link.follow()
-            gc.freeze()  # Garbage of the caller's may be a session, which waits for its threads.
             if is_silent:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             _answer_and_exit(function, exchange)
@@ -73,10 +72,23 @@ def call_isolated(
 
 
 def _fork() -> int:
-    with warnings.catch_warnings():
-        # Python warns of threads, which are those of numerical libraries: they prepare for forks.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+    """Fork; garbage is not collected in the child before it is frozen there: it may be a session
+    that waits for threads which the child does not have.
+    """
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            # Python warns of threads, which are those of numerical libraries: they prepare for
+            # forks.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            gc.freeze()
+        return pid
+    finally:
+        if is_enabled:
+            gc.enable()
 
 
 def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoReturn:
