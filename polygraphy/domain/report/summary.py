@@ -341,8 +341,8 @@ def _cell(row: Mapping[str, Any]) -> Check:
 
 
 _OF_DIAGNOSE = {
-    "--onnxrt", "--onnx", "--torch", "--input-shapes", "--inputs", "--providers", "--seed", "--val-range",
-    "--iterations", "--load-inputs", "--data-loader-script", "--load-outputs",
+    "--onnxrt", "--onnx", "--torch", "--input-shapes", "--inputs", "--providers", "--seed",
+    "--val-range", "--iterations", "--load-inputs", "--data-loader-script", "--load-outputs",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
