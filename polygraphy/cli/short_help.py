@@ -23,7 +23,7 @@ _RUNNERS = "Runners"
 """The group of options of which most people need any."""
 
 _COLUMN = 28
-"""Width of the options in `LINES`. A text of at most 51 characters fits beside it in a terminal of 80."""
+"""Width of the options in `LINES`. Texts have at most 51 characters, so that 80 columns suffice."""
 
 LINES: dict[str, tuple[tuple[str, str], ...]] = {
     "run": (
