@@ -11,11 +11,11 @@ from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.diagnose.lowered.half import (
     HalfPrecision,
     casting,
-    convert_command,
     rank_nodes,
     try_half_precision,
 )
 from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.commands import convert_command
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.search import (
     Outcome,

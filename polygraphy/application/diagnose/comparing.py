@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from polygraphy.application.diagnose.oracle import Compared, Oracle
 from polygraphy.application.diagnose.parting import parted
 from polygraphy.application.diagnose.rounding import adds_up, explained
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import (
     are_equal,
@@ -30,6 +30,7 @@ from polygraphy.domain.diagnosis.closeness import (
     describe_constant_outputs,
     introduces_nan,
 )
+from polygraphy.domain.diagnosis.commands import copy_command, diagnose_command
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -45,13 +46,12 @@ from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.fused import traced
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
-from polygraphy.domain.diagnosis.variants import copying
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.precision import in_float
-from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
+from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty, graph_with_weights, mended
 from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory
 
@@ -353,7 +353,7 @@ class _Comparison:
             return culprits
         if not self._matches(case.model.proto, pairing, found, feed, goal):
             return culprits
-        remedy = Remedy(copying(case.path, self._path, names), True)
+        remedy = Remedy(copy_command(case.path, self._path, names) or None, True)
         return [evolve(one, remedy=remedy) for one in culprits]
 
     def _by_structure(
@@ -449,8 +449,8 @@ class _Comparison:
         """
         case, reason = self._case, ROUNDED
         if lost:
-            words = ["polygraphy", "diagnose", case.path, "--onnx", "--reference", self._path]
-            command = shlex.join(words)
+            reference = {"reference": self._path}
+            command = diagnose_command(case.path, [resolve(SuspectedParty, REFERENCE)], reference)
             reason += reasons.hardware_loses_more(self._party.name, lost[:-1], command)
         effect = self._without_effect(values, expected)
         return DiagnosisResult(AGREE, reason=f"{reason} {effect}".strip())
