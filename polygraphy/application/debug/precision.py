@@ -156,7 +156,8 @@ def find_nodes_to_keep(
         _tell_kept(found)
     else:
         kept = _checked(model, dtype, iterations, data_loader)
-    G_LOGGER.info(f"Convert it so:\n    {convert_command(path, dtype, kept)}")
+    if command := convert_command(path, dtype, kept):
+        G_LOGGER.info(f"To convert it: {command}")
     return list(kept)
 
 
