@@ -49,7 +49,7 @@ def _to_small_floats(quotient: Array, kind: np.dtype[Any]) -> Array:
     """Return numbers in a type of 8 or 4 bits with an exponent, within the limits of its range."""
     import ml_dtypes
 
-    most = float(ml_dtypes.finfo(kind).max)
+    most = float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
     rounded: Array = np.clip(quotient.astype(np.float32), -most, most).astype(kind)
     return rounded
 
