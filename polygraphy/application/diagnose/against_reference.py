@@ -15,12 +15,14 @@ from polygraphy.application.diagnose.steps.half_precision import explain_by_half
 from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
-from polygraphy.application.diagnose.steps.quantization import explain_by_quantization
+from polygraphy.application.diagnose.steps.quantization import USUAL_LOSS, explain_by_quantization
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.pairing import is_quantised
+from polygraphy.domain.diagnosis.quantising import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import ROUNDED, said_of
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
@@ -93,13 +95,33 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
     del compute
     case.unload()
     is_coarse = narrow is not None or is_quantised(pair.pairing)
-    if is_coarse and explained(case, feeds, values, expected, by_steps=True):
+    if is_coarse and _is_within_steps(case, pair, feeds, values, expected):
         if not is_single:
             return Skip("the precision of the model explains its outputs")
         is_lost = rounded is not None and not explained(case, feeds, rounded, expected)
         reason = _describe_rounding(case, pair, values, expected, lost if is_lost else "")
         return Found(DiagnosisResult(AGREE, reason=reason), case)
     return ModelComparison(pair, feeds, values, expected, compared)
+
+
+def _is_within_steps(
+    case: Case,
+    pair: ModelPair,
+    feeds: Sequence[Feed],
+    values: Sequence[Values],
+    expected: Sequence[Values],
+) -> bool:
+    """Return whether rounding in the types of the model explains its outputs: what steps explain
+    must not be more than quantizing usually loses.
+    """
+    if not explained(case, feeds, values, expected, by_steps=True):
+        return False
+    return not is_quantised(pair.pairing) or all(
+        rms_ratio(own[name], right[name]) <= USUAL_LOSS
+        for own, right in zip(values, expected)
+        for name in right
+        if name in own and is_float(right[name])
+    )
 
 
 def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle:

@@ -17,7 +17,7 @@ from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.editing import open_model
 
-_USUAL = 0.15
+USUAL_LOSS = 0.15
 """What quantizing a model to eight bits does to outputs at most, relative to their size."""
 
 
@@ -26,7 +26,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
     pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
     if not is_quantised(pair.pairing):
         return Skip("the model is not quantized")
-    if compared.most <= _USUAL:
+    if compared.most <= USUAL_LOSS:
         reason = reasons.usual_quantization(compared.most)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
