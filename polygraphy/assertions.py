@@ -166,8 +166,7 @@ def assert_matches_golden(
             if not verdicts:
                 # A part of an output does not show where it comes from: compare with --onnx.
                 right = {"runners": ("onnx",)} if golden.sampled else {"load_outputs": (str(file),)}
-                is_flag = isinstance(backend, str)
-                command = data.command(path, [backend], right) if is_flag else ""
+                command = data.command(path, [backend], right) if isinstance(backend, str) else ""
                 note = "the model's file is another than that of the golden" if changed else ""
                 raise _differing(recorder, path, command, note)
             if changed and session is not None:
@@ -238,12 +237,8 @@ class _Data:
             data: dict[str, Any] = {"load_inputs": (self.file,)}
         else:
             shapes = {name: (tuple(dims),) for name, dims in self._shapes.items()}
-            seed, count = self._seed, self._count
-            data = {
-                "seed": None if seed == 1 else seed,
-                "iterations": None if count == 1 else count,
-            }
-            data["input_shapes"] = shapes
+            data = {"seed": self._seed, "iterations": self._count, "input_shapes": shapes}
+            data = {name: value for name, value in data.items() if value != 1}
         return command_line("run", {"model_file": path}, flags, data, *more)
 
 
