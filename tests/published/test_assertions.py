@@ -79,7 +79,7 @@ def test_a_model_that_backends_agree_about_passes_in_silence(
 
 def test_backends_may_have_names() -> None:
     plain = "onnxrt --graph-optimization-level DISABLE_ALL"
-    with pytest.raises(OutputsDiffer, match="plain vs. slow"):
+    with pytest.raises(OutputsDiffer, match=r"plain vs\. slow"):
         assert_outputs_match(MODEL, {"plain": plain, "slow": "onnx"}, rtol=0, atol=0)
 
 

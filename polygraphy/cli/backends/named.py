@@ -103,7 +103,8 @@ def named_row(entry: str) -> RunnerRow | None:
             raise BadValue(f"{_shortened(text)} has no {lacks}; write {_EXAMPLE}")
         if not _NAME.fullmatch(name):
             raise BadValue(
-                f"the name {_shortened(name)} is not valid: use up to 64 letters, digits and _ . + -"
+                f"the name {_shortened(name)} is not valid: use up to 64 letters, digits and"
+                " _ . + -"
             )
         if name in _TAKEN or (name in built_in() and built_in()[name].flag not in flags.split()):
             raise BadValue(f"the name {name} has another meaning; choose another name")

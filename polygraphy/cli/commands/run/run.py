@@ -140,7 +140,8 @@ class UsedRunner:
         made = chosen.runner(evolve(model, text=self.text))
         if not isinstance(made, Call) or not self.name:
             return made
-        return renamed(made.of(name=self.name), self._names(model))
+        call: Call = renamed(made.of(name=self.name), self._names(model))
+        return call
 
     def steps(self, chosen: Chosen, model: RunnerModel) -> list[Step]:
         """Return the statements before it."""
