@@ -283,7 +283,7 @@ def _flags(backend: str) -> list[str]:
 
 
 def _flags_of_all(backends: Sequence[str | Runner] | Mapping[str, str]) -> list[list[str]]:
-    """Return what names each of several backends on one command line; of a runner, nothing. Backends
+    """Return what names each of several backends on one command line; of a runner, nothing. Those
     with options are named runners there, because an option of one would apply to all others.
     """
     names: Sequence[str] = ()
