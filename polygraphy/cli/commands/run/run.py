@@ -24,13 +24,13 @@ from polygraphy.cli.backends.foreign import (
     backends_in,
     warn_of_others,
 )
-from polygraphy.cli.backends.named import (
+from polygraphy.cli.commands.command import Command, Program
+from polygraphy.cli.commands.named import (
     ChosenRunner,
     RunnerFlags,
     chosen_runners,
     parse_named,
 )
-from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.run.run_plugins import check_types, checked, with_flags
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import (
