@@ -47,6 +47,7 @@ def run_as(system: str, lines: list[str], folder: Path) -> tuple[list[int], str]
         cwd=folder,
         env=environment,
         capture_output=True,
+        check=False,
         encoding="cp1252",
     )
     output = done.stdout + done.stderr

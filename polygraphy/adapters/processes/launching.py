@@ -105,7 +105,9 @@ def _begin(preload: str, job: Job, device: str | None, output: int, lock: _Lock)
         _waiting[interpreter] = WarmInterpreter(preload, job.command[0], job.environment)
     waiting, words = _waiting[interpreter], [_NAME, *job.command[3:]]
     try:
-        number = waiting.request(words, [output, *lock.descriptors], folder=job.folder, environment=variables)
+        number = waiting.request(
+            words, [output, *lock.descriptors], folder=job.folder, environment=variables
+        )
     except (BackendError, OSError, subprocess.SubprocessError):
         return instead()
     return _Forked(waiting, number, instead)
