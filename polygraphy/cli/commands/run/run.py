@@ -72,6 +72,7 @@ from polygraphy.cli.shared.onnx import (
     onnx_of,
 )
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
+from polygraphy.cli.shared.steps import StepOptions, with_steps
 from polygraphy.codegen.source import Call, Expression, FunctionOfModel, Source, Step, quoted
 from polygraphy.domain.catalog.formats import formats_of
 from polygraphy.domain.tensors.naming import enumerated
@@ -340,7 +341,8 @@ def _idle(
     alone = [each for each in backends if each.idle]
     if not runners:
         own = [group for each in alone for group in each.own_groups]
-        yield "nothing is run", (ModelOptions, *own, DataOptions, OrderOptions), ()
+        groups = (ModelOptions, *own, DataOptions, StepOptions, OrderOptions)
+        yield "nothing is run", groups, ()
         return
     chosen = named_in(runners)
     for each in alone:
@@ -442,6 +444,10 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
             " --use-subprocess.",
         ),
         (
+            values[StepOptions].steps is not None,
+            "--steps runs the model as a whole: its states are outputs of the last layers.",
+        ),
+        (
             values[OnnxSaveOptions].save_onnx is not None,
             "no model is run as a whole, so that --save-onnx has nothing to save.",
         ),
@@ -494,6 +500,7 @@ _AFTER: Groups = (
     TfLoadOptions,
     TfOnnxOptions,
     DataOptions,
+    StepOptions,
     OrderOptions,
     RunOptions,
     CompareOptions,
@@ -565,6 +572,9 @@ class RunCommand(Command):
         backends = backends_of(values, self.backends, self.plugins)
         compares = compares_runs(values)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
+        is_onnx = kind_of_model(values, unknown="onnx") == "onnx"
+        has_path = is_onnx and any(not text for _, text in backends.runners)
+        data = with_steps(values, data, _PATH if has_path else None)
         checks, verdicts = _checks(values)
         parts = chosen_for_parts(values, backends)
         if parts is not None:
