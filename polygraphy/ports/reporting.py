@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.inspection import DataReport
     from polygraphy.domain.accuracy.output_rows import OutputRow
     from polygraphy.domain.accuracy.samples import SamplesCompared
+    from polygraphy.domain.states.comparing import StepsCompared
     from polygraphy.domain.checks.capability import SupportReport
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Model
@@ -87,6 +88,9 @@ class Console(Protocol):
         """All samples of a pair of runs were compared: which changed their answer, and how often
         both are right.
         """
+
+    def steps_compared(self, found: StepsCompared) -> None:
+        """All steps of a model with states were compared."""
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked for NaN and infinity."""

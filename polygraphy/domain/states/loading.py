@@ -286,6 +286,7 @@ class StepLoader:
         return self._plan
 
     def __iter__(self) -> Iterator[StepFeed]:
+        """Start at the first step, when it is asked for: the model has been described by then."""
         plan, prompt = self.plan, self._first_length()
         shapes = _given_shapes(self._data)
         lengths = [plan.chunk_length(prompt, at, shapes) for at in range(self.iterations)]
@@ -297,7 +298,7 @@ class StepLoader:
         left = unreached(plan.roles.limits, total, lengths[0] if lengths else 0)
         if left:
             self._note(f"Not reached: {'; '.join(left)}.")
-        return self._feeds(plan, lengths, tokens)
+        yield from self._feeds(plan, lengths, tokens)
 
     def _feeds(
         self, plan: StatePlan, lengths: Sequence[int], tokens: Mapping[str, Array]

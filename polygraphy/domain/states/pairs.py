@@ -285,8 +285,10 @@ def _slot_axis(read: Tensor, axis: int | None) -> int | None:
     one, before the last of [batch, heads, slots, size].
     """
     shape = read.shape
-    if shape is None or axis is None:
+    if shape is None:
         return axis
+    if axis is None:
+        return len(shape) - 2 if len(shape) >= 3 else None
     dim = shape[axis] if -len(shape) <= axis < len(shape) else None
     if isinstance(dim, int) and dim > 1:
         return axis % len(shape)

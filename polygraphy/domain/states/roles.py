@@ -20,12 +20,12 @@ past.
 ROLES = (TOKENS, CHUNK, MASK, POSITIONS, PAST, TOTAL, LAST, FLAG, CONSTANT)
 
 _SHOWN = {
-    MASK: "attention mask (grows with the past)",
-    POSITIONS: "positions (count on)",
-    CHUNK: "chunk (new in each step)",
-    FLAG: "flag (false in the first step)",
+    MASK: "attention mask, grows with the past",
+    POSITIONS: "positions, count on",
+    CHUNK: "chunk, new in each step",
+    FLAG: "flag, false in the first step",
     LAST: "total length - 1",
-    CONSTANT: "constant (the same in each step)",
+    CONSTANT: "the same in each step",
 }
 
 
@@ -72,7 +72,7 @@ class Roles:
 
     def __str__(self) -> str:
         """Return one line about them."""
-        parts = [f"{name} = {_SHOWN.get(role, role)}" for name, role in self.of.items()]
+        parts = [f"{name} ({_SHOWN.get(role, role)})" for name, role in self.of.items()]
         return f"Inputs: {', '.join(parts)}." if parts else "Inputs: states only."
 
 
