@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.inspection import DataReport
     from polygraphy.domain.accuracy.output_rows import OutputRow
     from polygraphy.domain.accuracy.samples import SamplesCompared
-    from polygraphy.domain.states.comparing import StepsCompared
     from polygraphy.domain.checks.capability import SupportReport
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Model
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.statistics import ModelStatistics
     from polygraphy.domain.report.document import Document
     from polygraphy.domain.results.results import DeviceTimes, OutputValidity
+    from polygraphy.domain.states.comparing import StepsCompared
     from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata

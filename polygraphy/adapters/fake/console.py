@@ -10,8 +10,8 @@ from attrs import Factory, define
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.accuracy.samples import SamplesCompared
-from polygraphy.domain.states.comparing import StepsCompared
 from polygraphy.domain.results.results import DeviceTimes, OutputValidity
+from polygraphy.domain.states.comparing import StepsCompared
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief
-from polygraphy.domain.states.comparing import steps_in_words
 from polygraphy.domain.report.document import Document
 from polygraphy.domain.report.summary import (
     ERROR,
@@ -25,6 +24,7 @@ from polygraphy.domain.report.summary import (
     proof_of,
     sample_sentences,
 )
+from polygraphy.domain.states.comparing import steps_in_words
 
 _MOST_ROWS = 50
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")

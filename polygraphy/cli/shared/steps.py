@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Integer, Text, Texts
-from polygraphy.cli.declare.kinds.base import BadValue
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.data import USUAL
 from polygraphy.codegen.source import Call, Source
@@ -59,8 +58,8 @@ class StepOptions(Options):
         "--steps",
         kind=_Steps(),
         excludes=("--iterations",),
-        help="Run the model N times; without N, 8 times. Each runner feeds its own states back: a KV cache"
-        " or the state of a recurrent network. States are found in the graph, in a"
+        help="Run the model N times; without N, 8 times. Each runner feeds its own states back: a KV"
+        " cache or the state of a recurrent network. States are found in the graph, in a"
         " genai_config.json next to the model, or by name.",
         feeds="StepLoader.steps",
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.domain.rounding import rounding_between
 from polygraphy.domain.states.memory import StepFacts
@@ -94,24 +94,23 @@ def step_row(
     wrong = [name for name, result in results.items() if not result]
     states = [name for name in wrong if name in facts.states]
     others = [name for name in wrong if name not in facts.states]
-    shared = {
-        "first": facts.index,
-        "last": facts.index,
-        "start": facts.start,
-        "passed": not wrong,
-        "state": next(iter(states), ""),
-        "output": next(iter(others), ""),
-    }
-    last = facts.start + facts.length - 1
-    pair = [_array(each.get(facts.judged)) for each in outputs]
-    left, right = pair[0], pair[1]
+    row = StepRow(
+        first=facts.index,
+        last=facts.index,
+        start=facts.start,
+        position=facts.start + facts.length - 1,
+        passed=not wrong,
+        state=next(iter(states), ""),
+        output=next(iter(others), ""),
+    )
+    left, right = (_array(each.get(facts.judged or "")) for each in outputs)
     if left is None or right is None or left.shape != right.shape or not left.size:
-        return StepRow(position=last, **shared)
+        return row
     a, b = left.astype(np.float64, copy=False), right.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):
         error = float(np.max(np.abs(a - b)))
     if not facts.tokens or a.ndim < 2 or a.shape[-1] < 2:
-        return StepRow(position=last, error=error, **shared)
+        return evolve(row, error=error)
     a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
     chosen = a.argmax(-1), b.argmax(-1)
     rows = np.flatnonzero(chosen[0] != chosen[1])
@@ -123,14 +122,14 @@ def step_row(
         verdict = results.get(facts.judged or "")
         passed = bool(verdict) if verdict is not None else False
         is_tie = passed or _is_rounding((left, right), dtypes, error, max(gaps))
-    return StepRow(
+    return evolve(
+        row,
         position=facts.start + at % facts.length,
         error=error,
         kl=_divergence(a, b),
         tokens=tokens,
         margin=max(gaps) if gaps else None,
         is_tie=is_tie,
-        **shared,
     )
 
 
@@ -263,7 +262,8 @@ def steps_in_words(found: Mapping[str, Any]) -> Iterator[str]:
     else:
         what = wrong["state"] or wrong["output"]
         what = f", beginning with {what!r}" if what else ""
-        yield f"Step {wrong['first']} is the first that differs (position {wrong['position']}{what})."
+        where = f"position {wrong['position']}{what}"
+        yield f"Step {wrong['first']} is the first that differs ({where})."
     for row in found["ties"]:
         first, second = row["tokens"]
         yield (

@@ -182,7 +182,9 @@ def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
         is_additive = False
     else:
         rows = shape[-2] if shape[-2] != 1 or length == 1 else 1
-        last = past + np.arange(rows)[:, None] if rows == length else np.array([[past + length - 1]])
+        last = (
+            past + np.arange(rows)[:, None] if rows == length else np.array([[past + length - 1]])
+        )
         seen = np.arange(total)[None, :] <= last
         is_additive = dtype.kind == "f" or "float" in dtype.name
     seen = np.broadcast_to(seen, shape)

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from attrs import evolve, field, frozen
 
@@ -79,13 +80,13 @@ class _Step:
 _ANY_DOMAIN = ("", "ai.onnx", "com.microsoft", "ai.onnx.ml", "pkg.onnxscript.torch_lib")
 _MOVES = frozenset(
     {"Cast", "CastLike", "Identity", "Reshape", "Flatten", "Expand", "Squeeze", "Unsqueeze",
-     "Transpose", "Slice", "Gather", "GatherND", "GatherElements", "Split", "SplitToSequence",
+     "Slice", "Gather", "GatherND", "GatherElements", "Split", "SplitToSequence",
      "Pad", "Dropout", "QuantizeLinear", "DequantizeLinear", "Tile", "Compress", "Neg"}
 )  # fmt: skip
 """Operators that hand elements of their first operand on."""
 _SELECTS = frozenset({"Slice", "Gather", "GatherND", "GatherElements", "Split", "Compress"})
 _LOSE_AXIS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"})
-_WRITES = {"ScatterND": 0, "ScatterElements": 0, "Scatter": 0, "TensorScatter": 0}
+_WRITES = ("ScatterND", "ScatterElements", "Scatter", "TensorScatter")
 _RECURRENT = {"LSTM": {1: 5, 2: 6, 0: 5}, "GRU": {1: 5, 0: 5}, "RNN": {1: 5, 0: 5}}
 _ATTENTION = {
     "GroupQueryAttention": ({1: 3, 2: 4}, 2),
@@ -317,67 +318,91 @@ def _behind(node: Node, step: _Step) -> list[_Step]:
     at = node.outputs.index(step.name)
     if node.domain not in _ANY_DOMAIN:
         return []
-    op = node.op
-
-    def to(position: int, **changes: object) -> list[_Step]:
-        if position >= len(node.inputs) or not node.inputs[position]:
-            return []
-        return [evolve(step, name=node.inputs[position], **changes)]  # type: ignore[arg-type]
-
-    if op == "If":
+    if node.op == "If":
+        around = (*step.around, step.graph)
         return [
-            _Step(
-                branch.outputs[at].name,
-                branch,
-                (*step.around, step.graph),
-                step.kind,
-                step.axis,
-                step.is_sliced,
-                step.is_weak,
-            )
+            evolve(step, name=branch.outputs[at].name, graph=branch, around=around)
             for branch in node.graphs
             if at < len(branch.outputs)
         ]
-    if op == "Concat":
-        axis = node.attribute("axis", 0)
-        return [
-            following
-            for position in range(len(node.inputs))
-            for following in to(position, kind=step.kind or GROWS, axis=_first(step, axis))
-        ]
-    if op in _WRITES:
-        axis = node.attribute("axis", -2 if op == "TensorScatter" else 0)
-        return to(0, kind=SLOTS, axis=_first(step, axis if op != "Scatter" else 0))
-    if op in _RECURRENT:
-        position = _RECURRENT[op].get(at)
-        if position is None or (at == 0 and not step.is_sliced):
-            return []
-        return to(position, kind=REPLACED)
-    if op in _KEEPING and at in _KEEPING[op]:
-        return to(_KEEPING[op][at], kind=REPLACED)
-    if op in _ATTENTION and at in _ATTENTION[op][0]:
-        operands, axis = _ATTENTION[op]
-        return to(operands[at], kind=GROWS, axis=_first(step, axis))
-    if op == "Attention":
-        if node.domain == "com.microsoft":
-            return to(4, kind=GROWS, axis=_first(step, 3)) if at == 1 else []
-        return to({1: 4, 2: 5}[at], kind=GROWS, axis=_first(step, 2)) if at in (1, 2) else []
-    if op == "Scan":
-        scanned = int(node.attribute("num_scan_inputs", 1))
-        return to(at, kind=REPLACED) if at < len(node.inputs) - scanned else []
-    if op == "Loop":
-        return to(at + 2, kind=REPLACED) if at < len(node.inputs) - 2 else []
-    if op == "Where":
-        return [*to(1, kind=step.kind or SLOTS), *to(2, kind=step.kind or SLOTS)]
-    if op == "Transpose":
-        return to(0, axis=_through_transpose(node, step.axis))
-    if op in _MOVES:
-        lost = {"axis": None} if op in _LOSE_AXIS and step.axis is not None else {}
-        return to(0, is_sliced=step.is_sliced or op in _SELECTS, **lost)
-    if op in _ELEMENTWISE:
-        steps = [each for at in range(len(node.inputs)) for each in to(at, is_weak=True)]
-        return steps
+    rule = _RULES.get(node.op, _operand_read)
+    return [
+        evolve(step, name=node.inputs[position], **changes)
+        for position, changes in rule(node, at, step)
+        if position < len(node.inputs) and node.inputs[position]
+    ]
+
+
+_Operands = Iterable[tuple[int, dict[str, Any]]]
+"""Operands from which a state may come, and what becomes known of it on the way."""
+
+
+def _joined(node: Node, at: int, step: _Step) -> _Operands:
+    changes = {"kind": step.kind or GROWS, "axis": _first(step, node.attribute("axis", 0))}
+    return [(position, changes) for position in range(len(node.inputs))]
+
+
+def _written(node: Node, at: int, step: _Step) -> _Operands:
+    axis = node.attribute("axis", -2 if node.op == "TensorScatter" else 0)
+    return [(0, {"kind": SLOTS, "axis": _first(step, axis)})]
+
+
+def _recurrent(node: Node, at: int, step: _Step) -> _Operands:
+    position = _RECURRENT[node.op].get(at)
+    is_last = at > 0 or step.is_sliced  # All steps are a state only where the last is chosen.
+    return [(position, {"kind": REPLACED})] if position is not None and is_last else []
+
+
+def _kept(node: Node, at: int, step: _Step) -> _Operands:
+    return [(_KEEPING[node.op][at], {"kind": REPLACED})] if at in _KEEPING[node.op] else []
+
+
+def _attended(node: Node, at: int, step: _Step) -> _Operands:
+    if node.op == "Attention":
+        is_standard = node.domain != "com.microsoft"
+        operands, axis = ({1: 4, 2: 5}, 2) if is_standard else ({1: 4}, 3)
+    else:
+        operands, axis = _ATTENTION[node.op]
+    if at not in operands:
+        return []
+    return [(operands[at], {"kind": GROWS, "axis": _first(step, axis)})]
+
+
+def _carried(node: Node, at: int, step: _Step) -> _Operands:
+    """Return the first value of a state of a Scan or a Loop."""
+    if node.op == "Loop":
+        return [(at + 2, {"kind": REPLACED})] if at < len(node.inputs) - 2 else []
+    count = len(node.inputs) - int(node.attribute("num_scan_inputs", 1))
+    return [(at, {"kind": REPLACED})] if at < count else []
+
+
+def _chosen(node: Node, at: int, step: _Step) -> _Operands:
+    return [(position, {"kind": step.kind or SLOTS}) for position in (1, 2)]
+
+
+def _turned(node: Node, at: int, step: _Step) -> _Operands:
+    return [(0, {"axis": _through_transpose(node, step.axis)})]
+
+
+def _operand_read(node: Node, at: int, step: _Step) -> _Operands:
+    if node.op in _MOVES:
+        changes: dict[str, Any] = {"is_sliced": step.is_sliced or node.op in _SELECTS}
+        return [(0, {**changes, "axis": None} if node.op in _LOSE_AXIS else changes)]
+    if node.op in _ELEMENTWISE:
+        return [(position, {"is_weak": True}) for position in range(len(node.inputs))]
     return []
+
+
+_RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
+    "Concat": _joined,
+    **dict.fromkeys(_WRITES, _written),
+    **dict.fromkeys(_RECURRENT, _recurrent),
+    **dict.fromkeys(_KEEPING, _kept),
+    **dict.fromkeys((*_ATTENTION, "Attention"), _attended),
+    **dict.fromkeys(("Loop", "Scan"), _carried),
+    "Where": _chosen,
+    "Transpose": _turned,
+}
 
 
 def _first(step: _Step, axis: int) -> int | None:

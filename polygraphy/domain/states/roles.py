@@ -158,46 +158,54 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
 def _role(tensor: Tensor, uses: _Uses) -> str:
     words = words_of(tensor.name)
     name = "_".join(words)
-    shape = tensor.shape
-    is_whole = (tensor.dtype or "").startswith(("int", "uint"))
-    is_one = shape is not None and all(dim == 1 for dim in shape)
-    if tensor.dtype == "bool" and (is_one or "use_cache" in name or "flag" in words):
-        return FLAG
-    if "use_cache" in name:
-        return FLAG
+    is_one = tensor.shape is not None and all(dim == 1 for dim in tensor.shape)
+    is_flag = "use_cache" in name or (tensor.dtype == "bool" and (is_one or "flag" in words))
+    by_use = FLAG if is_flag else _role_by_use(tensor, uses)
+    if by_use:
+        return by_use
+    if "mask" in words or name.endswith(("mask", "_attn", "attn_bias")):
+        return CONSTANT if {"encoder", "cross", "pixel"} & {*words} else MASK
+    if (tensor.dtype or "").startswith(("int", "uint")):
+        return _role_of_integers(tensor, words, uses)
+    is_condition = {"encoder", "cross", "scale", "speaker", "style"} & {*words}
+    if not tensor.shape or is_one or is_condition or is_state_like(tensor.name):
+        return CONSTANT
+    return CHUNK
+
+
+def _role_by_use(tensor: Tensor, uses: _Uses) -> str:
+    """Return the role that an operator gives its operand; empty for none."""
     for node, at, read in uses.ends(tensor.name):
         if node.op == "GroupQueryAttention" and at in (5, 6):
             return LAST if at == 5 else TOTAL
         if node.op == "TensorScatter" and at == 2:
             return PAST
-        if node.op in _ROTARY and at == 1 and read == tensor.name:
+        if read == tensor.name and node.op in _ROTARY and at == 1:
             return POSITIONS
-        if node.op == "If" and at == 0 and read == tensor.name:
+        if read == tensor.name and node.op == "If" and at == 0:
             return FLAG
-    if "mask" in words or name.endswith(("mask", "_attn", "attn_bias")):
-        is_other = {"encoder", "cross", "pixel"} & {*words}
-        return CONSTANT if is_other else MASK
-    if is_whole:
-        if "seqlens" in name or name.endswith("seqlens_k"):
-            return LAST
-        if {"total", "length"} <= {*words} or {"total", "len"} <= {*words} or name == "kv_len":
-            return TOTAL
-        if _is_past_length(words):
-            return PAST
-        if any(word.startswith("pos") for word in words) or "cache_position" in name:
-            return POSITIONS
-        if uses.table(tensor.name) is not None and not {"type", "segment", "lang"} & {*words}:
-            return TOKENS
-        return CONSTANT
-    if not shape or is_one or {"encoder", "cross", "scale", "speaker", "style"} & {*words}:
-        return CONSTANT
-    return CONSTANT if is_state_like(tensor.name) else CHUNK
+    return ""
+
+
+def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: _Uses) -> str:
+    name = "_".join(words)
+    if "seqlens" in name:
+        return LAST
+    if "total" in words and {"length", "len"} & {*words}:
+        return TOTAL
+    if _is_past_length(words):
+        return PAST
+    if any(word.startswith("pos") for word in words):
+        return POSITIONS
+    if uses.table(tensor.name) is not None and not {"type", "segment", "lang"} & {*words}:
+        return TOKENS
+    return CONSTANT
 
 
 def _is_past_length(words: Sequence[str]) -> bool:
     length = {"length", "len", "lens", "lengths", "index", "indices", "offset"} & {*words}
     kind = {"past", "cache", "write", "kv", "start"} & {*words}
-    return bool(length and kind) or words == ["offset"] or words == ["start", "pos"]
+    return bool(length and kind) or words in (["offset"], ["start", "pos"])
 
 
 def _is_embedding(name: str) -> bool:
@@ -226,7 +234,9 @@ def _capacity(
             if isinstance(dim, int):
                 lengths.append(dim)
     masks = [tensors[name].shape for name, role in roles.items() if role == MASK]
-    lengths += [shape[-1] for shape in masks if shape and isinstance(shape[-1], int)] if lengths else []
+    lengths += (
+        [shape[-1] for shape in masks if shape and isinstance(shape[-1], int)] if lengths else []
+    )
     return min(lengths, default=None)
 
 
@@ -288,8 +298,14 @@ def unreached(limits: Collection[Limit], positions: int, prompt: int) -> list[st
     for limit in limits:
         if limit.is_hard and positions < limit.length:
             needed = limit.length - prompt + 1
-            notes.append(f"{limit.what} has {limit.length} positions, this run {positions}: --steps {needed} reaches its end")
+            notes.append(
+                f"{limit.what} has {limit.length} positions, this run {positions}: --steps {needed}"
+                " reaches its end"
+            )
         elif not limit.is_hard and positions <= limit.length:
             needed = limit.length - prompt + 2
-            notes.append(f"{limit.what} is {limit.length} positions wide, this run {positions}: --steps {needed} goes beyond it")
+            notes.append(
+                f"{limit.what} is {limit.length} positions wide, this run {positions}:"
+                f" --steps {needed} goes beyond it"
+            )
     return notes

@@ -31,7 +31,12 @@ def pairs_of(model: onnx.ModelProto, config: object = None) -> dict[str, str]:
     return {pair.output: pair.input for pair in plan_of(model, config).pairs}
 
 
-NAMELESS = {"present.0.key": "cat", "present.0.value": "cat_1", "past.0.key": "a", "past.0.value": "b"}
+NAMELESS = {
+    "present.0.key": "cat",
+    "present.0.value": "cat_1",
+    "past.0.key": "a",
+    "past.0.value": "b",
+}
 
 
 @pytest.mark.parametrize(

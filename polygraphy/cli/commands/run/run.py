@@ -341,7 +341,7 @@ def _idle(
     alone = [each for each in backends if each.idle]
     if not runners:
         own = [group for each in alone for group in each.own_groups]
-        groups = (ModelOptions, *own, DataOptions, StepOptions, OrderOptions)
+        groups: Groups = (ModelOptions, *own, DataOptions, StepOptions, OrderOptions)
         yield "nothing is run", groups, ()
         return
     chosen = named_in(runners)
