@@ -58,8 +58,8 @@ class StepOptions(Options):
         "--steps",
         kind=_Steps(),
         excludes=("--iterations",),
-        help="Run the model N times; without N, 8 times. Each runner feeds its own states back: a KV"
-        " cache or the state of a recurrent network. States are found in the graph, in a"
+        help="Run the model N times; without N, 8 times. Each runner feeds its own states back: a"
+        " KV cache or the state of a recurrent network. States are found in the graph, in a"
         " genai_config.json next to the model, or by name.",
         feeds="StepLoader.steps",
     )
