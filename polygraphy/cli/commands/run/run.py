@@ -688,7 +688,7 @@ class RunCommand(Command):
         compares = compares_runs(values)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         is_onnx = kind_of_model(values, unknown="onnx") == "onnx"
-        has_path = is_onnx and any(not text for _, text in backends.runners)
+        has_path = is_onnx and any(not each.text for each in backends.runners)
         data = with_steps(values, data, _PATH if has_path else None)
         checks, verdicts = _checks(values)
         parts = chosen_for_parts(values, backends)
