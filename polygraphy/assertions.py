@@ -32,7 +32,7 @@ from polygraphy.binding import bind, resolve
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.output_rows import Comparison
-from polygraphy.domain.asked import ResultStore
+from polygraphy.domain.asked import ResultStore, command_line
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
@@ -41,7 +41,7 @@ from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import counted, some_of
-from polygraphy.domain.tensors.shapes import format_shape, typed_shape
+from polygraphy.domain.tensors.shapes import format_shape
 from polygraphy.lifetime import end_group, start_command
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import save_model
@@ -164,12 +164,9 @@ def assert_matches_golden(
                 )
             changed = golden.model != file_facts([path])[0].sha256
             if not verdicts:
-                words = [backend] if isinstance(backend, str) else []
-                command = data.command(path, words) if words else ""
-                if golden.sampled:  # Half of an output says nothing of where it is from.
-                    command = f"{command} --onnx" if command else ""
-                elif command:
-                    command += f" --load-outputs {shlex.quote(str(file))}"
+                # A part of an output does not show where it comes from: compare with --onnx.
+                right = {"runners": ("onnx",)} if golden.sampled else {"load_outputs": (str(file),)}
+                command = data.command(path, [backend], right) if isinstance(backend, str) else ""
                 note = "the model's file is another than that of the golden" if changed else ""
                 raise _differing(recorder, path, command, note)
             if changed and session is not None:
@@ -232,20 +229,17 @@ class _Data:
             metadata.add(name, dtype=None, shape=tuple(shape))
         return DataLoader(self._seed, self._count, metadata if self._shapes else None)
 
-    def command(self, path: str, backends: Sequence[str]) -> str:
-        """Return the command line that runs a model on the same data."""
-        words = ["polygraphy", "run", path, *(word for each in backends for word in _flags(each))]
+    def command(self, path: str, backends: Sequence[str], *more: Mapping[str, Any]) -> str:
+        """Return the command line that runs a model on the same data, with more options."""
+        flags = [word for each in backends for word in _flags(each)]
         if self.inputs is not None:
             resolve(ResultStore).save(self.loader(), self.file)
-            return shlex.join([*words, "--load-inputs", self.file])
-        if self._seed != 1:
-            words += ["--seed", str(self._seed)]
-        if self._count != 1:
-            words += ["--iterations", str(self._count)]
-        if self._shapes:
-            shapes = (f"{name}:{typed_shape(dims)}" for name, dims in self._shapes.items())
-            words += ["--input-shapes", *shapes]
-        return shlex.join(words)
+            data: dict[str, Any] = {"load_inputs": (self.file,)}
+        else:
+            shapes = {name: (tuple(dims),) for name, dims in self._shapes.items()}
+            data = {"seed": self._seed, "iterations": self._count, "input_shapes": shapes}
+            data = {name: value for name, value in data.items() if value != 1}
+        return command_line("run", {"model_file": path}, flags, data, *more)
 
 
 @contextmanager

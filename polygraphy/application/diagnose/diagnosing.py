@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, concluded, with
 from polygraphy.application.diagnose.data import feeds_of_parties, with_data_loader
 from polygraphy.application.diagnose.exporting import against_program
 from polygraphy.application.diagnose.handing_over import hand_over, with_report
-from polygraphy.application.diagnose.lowered.half import Trial, convert_command, half_trial
+from polygraphy.application.diagnose.lowered.half import Trial, half_trial
 from polygraphy.application.diagnose.lowered.half_verdict import cast, diagnose_cast, lowering_party
 from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Request
@@ -23,6 +23,7 @@ from polygraphy.application.diagnose.results import against_golden
 from polygraphy.application.diagnose.tracing import said_of_branches, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere, against_versions
 from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.commands import convert_command, output_path
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -32,7 +33,6 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.variants import made_of
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import UnavailableError, UsageError
 from polygraphy.ports.diagnosing import (
@@ -231,7 +231,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
     compute as much in it; else what is wrong in them.
     """
     narrow = case.of(open_model(cast(case.model.proto, dtype)))
-    path = made_of(case.path, f"_{dtype}.onnx")
+    path = output_path(case.path, f"_{dtype}.onnx")
     narrow = evolve(narrow, feed=trial.feeds[0], path=path)
     for party in case.parties:
         refused, reference = "", case.model.proto
@@ -261,7 +261,9 @@ def _once_cast(found: DiagnosisResult, path: str, command: str) -> DiagnosisResu
 
     def remedy(given: Remedy) -> Remedy:
         helps = given.command or ""
-        return evolve(given, command=f"{command} && {helps}") if path in helps else given
+        if not command or path not in helps:
+            return given
+        return evolve(given, command=f"{command} && {helps}")
 
     return evolve(
         found, culprits=[evolve(one, remedy=remedy(one.remedy)) for one in found.culprits]
