@@ -75,6 +75,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.errors import (
     BackendError,
@@ -82,7 +83,7 @@ from polygraphy.domain.errors import (
     UnavailableError,
     UsageError,
 )
-from polygraphy.domain.rounding import ADDS_UP, Deviation
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import differing
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -375,7 +376,7 @@ class _Diagnosis:
             found = self.of_parties(unexplained)
             if is_besides and found.verdict == AGREE:
                 same = reasons.same_here(self._third.name, case.parties[0].name)
-                found = evolve(found, reason=f"{same} {found.reason}".strip())
+                found = evolve(found, reason=together(same, found.reason))
         if self._elsewhere is not None and asks_versions and found.verdict == AGREE:
             # Whoever is at fault, versions are tried later.
             versions = self._elsewhere.compare(self._feeds)
@@ -384,7 +385,7 @@ class _Diagnosis:
         found = case.evidence.allowed(found, names[0] if len(names) == 1 else "", unexplained)
         if found.verdict != AGREE:
             return found
-        reason = f"{found.reason} {said_of_branches(case, self._feeds)}".strip()
+        reason = together(found.reason, said_of_branches(case, self._feeds))
         return evolve(found, reason=reason)
 
     def of_parties(self, unexplained: str = "") -> DiagnosisResult:
@@ -398,7 +399,7 @@ class _Diagnosis:
         self._run()
         given, last = self._given, len(self._case.parties) - 1
         if given == last and last in self._refusals:  # It was only asked besides.
-            reason = f"{unexplained} {self._refusals[last]}"
+            reason = together(unexplained, str(self._refusals[last]))
             return DiagnosisResult(INCONCLUSIVE, reason=reason)
         if self._refusals:
             case = self._case
@@ -413,7 +414,7 @@ class _Diagnosis:
         if not compared and not self._has_nan():
             return DiagnosisResult(AGREE, reason=self._untested())
         if not self._has_nan() and adds_up(self._case, self._feeds, self._outputs):
-            return DiagnosisResult(AGREE, reason=ADDS_UP)
+            return DiagnosisResult(AGREE, reason=reasons.ADDS_UP)
         half = half_model(self._case, self._feeds)
         found = None
         if half is not None and half.is_whole:
@@ -441,7 +442,7 @@ class _Diagnosis:
         if found.verdict in (FAULT, ILL_CONDITIONED):
             return evolve(found, culprits=[*refused.culprits, *found.culprits])
         if found.verdict == refused.verdict:  # Of neither it can be said.
-            return evolve(found, reason=f"{refused.reason} {found.reason}")
+            return evolve(found, reason=together(refused.reason, found.reason))
         return refused
 
     def _of_half_model(self, half: HalfModel) -> DiagnosisResult | None:
@@ -612,7 +613,7 @@ class _Diagnosis:
         result = diagnose_rounding(case, found, known)
         if result.verdict == INCONCLUSIVE and known.party is self._third:
             plain = right_when_plain(case, self._right(known), feed)
-            return evolve(result, reason=f"{result.reason}{plain}")
+            return evolve(result, reason=together(result.reason, plain))
         return result
 
     def _right(self, known: Trace) -> Values:

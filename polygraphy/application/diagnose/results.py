@@ -49,7 +49,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes, evidence, reasons, remedies, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, Deviation
+from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
@@ -196,7 +196,7 @@ class _Comparison:
         feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
         case.feed = feed
         if not self.fitted.inner and self._is_rounding():
-            return Found(DiagnosisResult(AGREE, reason=ROUNDED), case)
+            return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
         broken = None
         if introduces_nan(values, saved) and not self._run.is_traced:
             broken = first_non_finite(case, trace(case, self._third, feed))
@@ -214,7 +214,7 @@ class _Comparison:
             return Found(DiagnosisResult(FAULT, _with_nan(broken, known)), case)
         if isinstance(made, Unexplained):
             if self._is_rounding():
-                return Found(DiagnosisResult(AGREE, reason=ROUNDED), case)
+                return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
             lost = self._of_half_model(number, values)
             return lost if isinstance(lost, Found) else made
         return made
@@ -269,7 +269,7 @@ class _Comparison:
             if self.compared.most > LARGE or not adds_up(case, feeds, runs):
                 reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
                 return Unexplained(reason)
-            return Found(DiagnosisResult(AGREE, reason=ADDS_UP), case)
+            return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
         side = Side(graph_with_weights(model.proto))
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         culprits = []

@@ -26,8 +26,8 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.domain.diagnosis.facts import Fact, Statement, together
+from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.diagnosis.words.precision import lowered_alone, lowered_outputs
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
@@ -70,7 +70,7 @@ def diagnose_in_float32_first(
         if judged.verdict != AGREE:
             return judged
         notes += [judged.reason] if judged.reason else []
-    return evolve(result, reason=" ".join([*([result.reason] if result.reason else []), *notes]))
+    return evolve(result, reason=together(result.reason, *notes))
 
 
 def _judge(
@@ -91,17 +91,14 @@ def _judge(
         values = [compute(feed) for feed in feeds]
         worst, at = _worst(own, values, expected)
         if worst is None:
-            notes.append("Matches float32.")
+            notes.append(steps.MATCHES_FLOAT32)
             return DiagnosisResult(AGREE)
         is_explained = explained(own, feeds, values, expected)
-        notes.append(
-            f"Differs from float32 by {worst.largest:.2g}; TF32"
-            f" {'explains' if is_explained else 'does not explain'} that."
-        )
+        notes.append(steps.tf32_differs(worst.largest, is_explained))
     lowered = own.facts.lowered or lowered
     why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
     if is_explained:
-        return DiagnosisResult(AGREE, reason=str(why))
+        return DiagnosisResult(AGREE, reason=Statement(str(why), [why]))
     case.data_options = data_options(case.model, data_loader, at, feeds[at])
     case.feed = feeds[at]
     own.feed = feeds[at]
@@ -139,7 +136,7 @@ def _culprits(
         for index, tensor, found in losses[:_MOST_NAMED]
     ]
     if not culprits:
-        return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(str(why), command))
+        return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(why, command))
     return DiagnosisResult(FAULT, culprits)
 
 
