@@ -52,6 +52,7 @@ class OpenvinoParty:
     rewrites = True
     levels: tuple[str, ...] = ()
     lowered = None
+    survives_fork = False
 
     def __init__(
         self,
@@ -72,6 +73,11 @@ class OpenvinoParty:
             "fuse": fuse,
         }
         self._tensors: dict[str, str] = {}
+
+    @property
+    def uses_device(self) -> bool:
+        """Whether it compiles for anything but the CPU; see the port."""
+        return (self._how["device"] or "CPU") != "CPU"
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.diagnosis.culprit import (
@@ -186,24 +186,12 @@ class Case:
         key = (self.parties.index(party) if party in self.parties else -1, plain, tuple(without))
         if key not in self._loaded:
             model = self.model.proto if plain or without else self.model.given
-            if not plain and not without:
-                self.try_alone(party, model)
-            self._loaded[key] = party.load(model, plain=plain, without=without)
+            self._loaded[key] = (
+                party.load(model, plain=plain, without=without)
+                if plain or without
+                else load_carefully(party, model, self.feed)
+            )
         return self._loaded[key]
-
-    def try_alone(self, party: SuspectedParty, model: Any) -> None:
-        """Let a party that may crash run a model where that does no harm.
-
-        Raises:
-            BackendError: it refuses it, or crashes.
-        """
-        if not party.rewrites or not self.feed:
-            return
-        try:
-            alone(lambda: party.load(model)(self.feed) and None, party.name)
-        except BackendError as error:
-            error.backend = error.backend or party.name  # Of a crash, only the caller knows whose.
-            raise
 
     def unload(self) -> None:
         """Let go of what parties have loaded, which is as large as the model."""

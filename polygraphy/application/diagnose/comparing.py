@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import CarefulParty, alone
+from polygraphy.application.diagnose.careful import CarefulParty, load_carefully
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
@@ -184,9 +184,7 @@ class _Comparison:
         """Return what the reference makes of the data, computed by the first that runs it."""
         model, first = self._reference.proto, self._fed(self._feeds[0])
         try:
-            if self._party.rewrites:  # It may crash.
-                alone(lambda: self._party.load(model)(first) and None, self._party.name)
-            right = self._party.load(model)
+            right = load_carefully(self._party, model, first)
         except BackendError:
             if self._third is self._party:
                 raise

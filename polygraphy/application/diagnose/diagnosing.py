@@ -10,6 +10,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.blaming import blamed, proven, right_when_plain
+from polygraphy.application.diagnose.careful import close, isolate
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -146,6 +147,7 @@ def diagnose(
             "There are several of a reference, saved results and a program.",
             hint="Give one of them.",
         )
+    parties = isolate(parties, uses_device=getattr(program, "uses_device", False))
     reports = resolve(DiagnosisReports)
     dissected = open_model(model)
     path = model if isinstance(model, str) else "MODEL"
@@ -163,13 +165,16 @@ def diagnose(
             return _lowered_first(case, lowering, whole, data_loader)
         return _lowered_last(case, lowering, whole, data_loader)
 
-    found = diagnose_in_float32_first(case, tf32_parties(parties), diagnose_rest, data_loader)
-    if elsewhere is not None:
-        found = elsewhere.tried(found)
-    if save_culprit is not None or issue is not None:
-        hand_over(case, found, save_culprit, issue)
-    elif isinstance(model, str) and reference is None and not paths and program is None:
-        found = with_report(case, found)
+    try:
+        found = diagnose_in_float32_first(case, tf32_parties(parties), diagnose_rest, data_loader)
+        if elsewhere is not None:
+            found = elsewhere.tried(found)
+        if save_culprit is not None or issue is not None:
+            hand_over(case, found, save_culprit, issue)
+        elif isinstance(model, str) and reference is None and not paths and program is None:
+            found = with_report(case, found)
+    finally:
+        close(parties)
     found = evolve(found, attempts=case.attempts, curves=case.curves)
     return concluded(with_origins(found, case.model.nodes))
 
@@ -271,6 +276,7 @@ def diagnose_half(
         BackendError: the reference evaluator cannot run the model.
         InconclusiveError: it does not work, and no node is to blame.
     """
+    parties = isolate(parties)
     reports = resolve(DiagnosisReports)
     opened = open_model(model)
     case = Case(opened, model if isinstance(model, str) else "MODEL", parties, reports)
@@ -282,9 +288,12 @@ def diagnose_half(
     left_out = case.evidence.left_out
     trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, left_out)
     case.evidence.compared("float32")
-    found = diagnose_cast(trial.result(), case.path, dtype)
-    if found.verdict == AGREE and parties:
-        found = _in_backends(case, trial, found, dtype)
+    try:
+        found = diagnose_cast(trial.result(), case.path, dtype)
+        if found.verdict == AGREE and parties:
+            found = _in_backends(case, trial, found, dtype)
+    finally:
+        close(parties)
     found = evolve(case.evidence.allowed(found), attempts=case.attempts)
     return concluded(with_origins(found, opened.nodes))
 
