@@ -22,6 +22,57 @@ _MAIN = ( "--golden", "--reference",
 _RUNNERS = "Runners"
 """The group of options of which most people need any."""
 
+_COLUMN = 28
+"""Width of the options in `LINES`. Texts have at most 51 characters, so that 80 columns suffice."""
+
+LINES: dict[str, tuple[tuple[str, str], ...]] = {
+    "run": (
+        ("MODEL", "Path of the model"),
+        ("--onnxrt", "Run it in ONNX Runtime"),
+        ("--onnx", "Run it in the reference evaluator of onnx"),
+        ("--openvino", "Run it in OpenVINO"),
+        ("--torch net.py:FUNCTION", "Run a PyTorch module, or a .pt2 or .pt file"),
+        ("--trt", "Run it in TensorRT: build an engine, or load one"),
+        ("--trt-engine ENGINE", "Also run a saved TensorRT engine"),
+        ("--tf, --pluginref", "Run it in TensorFlow, or plugins in NumPy"),
+        ("--load-outputs PATH", "Also compare with saved outputs"),
+        ("--mark-all", "Compare every tensor, in order of computation"),
+        ("--rtol, --atol N|auto", "Tolerances (default: 1e-5); auto: rounding"),
+        ("--validate", "Fail if an output contains NaN or infinity"),
+        ("--input-shapes x:1x3x8x8", "Shapes of inputs for generated data"),
+        ("--val-range LOW,HIGH", "Range of generated data (default: 0 to 1)"),
+        ("--iterations N", "Number of inputs to generate (default: 1)"),
+        ("--load-inputs PATH", "Use saved inputs, arrays or images"),
+        ("--save-outputs PATH", "Save all outputs"),
+        ("--fp-to-fp16", "Convert the ONNX model to fp16 first"),
+        ("--fp16", "Let TensorRT compute in fp16"),
+        ("--report PATH", "Save a report: .html, .json, .md or .xml"),
+        ("--gen-script PATH", "Save the program instead of running it"),
+        ("-v, -q", "Print more, or less"),
+    ),
+    "diagnose": (
+        ("MODEL", "Path of the ONNX model that is wrong"),
+        ("--onnxrt", "Run it in ONNX Runtime"),
+        ("--onnx", "Run it in the reference evaluator of onnx"),
+        ("--openvino", "Run it in OpenVINO"),
+        ("--trt", "Run it in TensorRT: build an engine, or load one"),
+        ("--torch net.py:FUNCTION", "Compare with its PyTorch module or .pt2 file"),
+        ("--reference MODEL", "Compare with a correct ONNX model"),
+        ("--golden PATH", "Compare with saved outputs or tensors"),
+        ("--fp-to-fp16, --to-bf16", "Find the nodes that must stay in fp32"),
+        ("--load-inputs PATH", "Use saved inputs, arrays or images"),
+        ("--input-shapes x:1x3x8x8", "Shapes of inputs for generated data"),
+        ("--val-range LOW,HIGH", "Range of generated data (default: 0 to 1)"),
+        ("--iterations N", "Number of inputs to generate"),
+        ("--save-culprit DIR", "Save the faulty part as a small model"),
+        ("--issue PATH", "Write a bug report for the backend"),
+        ("--report PATH", "Save a report: .html, .json, .md or .xml"),
+        ("--gen-script PATH", "Save the program instead of running it"),
+        ("-v, -q", "Print more, or less"),
+    ),
+}
+"""The short help of commands with many options: options and texts, the most important first."""
+
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
         "polygraphy run model.onnx --onnxrt --onnx --iterations 10",
@@ -45,8 +96,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         " --check polygraphy run polygraphy_debug.onnx --onnxrt --onnx",
     ),
     "diagnose": (
-        "polygraphy diagnose model.onnx --onnxrt --onnx",
-        "polygraphy diagnose model.onnx --onnxrt --fp-to-fp16",
+        "polygraphy diagnose model.onnx --torch net.py:load_model",
+        "polygraphy diagnose model.onnx --onnxrt --reference correct.onnx",
+        "polygraphy diagnose model.onnx --fp-to-fp16",
     ),
     "inspect model": (
         "polygraphy inspect model model.onnx --show layers --stats",
@@ -84,7 +136,8 @@ def short_help(description: Description) -> str:
     ]
     head = [f"usage: {usage}", "", *wrapped(text, width, 0), ""]
     room = MOST_LINES - len(head) - len(tail)
-    return "\n".join([*head, *_main_lines(groups, width)[:room], *tail]) + "\n"
+    lines = _written_lines(name, groups) if name in LINES else _main_lines(groups, width)
+    return "\n".join([*head, *lines[:room], *tail]) + "\n"
 
 
 def topic_help(description: Description, topic: str) -> str:
@@ -115,6 +168,18 @@ def _called(word: str) -> str:
 def topics_of(groups: tuple[Group, ...]) -> list[str]:
     """Return the first words of the titles, each once."""
     return list(dict.fromkeys(title.partition(" ")[0].lower() for title, _, _ in groups))
+
+
+def _written_lines(name: str, groups: tuple[Group, ...]) -> list[str]:
+    """Return the lines of `LINES`, and one for each runner that another package adds."""
+    listed = {word.rstrip(",") for options, _ in LINES[name] for word in options.split()}
+    added = [
+        (flags, explained.partition(". ")[0].rstrip("."))
+        for title, _, entries in groups
+        for flags, explained in entries
+        if title == _RUNNERS and listed.isdisjoint(word.rstrip(",") for word in flags.split())
+    ]
+    return [f"  {options:{_COLUMN - 2}}{text}" for options, text in (*LINES[name], *added)]
 
 
 def _main_lines(groups: tuple[Group, ...], width: int) -> list[str]:

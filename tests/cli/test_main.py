@@ -104,6 +104,19 @@ def test_the_examples_of_a_short_help_are_command_lines_that_there_are() -> None
             parse(command.extended(words), words)
 
 
+def test_the_lines_of_a_short_help_are_complete_and_name_options_of_the_command() -> None:
+    from polygraphy.cli.short_help import LINES
+
+    for name, lines in LINES.items():
+        entries = [entry for group in describe(load(name))[3] for entry in group[2]]
+        spellings = {word.rstrip(",") for flags, _ in entries for word in flags.split()}
+        for options, text in lines:
+            flags = {word.rstrip(",") for word in options.split() if word.startswith("-")}
+            assert flags <= spellings | {"MODEL"}
+            assert len(options) <= 25
+            assert len(text) <= 51
+
+
 def test_help_about_a_topic(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "run", "trt"]) == 0
     shown = capsys.readouterr().out

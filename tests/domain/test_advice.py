@@ -24,6 +24,8 @@ SAVED = "m.onnx --onnxrt --load-inputs in.json --load-outputs gold.json"
         (f"{BOTH} --load-outputs gold.json", ""),
         ("m.onnx --onnxrt --onnxrt", ""),
         ("m.onnx --onnxrt --trt", ""),
+        ("m.onnx --onnxrt --torch net.py:f --mark-all", "m.onnx --onnxrt --torch net.py:f"),
+        ("m.onnx --onnxrt --onnx --torch net.py:f", ""),
     ],
 )
 def test_a_run_becomes_a_diagnosis_where_its_options_are_taken(run: str, diagnose: str) -> None:

@@ -37,10 +37,21 @@ def quantize(
     kind = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
     # The quotient is a float32 in every backend, and decides which integer is nearest.
     quotient = np.rint((x / _aligned(scale, x, axis)).astype(np.float32))
+    if kind.kind not in "iu":
+        return _to_small_floats(x / _aligned(scale, x, axis), kind)
     shift = 0 if zero_point is None else wide(_aligned(zero_point, x, axis))
     limits = np.iinfo(kind)
     made: Array = np.clip(wide(quotient) + shift, limits.min, limits.max).astype(kind)
     return made
+
+
+def _to_small_floats(quotient: Array, kind: np.dtype[Any]) -> Array:
+    """Return numbers in a type of 8 or 4 bits with an exponent, within the limits of its range."""
+    import ml_dtypes
+
+    most = float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
+    rounded: Array = np.clip(quotient.astype(np.float32), -most, most).astype(kind)
+    return rounded
 
 
 def _shifted(x: Array, zero_point: Array | None, axis: int) -> Array:

@@ -44,13 +44,14 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.fused import traced
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, paired
+from polygraphy.domain.diagnosis.quantising import rms_ratio
 from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
 from polygraphy.domain.diagnosis.variants import copying
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
-from polygraphy.domain.tensors.precision import in_float
+from polygraphy.domain.tensors.precision import in_float, is_float
 from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
 from polygraphy.ports.editing import OpenModel, open_model
 from polygraphy.ports.machine import release_memory
@@ -138,7 +139,7 @@ class _Comparison:
         del compute
         case.unload()
         is_coarse = narrow is not None or is_quantised(self._pairing)
-        if is_coarse and explained(case, self._feeds, values, expected, by_steps=True):
+        if is_coarse and self._within_steps(values, expected):
             if len(case.parties) > 1:  # They are compared with each other.
                 return None
             is_lost = rounded is not None and not explained(case, self._feeds, rounded, expected)
@@ -148,6 +149,19 @@ class _Comparison:
             return self._of_precision(values[compared.number], compared.most)
         made = self._of_quantising(values, expected, compared)
         return self._of_models(values, expected, compared) if made is None else made
+
+    def _within_steps(self, values: Sequence[Values], expected: Sequence[Values]) -> bool:
+        """Return whether rounding in the types of the model explains its outputs: what steps
+        explain must not be more than quantizing usually loses.
+        """
+        if not explained(self._case, self._feeds, values, expected, by_steps=True):
+            return False
+        return not is_quantised(self._pairing) or all(
+            rms_ratio(own[name], right[name]) <= _QUANTISED
+            for own, right in zip(values, expected)
+            for name in right
+            if name in own and is_float(right[name])
+        )
 
     def _of_models(
         self, values: Sequence[Values], expected: Sequence[Values], compared: Compared

@@ -50,6 +50,19 @@ def losses(operands: Iterable[QuantisedOperand], read: Callable[[str], Any]) -> 
     return found
 
 
+def rms_ratio(value: Any, reference: Any) -> float:
+    """Return the root mean square of a difference over that of the reference, where both are
+    finite; infinite if the shapes differ or one has infinities or NaN that the other lacks.
+    """
+    value, reference = np.asarray(value, np.float64), np.asarray(reference, np.float64)
+    finite = np.isfinite(reference)
+    if value.shape != reference.shape or not np.array_equal(np.isfinite(value), finite):
+        return inf
+    size = root_mean_square(reference[finite])
+    off = root_mean_square(value[finite] - reference[finite])
+    return off / size if size else (inf if off else 0.0)
+
+
 def _loss(one: QuantisedOperand, array: Any) -> float:
     if array is None or one.step is None:
         return inf

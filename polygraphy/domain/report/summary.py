@@ -341,8 +341,8 @@ def _cell(row: Mapping[str, Any]) -> Check:
 
 
 _OF_DIAGNOSE = {
-    "--onnxrt", "--onnx", "--input-shapes", "--inputs", "--providers", "--seed", "--val-range",
-    "--iterations", "--load-inputs", "--data-loader-script", "--load-outputs",
+    "--onnxrt", "--onnx", "--torch", "--input-shapes", "--inputs", "--providers", "--seed",
+    "--val-range", "--iterations", "--load-inputs", "--data-loader-script", "--load-outputs",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
@@ -523,25 +523,34 @@ def diagnosis_instead_of(command: str) -> str:
     """Return the command that finds the culprit of a run whose outputs differ; empty where diagnose
     does not take its options.
     """
-    return _diagnosis(command, ((1, 1, 0), (1, 0, 1)))
+    return _diagnosis(command, ((1, 1, 0, 0), (1, 0, 1, 0), (1, 0, 0, 1), (0, 1, 0, 1)))
 
 
 def diagnosis_of_values(command: str) -> str:
     """Return the command that finds what makes the first NaN or infinity of a run; empty where
     diagnose does not take its options.
     """
-    return _diagnosis(command, ((1, 0, 0), (1, 1, 0), (1, 0, 1)))
+    return _diagnosis(command, ((1, 0, 0, 0), (1, 1, 0, 0), (1, 0, 1, 0)))
 
 
-def _diagnosis(command: str, known: Collection[tuple[int, int, int]]) -> str:
+def _diagnosis(command: str, known: Collection[tuple[int, ...]]) -> str:
+    """Return the command line of the diagnosis.
+
+    Args:
+        command: the command line of the run.
+        known: how often a run that can be diagnosed has each flag of `_PARTIES`.
+    """
     asked = _without(_words(command), _TOLERANCES)  # It judges by rounding.
     asked = _without(asked, _ABOUT_OUTPUT, most=1)
     words = [word for word in asked if word not in _LEFT_OUT]
     flags = {word for word in words if word.startswith("-")}
-    parties = words.count("--onnxrt"), words.count("--onnx"), words.count("--load-outputs")
+    parties = tuple(map(words.count, _PARTIES))
     if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or parties not in known:
         return ""
     return shlex.join(["polygraphy", "diagnose", *words[2:]])
+
+
+_PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch")
 
 
 def _held_to_rounding(command: str) -> str:

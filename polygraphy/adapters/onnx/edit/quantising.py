@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
+_STABLE = 13
+"""Operators of this opset mean the same in newer ones."""
 _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
 
 
@@ -84,9 +86,19 @@ def requantised(
             before += _quantising(copy, sites, name, node.input[position], made[key])
         node.input[position] = made[key]
     copy.graph.node.extend(before)
+    _raise_opset(copy, model)
     del copy.graph.value_info[:]
     sort(copy.graph)
     return copy
+
+
+def _raise_opset(copy: ModelProto, model: ModelProto) -> None:
+    """Let a model have the operators of a newer one: fp8 is quantized since opset 19."""
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    for entry in copy.opset_import:
+        if entry.version >= _STABLE:
+            entry.version = max(entry.version, versions.get(entry.domain, 0))
+    copy.ir_version = max(copy.ir_version, model.ir_version)
 
 
 def _quantise_output(copy: ModelProto, sites: _Sites, name: str, output: str) -> None:
@@ -175,14 +187,16 @@ class _Sites:
         known before the model runs, or its integers are no whole bytes or come in blocks.
         """
         node = self.pairs[name]
-        known, options = self._parameters(node), self._options(node)
-        if known is None:
+        before = self.maker(name) if name in self.before else node
+        stored, read = self._parameters(before), self._parameters(node)
+        if stored is None or read is None:
             return None
-        return lambda array: dequantize(quantize(array, *known, **options), *known, **options)
+        first, second = self._options(before), self._options(node)
+        return lambda array: dequantize(quantize(array, *stored, **first), *read, **second)
 
     def _parameters(self, node: NodeProto) -> list[Array] | None:
         known = [array for one in node.input[1:] if (array := self.constant(one)) is not None]
-        is_plain = all(array.dtype.kind in "iu" for array in known[1:])
+        is_plain = all(array.dtype.itemsize == 1 or array.dtype.kind in "iu" for array in known[1:])
         is_whole = len(known) == len(node.input) - 1 and not self._options(node).get("block_size")
         return known if is_whole and is_plain else None
 

@@ -23,9 +23,16 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import paired
-from polygraphy.domain.diagnosis.quantising import OUTPUT, QuantisedOperand, losses
+from polygraphy.domain.diagnosis.quantising import (
+    OUTPUT,
+    QuantisedOperand,
+    losses,
+    rms_ratio,
+)
+from polygraphy.domain.diagnosis.two_models import QUANTISING
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.search.subsets import healing_passes
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     SuspectedParty,
     dequantised,
@@ -120,9 +127,10 @@ class Quantised:
         sets = [(feeds[one], goals[one]) for one in order]
         most = self._apart(made[number], goals[number])
         with case.attempt("quantised reference") as notes:
-            apart = self._off((), [(feeds[number], made[number])])
+            alike = self._named(self._party.load(self.quantised())(feeds[number]))
+            apart = self._rms(alike, made[number])
             notes.append(steps.quantized_alike(apart))
-        if apart > _BESIDE * most:
+        if apart > _BESIDE * self._rms(made[number], goals[number]):
             return None
         ranked = self._ranked(feeds[number])
         limit = _LEFT * most
@@ -147,7 +155,11 @@ class Quantised:
             facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in kept]
         else:
             facts += self._of_part(output, made[number], goals[number])
-        note = remedies.quantize_without(kept) if output is None else remedies.split_scale(output)
+        note = (
+            remedies.quantize_without(self._asking(kept))
+            if output is None
+            else remedies.split_scale(output)
+        )
         op = next((node.op for node in case.model.nodes if node.name == kept[0]), "")
         remedy = Remedy(None, True, note)
         nodes = kept if output is None else [*self._before(output), *kept]
@@ -169,6 +181,33 @@ class Quantised:
         }
         nodes = self._case.model.nodes
         return [node.name for node in nodes if not reads.isdisjoint(node.makes)]
+
+    def _asking(self, kept: Sequence[str]) -> list[str]:
+        """Return some nodes with all that read or make the tensors that these read quantized: a
+        tensor stays in floating point only if nobody asks for it in integers.
+        """
+        nodes = self._case.model.nodes
+        quantized = {name for name, _ in self._pairs()}
+        shared = {
+            read for node in nodes if node.name in kept for read in node.reads if read in quantized
+        }
+        before = {source for name, source in self._pairs() if name in shared}
+        shared |= {name for name, source in self._pairs() if source in before}
+        return [
+            node.name
+            for node in nodes
+            if node.name in kept
+            or (node.op not in QUANTISING and not shared.isdisjoint(node.reads))
+            or not before.isdisjoint(node.makes)
+        ]
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield what each DequantizeLinear behind a QuantizeLinear makes, and of what."""
+        nodes = self._case.model.nodes
+        before = {node.makes[0]: node.reads[0] for node in nodes if node.op == "QuantizeLinear"}
+        for node in nodes:
+            if node.op == "DequantizeLinear" and node.reads[0] in before:
+                yield node.makes[0], before[node.reads[0]]
 
     def _of_part(self, output: str, values: Values, goals: Values) -> list[Fact]:
         """Return in which part of an output the most is lost."""
@@ -210,6 +249,19 @@ class Quantised:
         del compute
         release_memory()
         return off
+
+    def _rms(self, values: Values, others: Values) -> float:
+        """Return how far outputs are apart as a whole: a few elements may be decided for another
+        step.
+        """
+        return max(
+            (
+                rms_ratio(values[name], other)
+                for name, other in others.items()
+                if name in values and is_float(other)
+            ),
+            default=0.0,
+        )
 
     def _apart(self, values: Values, others: Values) -> float:
         """Return how far outputs are apart, relative to their size."""
