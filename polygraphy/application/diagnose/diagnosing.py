@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
+from polygraphy.application.diagnose.against_reference import against_reference
 from polygraphy.application.diagnose.blaming import blamed, proven, right_when_plain
 from polygraphy.application.diagnose.careful import close, isolate
 from polygraphy.application.diagnose.case import (
@@ -19,7 +20,6 @@ from polygraphy.application.diagnose.case import (
     concluded,
     with_origins,
 )
-from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.exporting import against_program
 from polygraphy.application.diagnose.handing_over import hand_over, with_report
@@ -44,6 +44,7 @@ from polygraphy.application.diagnose.lowered.half_verdict import (
 )
 from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Compared, Oracle
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.refusing import diagnose_refusals, refused_narrow
 from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.rounding import (
@@ -370,31 +371,41 @@ class _Diagnosis:
         """Go through all steps."""
         case = self._case
         asks_versions = self._elsewhere is not None and not self._compares_versions_first
-        found = self._compared()
-        if found is None:
-            is_besides = bool(case.evidence.unexplained) and self._third not in case.parties
+        answer = self._compared()
+        unexplained = answer.why if isinstance(answer, Unexplained) else ""
+        if isinstance(answer, Found):
+            found = answer.result
+        else:
+            is_besides = bool(unexplained) and self._third not in case.parties
             if is_besides:
                 case.parties.append(self._third)
-            found = self.of_parties()
+            found = self.of_parties(unexplained)
             if is_besides and found.verdict == AGREE:
                 same = reasons.same_here(self._third.name, case.parties[0].name)
                 found = evolve(found, reason=f"{same} {found.reason}".strip())
         if self._elsewhere is not None and asks_versions and found.verdict == AGREE:
-            self._elsewhere.compare(self._feeds)  # Whoever is at fault, versions are tried later.
+            # Whoever is at fault, versions are tried later.
+            versions = self._elsewhere.compare(self._feeds)
+            unexplained = versions.why if isinstance(versions, Unexplained) else unexplained
         names = [party.name for party in case.parties]
-        found = case.evidence.allowed(found, names[0] if len(names) == 1 else "")
+        found = case.evidence.allowed(found, names[0] if len(names) == 1 else "", unexplained)
         if found.verdict != AGREE:
             return found
         reason = f"{found.reason} {said_of_branches(case, self._feeds)}".strip()
         return evolve(found, reason=reason)
 
-    def of_parties(self) -> DiagnosisResult:
-        """Compare the backends with each other."""
+    def of_parties(self, unexplained: str = "") -> DiagnosisResult:
+        """Compare the backends with each other.
+
+        Args:
+            unexplained: why what was compared before differs without a reason; empty where it
+                does not.
+        """
         self._case.feed = self._feeds[0]  # A reference may have been compared on others.
         self._run()
         given, last = self._given, len(self._case.parties) - 1
         if given == last and last in self._refusals:  # It was only asked besides.
-            reason = f"{self._case.evidence.unexplained} {self._refusals[last]}"
+            reason = f"{unexplained} {self._refusals[last]}"
             return DiagnosisResult(INCONCLUSIVE, reason=reason)
         if self._refusals:
             case = self._case
@@ -463,8 +474,8 @@ class _Diagnosis:
             return numbers
         return DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN)
 
-    def _compared(self) -> DiagnosisResult | None:
-        """Compare with what is right, if that is given; None where a backend is to be searched."""
+    def _compared(self) -> StepOutcome:
+        """Compare with what is right, if that is given."""
         if self._reference is not None:
             opened = open_model(self._reference)
             named = {"path": self._reference} if isinstance(self._reference, str) else {}
@@ -478,8 +489,8 @@ class _Diagnosis:
             return against_program(self._case, self._program, self._feeds, self._third)
         if self._compares_versions_first:
             assert self._elsewhere is not None
-            self._elsewhere.compare(self._feeds)
-        return None
+            return self._elsewhere.compare(self._feeds)
+        return Skip("nothing is given to compare with")
 
     @property
     def _compares_versions_first(self) -> bool:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.outcome import Skip, StepOutcome, Unexplained
 from polygraphy.binding import Unbound, keyed, resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.versions import wrong_span
@@ -50,14 +51,17 @@ class Elsewhere:
         if errors and not any(self._known.values()):
             raise errors[0]
 
-    def compare(self, feeds: Sequence[Feed]) -> None:
+    def compare(self, feeds: Sequence[Feed]) -> StepOutcome:
         """Compare each backend of a case with its other versions."""
+        outcome: StepOutcome = Skip("no version differs")
         is_single = len(self._case.parties) == 1
         for party in self._case.parties:
             title = "other versions" if is_single else f"other versions, {party.name}"
-            self._compare(party, feeds, title)
+            answer = self._compare(party, feeds, title)
+            outcome = answer if isinstance(answer, Unexplained) else outcome
+        return outcome
 
-    def _compare(self, party: SuspectedParty, feeds: Sequence[Feed], title: str) -> None:
+    def _compare(self, party: SuspectedParty, feeds: Sequence[Feed], title: str) -> StepOutcome:
         case = self._case
         known = self._known.get(party.name, {})
         here = _version_here(party) if known else ""
@@ -68,12 +72,12 @@ class Elsewhere:
                     said.append(f"The environments have no version other than {here}.")
                 else:
                     said.append("The environments do not have this backend.")
-            return
+            return Skip("no other version")
         with case.attempt(title) as said:
             try:
                 own = [case.loaded(party)(feed) for feed in feeds]
-            except REFUSALS:
-                return
+            except REFUSALS as error:
+                return Skip(str(error))
             alike: list[str] = []
             differing: list[str] = []
             for version, environment in others.items():
@@ -90,8 +94,9 @@ class Elsewhere:
                 said.append(steps.same_as_versions(here, alike))
             if differing:
                 reason = reasons.versions_differ(party.name, here, differing)
-                case.evidence.unexplained = reason
-                said.append(case.evidence.unexplained)
+                said.append(reason)
+                return Unexplained(reason)
+        return Skip("no version differs")
 
     def tried(self, result: DiagnosisResult) -> DiagnosisResult:
         """Run the whole model in other environments, and say which versions of the party at fault

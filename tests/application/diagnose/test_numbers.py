@@ -8,10 +8,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.comparing import introduces_nan
 from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import open_model
