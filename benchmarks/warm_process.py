@@ -13,7 +13,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ def main() -> None:
     for side in SIDES:
         feed = {"x": np.ones((side, side), np.float32)}
         here, there = OnnxrtParty().load(negation(side)), warm.load(negation(side))
-        row = [least(lambda compute=compute: compute(feed)) * 1e6 for compute in (here, there)]
+        row = [least(partial(compute, feed)) * 1e6 for compute in (here, there)]
         print(f"| {side}x{side} | {row[0]:.0f} us | {row[1]:.0f} us |")
     careful.close([warm])
     starts = []

@@ -21,6 +21,7 @@ _ADAPTERS: dict[str, str] = {
     "iterate_pictures": "polygraphy.adapters.files.formats.pictures:iterate_pictures",
     "blob_writer": "polygraphy.adapters.files.formats.blobs:blob_writer",
     "Commands": "polygraphy.adapters.processes.commands:ProcessCommands",
+    "command_line": "polygraphy.cli.command_line:command_line",
     "Console": "polygraphy.adapters.console.log:LogConsole",
     "evaluate_constants": "polygraphy.adapters.onnxruntime.trial:evaluate_constants",
     "NarrowModels": "polygraphy.adapters.onnx.run.half_precision:OnnxNarrowModels",

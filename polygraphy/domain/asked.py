@@ -157,6 +157,21 @@ def blob_writer(folder: str | Path) -> AbstractContextManager[ResultWriter[Mappi
     """
 
 
+@port
+def command_line(command: str, *parts: Mapping[str, Any] | Sequence[str]) -> str:
+    """Return the command line that gives options of a command these values, for a shell. It was
+    parsed again: a line that no user can type is not returned.
+
+    Args:
+        command: such as ``surgeon copy``.
+        parts: values by the names of the options' rows, or words that somebody typed, in the order
+            of the command line. Flags that append, such as backends, may be in several parts.
+
+    Returns:
+        The command line; empty if no command line can say this.
+    """
+
+
 class Tensors(Protocol):
     """Turns NumPy arrays into those of another library, and back. The adapters are bound under the
     name of the library's top-level module.

@@ -164,9 +164,7 @@ def are_on_host(providers: Sequence[Provider]) -> bool:
     """Return whether all providers are among those that a forked process can use; names may be
     parts of names, as users write them.
     """
-    return all(
-        name.lower() in ("cpu", "azure") or name in _ON_HOST for name in names_of(providers)
-    )
+    return all(name.lower() in ("cpu", "azure") or name in _ON_HOST for name in names_of(providers))
 
 
 _made: WeakSet[InferenceSession] = WeakSet()

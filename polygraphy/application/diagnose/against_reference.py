@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from polygraphy.application.diagnose.careful import load_carefully
@@ -16,6 +15,8 @@ from polygraphy.application.diagnose.steps.model_differences import explain_by_d
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
 from polygraphy.application.diagnose.steps.quantization import USUAL_LOSS, explain_by_quantization
+from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.commands import diagnose_command
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.quantising import rms_ratio
@@ -23,7 +24,7 @@ from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import ROUNDED, said_of
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
 
@@ -178,6 +179,7 @@ def _describe_rounding(
     """
     reason = ROUNDED
     if lost:
-        words = ["polygraphy", "diagnose", case.path, "--onnx", "--reference", pair.path]
-        reason += reasons.hardware_loses_more(pair.party.name, lost[:-1], shlex.join(words))
+        evaluator = resolve(SuspectedParty, REFERENCE)
+        command = diagnose_command(case.path, [evaluator], {"reference": pair.path})
+        reason += reasons.hardware_loses_more(pair.party.name, lost[:-1], command)
     return f"{reason} {pair.describe_harmless(case, values, expected)}".strip()

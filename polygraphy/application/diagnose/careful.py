@@ -59,8 +59,8 @@ class CarefulParty:
         """Return the graph that is really run; see the port."""
         return alone(lambda: self._party.executed(model, without=without, level=level), self._party)
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        return self._party.remedy(path, plain=plain, without=without)
+    def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
+        return self._party.remedy(plain=plain, without=without)
 
 
 class WarmParty:
@@ -112,10 +112,10 @@ class WarmParty:
         how = {"without": list(without), **({} if level is None else {"level": level})}
         return self._ask(_call_method, "executed", how, _evaluated(model))
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+    def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
         how = {"plain": plain, "without": list(without)}
-        command: str = self._ask(_call_method, "remedy", how, path)
-        return command
+        options: Mapping[str, Any] = self._ask(_call_method, "remedy", how)
+        return options
 
     def start(self) -> None:
         """Hand the party to the process; other methods do so when they first need it."""
@@ -132,9 +132,7 @@ class WarmParty:
     def keep(self, model: Any, how: Mapping[str, Any]) -> KeptObject:
         """Load a model there."""
         return self._attempt(
-            lambda: self._process.keep(
-                _call_method, self._kept(), "load", how, _evaluated(model)
-            )
+            lambda: self._process.keep(_call_method, self._kept(), "load", how, _evaluated(model))
         )
 
     def compute(self, loaded: KeptObject, feed: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,12 +173,15 @@ def _same(value: Any) -> Any:
 
 
 def _plain_attribute(party: Any, name: str) -> Any:
-    value = getattr(party, name, None)
-    return dict(value) if isinstance(value, Mapping) else value
+    return _plain(getattr(party, name, None))
 
 
 def _call_method(party: Any, name: str, how: Mapping[str, Any], *arguments: Any) -> Any:
-    return getattr(party, name)(*arguments, **how)
+    return _plain(getattr(party, name)(*arguments, **how))
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value  # Views cannot be pickled.
 
 
 def _compute(loaded: Compute, feed: Mapping[str, Any]) -> dict[str, Any]:

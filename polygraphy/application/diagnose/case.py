@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
@@ -15,6 +14,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import ComputePrecision
+from polygraphy.domain.diagnosis.commands import insert_commands, run_command
 from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     Attempt,
@@ -26,7 +26,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.diagnosis.variants import Variant, undoing
+from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import remedies
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
 from polygraphy.domain.rounding import (
@@ -81,7 +81,7 @@ class Case:
         path: where it is, for command lines.
         parties: who may be at fault.
         attempts: what was tried so far.
-        data_options: options of a command line that make the data on which something is wrong.
+        data_options: options of the command line that create the data on which something is wrong.
         feed: the data on which something is wrong, or else the first.
         expected: the outputs that are right on `feed`, where they were given.
         evidence: what was compared of what was asked.
@@ -109,7 +109,7 @@ class Case:
         self.path = path
         self.parties = list(parties)
         self.attempts: list[Attempt] = []
-        self.data_options: list[str] = []
+        self.data_options: dict[str, Any] = {}
         self.feed: Feed = {}
         self._right: OpenModel | Callable[[], OpenModel] | None = None
         self.expected: Values | None = None
@@ -205,8 +205,9 @@ class Case:
         plain: bool = False,
         without: Collection[str] = (),
         off: float = 0.0,
+        is_auto: bool = False,
     ) -> str:
-        """Return the command line that runs the model as a party would be right, beside the other
+        """Return the command that runs the model as a party would be right, beside the other
         parties and on the data on which it was wrong, so that its exit code says whether it is.
 
         Args:
@@ -214,22 +215,22 @@ class Case:
             plain: whether nothing is rewritten.
             without: the names of rewrites that are switched off.
             off: by how much the outputs still differ at most.
+            is_auto: whether they are compared within the rounding limit.
         """
-        command = party.remedy(self.path, plain=plain, without=without)
-        others = words_of(one for one in self.parties if one.name != party.name)
-        if not command.startswith("polygraphy run ") or not others:
-            return command
-        words = [*others, *self.data_options]
-        if off > _USUAL_ATOL:  # Not `auto`: rounding of quantised types explains almost anything.
-            words += ["--atol", f"{10.0 ** np.ceil(np.log10(2 * off)):g}"]
-        return f"{command} {shlex.join(words)}"
+        others = [(one.name, one.options) for one in self.parties if one.name != party.name]
+        backends = [(party.name, party.remedy(plain=plain, without=without)), *others]
+        if not others:
+            return run_command(self.path, backends, {}, is_auto=is_auto)
+        # Not `auto` by default: rounding of quantized types explains almost anything.
+        atol = float(10.0 ** np.ceil(np.log10(2 * off))) if off > _USUAL_ATOL else None
+        return run_command(self.path, backends, self.data_options, atol=atol, is_auto=is_auto)
 
     def undoing(self, side: Side, changed: Sequence[Variant]) -> Remedy:
         """Return what undoes that nodes of the model were changed, which was tried."""
         is_file = self.is_given and self.model.given is self.model.proto
-        command = undoing(self.path, side, changed) if is_file else None
+        command = insert_commands(self.path, side, changed) if is_file else ""
         note = "" if command else remedies.undo([one.change for one in changed])
-        return Remedy(command, True, note)
+        return Remedy(command or None, True, note)
 
     def measured(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
         """Keep the errors of tensors; see `Curve`."""
@@ -310,11 +311,6 @@ def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
         for name, value in values.items()
         if not isinstance(value, list)
     }
-
-
-def words_of(parties: Iterable[SuspectedParty]) -> list[str]:
-    """Return parties, and how they run models, as words of a command line."""
-    return [word for one in parties for word in (f"--{one.name}", *one.options)]
 
 
 def _number(name: str) -> int:

@@ -31,7 +31,7 @@ from polygraphy.application.diagnose.locating import (
     wrong_nodes,
     wrong_regions,
 )
-from polygraphy.application.diagnose.lowered.half import Trial, convert_command, half_trial
+from polygraphy.application.diagnose.lowered.half import Trial, half_trial
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,
     cast,
@@ -65,6 +65,7 @@ from polygraphy.domain.diagnosis.closeness import (
     has_nan,
     is_broken,
 )
+from polygraphy.domain.diagnosis.commands import convert_command, output_path
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -75,7 +76,6 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.variants import made_of
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.errors import (
     BackendError,
@@ -304,7 +304,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
     compute as much in it; else what is wrong in them.
     """
     narrow = case.of(open_model(cast(case.model.proto, dtype)))
-    narrow.feed, narrow.path = trial.feeds[0], made_of(case.path, f"_{dtype}.onnx")
+    narrow.feed, narrow.path = trial.feeds[0], output_path(case.path, f"_{dtype}.onnx")
     for party in case.parties:
         refused, reference = "", case.model.proto
         with case.attempt(f"{dtype}, {party.name}") as said:
@@ -333,7 +333,9 @@ def _once_cast(found: DiagnosisResult, path: str, command: str) -> DiagnosisResu
 
     def remedy(given: Remedy) -> Remedy:
         helps = given.command or ""
-        return evolve(given, command=f"{command} && {helps}") if path in helps else given
+        if not command or path not in helps:
+            return given
+        return evolve(given, command=f"{command} && {helps}")
 
     return evolve(
         found, culprits=[evolve(one, remedy=remedy(one.remedy)) for one in found.culprits]

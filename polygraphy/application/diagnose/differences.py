@@ -10,11 +10,11 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.model_pair import FEW_DIFFERENCES, ModelPair
 from polygraphy.application.diagnose.parting import parted
+from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.fused import traced
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
-from polygraphy.domain.diagnosis.variants import copying
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import LARGE
@@ -118,7 +118,7 @@ def with_copying(
         return differences
     if not pair.matches(case, case.model.proto, pairing, chosen, feed, expected):
         return differences
-    remedy = Remedy(copying(case.path, pair.path, names), True)
+    remedy = Remedy(copy_command(case.path, pair.path, names) or None, True)
     return evolve(differences, culprits=[evolve(each, remedy=remedy) for each in culprits])
 
 

@@ -189,7 +189,7 @@ def _of_part(
         wider = refusal_passes(party, case.model.given, known.feed)
         passes, healed = wider or passes, bool(wider)
     is_whole = bool(healed)
-    command = None
+    command = ""
     if healed:
         command = case.command(party, without=passes)
     elif plain and (healed := _runs(case, party, known.feed, whole=True, plain=True)):
@@ -210,7 +210,7 @@ def _of_part(
         "refusal",
         "+".join(passes) or None,
         facts,
-        Remedy(command, bool(healed)),
+        Remedy(command or None, bool(healed)),
         nodes[chosen[-1]].op,
     )
 
@@ -230,7 +230,7 @@ def _only_whole(case: Case, party: SuspectedParty, known: Trace, message: str) -
         evidence.runs_without(passes, party.name),
     ]
     rewrite = "+".join(passes) or None
-    remedy = Remedy(command, True)
+    remedy = Remedy(command or None, True)
     return Culprit([], None, party.name, "refusal", rewrite, facts, remedy, "Model")
 
 
@@ -299,5 +299,5 @@ def _of_open_shapes(case: Case) -> str:
 def refused_narrow(case: Case, wide: SuspectedParty, message: str) -> Culprit:
     """Describe that a party refuses in half precision what it runs in float32, where all agree."""
     facts = [evidence.refused(wide.name, message), evidence.runs_in_float32()]
-    remedy = Remedy(f"{case.command(wide)} --rtol auto --atol auto", True)
+    remedy = Remedy(case.command(wide, is_auto=True) or None, True)
     return Culprit([], None, wide.name, "refusal", None, facts, remedy, "Model")

@@ -548,7 +548,9 @@ def short_names(names: Iterable[str]) -> list[str]:
     short = []
     for name in names:
         origin = _ORIGIN.fullmatch(name)
-        kind = origin[1] if origin else kind_of_runner(name).removesuffix("-runner")
+        kind = origin[1] if origin else kind_of_runner(name)
+        if kind != name and origin is None:  # The user did not choose the name.
+            kind = kind.removesuffix("-runner")
         counts[kind] = counts.get(kind, 0) + 1
         short.append(kind if counts[kind] == 1 else f"{kind} ({counts[kind]})")
     return short

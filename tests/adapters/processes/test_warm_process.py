@@ -19,7 +19,9 @@ from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
 from tests.support.models import make, value
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a socket that hands on files")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="needs a socket that hands on files"
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def process() -> Iterator[WarmProcess]:
 
 def doubled(arrays: dict[str, Any]) -> dict[str, Any]:
     for array in arrays.values():
-        array *= 2
+        np.multiply(array, 2, out=array)
     return arrays
 
 

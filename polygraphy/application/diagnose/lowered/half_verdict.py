@@ -11,7 +11,6 @@ helps to keep nodes in float32 is tried on what the backend builds of the whole 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -39,12 +38,11 @@ from polygraphy.application.diagnose.lowered.half import (
     Tolerance,
     Trial,
     casting,
-    casting_flag,
-    convert_command,
     named,
 )
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.diagnosis.commands import cast_words, convert_command, run_command
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -62,7 +60,7 @@ from polygraphy.domain.diagnosis.headroom import ADDING, Range
 from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
-from polygraphy.domain.diagnosis.variants import epsilon_of, keeping
+from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, OutputError, in_a_row
@@ -140,7 +138,7 @@ def _cast(
     """Return who is to blame in a float32 model, with the command that casts it so it works."""
     if not found.kept:
         return [*culprits_of(found, Remedy(), [], names=names, is_cast=True)]
-    remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
+    remedy = Remedy(convert_command(path, dtype, found.kept) or None, found.after.is_tolerable)
     after, is_enough = found.after, found.after.is_tolerable
     proof = evidence.error_by_kept_nodes(
         dtype, str(found.before), len(found.kept), str(after), found.allowance, is_enough,
@@ -219,7 +217,8 @@ def recast(
         notes.append(
             f"{case.parties[0].name} runs it on {counted(len(ran), 'set')} of data: {off}."
         )
-    return Remedy(convert_command(path, dtype, found.kept), True) if off.is_tolerable else None
+    command = convert_command(path, dtype, found.kept) or None
+    return Remedy(command, True) if off.is_tolerable else None
 
 
 def isolated_loss(found: HalfPrecision, dtype: str) -> Curve:
@@ -345,8 +344,8 @@ def diagnose_half_model(
         return None
     remedy, proof = Remedy(), list[Fact]()
     if found.kept:
-        options = shlex.join([casting_flag(name), *keeping(found.kept)])
-        remedy = Remedy(None, found.after.is_tolerable, remedies.convert_again(options))
+        note = remedies.convert_again(cast_words(name, found.kept))
+        remedy = Remedy(None, found.after.is_tolerable, note)
         proof.append(evidence.error_in_narrow_type(name, str(found.before)))
         proof.append(evidence.error_with_nodes_in_float32(found.kept, str(found.after)))
     culprits = [*culprits_of(found, remedy, proof)]
@@ -517,7 +516,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Dia
         return None
     case.data_options = data_options(case.model, data_loader, 0, feeds[0])
     if measured is None or built is None:
-        command = _on_the_data(case, party.remedy(case.path, plain=True, without=()))
+        command = _run_command(case, party, reference, ())
         reason = reasons.right_in_float32_by(command, unmeasured)
         return DiagnosisResult(INCONCLUSIVE, reason=reason)
     with case.attempt("nodes that stay in fp32") as said:
@@ -537,16 +536,23 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Dia
         except REFUSALS as error:
             return DiagnosisResult(INCONCLUSIVE, reason=str(error))
         said.append(steps.kept_nodes(len(found.kept), len(built.passes), built.loads))
-    return _of_kept(case, party, found)
+    return _of_kept(case, party, found, reference)
 
 
-def _on_the_data(case: Case, command: str) -> str:
-    """Return a command with the options that make the data on which it was tried."""
-    words = case.data_options if command.startswith("polygraphy run ") else []
-    return " ".join([command, *map(shlex.quote, words)])
+def _run_command(
+    case: Case, party: LoweringParty, reference: SuspectedParty, nodes: Sequence[str]
+) -> str:
+    """Return the command that runs some nodes in float32, or without any the model, and compares
+    the outputs with those of a reference, on the data on which that was tried.
+    """
+    options = party.remedy(plain=not nodes, without=nodes)
+    backends = [(party.name, options), (reference.name, reference.options)]
+    return run_command(case.path, backends, case.data_options, is_auto=True)
 
 
-def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> DiagnosisResult:
+def _of_kept(
+    case: Case, party: LoweringParty, found: HalfPrecision, reference: SuspectedParty
+) -> DiagnosisResult:
     """Return what was found, with the remedy that was tried."""
     if found.verdict == ILL_CONDITIONED:
         return DiagnosisResult(ILL_CONDITIONED, reason=reasons.INPUTS_ALONE)
@@ -556,8 +562,8 @@ def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> Diagnosi
         return DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_KEPT_NODES)
     remedy = Remedy()
     if found.kept:
-        command = _on_the_data(case, party.remedy(case.path, plain=False, without=found.kept))
-        remedy = Remedy(command, found.after.is_tolerable)
+        command = _run_command(case, party, reference, found.kept)
+        remedy = Remedy(command or None, found.after.is_tolerable)
     errors = str(found.after), str(found.before)
     proof = evidence.right_with_nodes_in_float32(found.kept, *errors, found.is_fewest)
     return DiagnosisResult(FAULT, [*culprits_of(found, remedy, [proof], party.name)])

@@ -7,17 +7,17 @@ judged, on the same data.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.case import Case, Feed, words_of
+from polygraphy.application.diagnose.case import Case, Feed
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.rounding import explained
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.catalog.compute import TF32
+from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -27,6 +27,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.diagnosis.words.precision import lowered_alone, lowered_outputs
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
@@ -123,7 +124,7 @@ def _culprits(
     case: Case, party: LoweringParty, wide: SuspectedParty, why: Fact, command: str
 ) -> DiagnosisResult:
     """Name the nodes that lose more in TF32 than their operands' precision explains."""
-    remedy = Remedy(command, True)
+    remedy = Remedy(command or None, True)
     losses = sorted(_losses(case, party, wide, case.feed), key=lambda loss: -loss[2].excess)
     culprits = [
         Culprit(
@@ -138,17 +139,15 @@ def _culprits(
         for index, tensor, found in losses[:_MOST_NAMED]
     ]
     if not culprits:
-        reason = f"{why}. No single node loses that much: the errors of TF32 add up."
-        return DiagnosisResult(INCONCLUSIVE, reason=f"{reason} Run it in float32: {command}")
+        return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(str(why), command))
     return DiagnosisResult(FAULT, culprits)
 
 
 def _command(case: Case, wide: SuspectedParty) -> str:
     """Return the command line that runs the model in float32, beside the other parties."""
-    others = [party for party in case.parties if party is not wide]
-    words = ["polygraphy", "run", case.path, *words_of([wide]), *words_of(others)]
-    words += [*case.data_options, *(["--rtol", "auto", "--atol", "auto"] if others else [])]
-    return shlex.join(words)
+    parties = [wide, *(party for party in case.parties if party is not wide)]
+    backends = [(party.name, party.options) for party in parties]
+    return run_command(case.path, backends, case.data_options, is_auto=len(parties) > 1)
 
 
 def _losses(
