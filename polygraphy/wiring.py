@@ -15,6 +15,9 @@ __all__ = ["resolve"]
 _ADAPTERS: dict[str, str] = {
     "holds_blobs": "polygraphy.adapters.files.formats.blobs:holds_blobs",
     "iterate_blobs": "polygraphy.adapters.files.formats.blobs:iterate_blobs",
+    "read_graph": "polygraphy.adapters.onnx.describe.reading:read_graph",
+    "read_config": "polygraphy.adapters.files.small.tokens:read_config",
+    "read_tokens": "polygraphy.adapters.files.small.tokens:read_tokens",
     "holds_pictures": "polygraphy.adapters.files.formats.pictures:holds_pictures",
     "class_folders": "polygraphy.adapters.files.formats.pictures:class_folders",
     "sample_files": "polygraphy.adapters.files.formats.pictures:sample_files",

@@ -6,7 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+<<<<<<< HEAD
 from polygraphy.application.diagnose.careful import WarmParty, alone
+=======
+from attrs import evolve
+
+from polygraphy.application.diagnose.careful import alone
+>>>>>>> main
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model, fit_feed
@@ -106,6 +112,16 @@ def feeds_that_run(
     return first
 
 
+def with_data_loader(case: Case, data_loader: Any) -> Case:
+    """Return a case that knows whether its data are made up, and their shapes."""
+    are_generated = isinstance(data_loader, DataLoader)
+    return evolve(
+        case,
+        is_made_up=data_loader is None or are_generated,
+        are_shapes_open=data_loader is None or (are_generated and not data_loader.has_shapes),
+    )
+
+
 def feeds_of_parties(
     case: Case, data_loader: Any, *, are_saved: bool = False
 ) -> list[dict[str, Any]]:
@@ -138,10 +154,6 @@ def feeds_of_parties(
     def runs(feed: dict[str, Any]) -> bool:
         return all(takes(party, feed) for party in case.parties)
 
-    case.is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
-    case.are_shapes_open = data_loader is None or (
-        isinstance(data_loader, DataLoader) and not data_loader.has_shapes
-    )
     fits = _fitting(case.room, case.evidence.left_out, " (--memory-budget)")
     return feeds_that_run(case.model, data_loader, runs, fits=fits, is_varied=not are_saved)
 
