@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-<<<<<<< HEAD
-from polygraphy.application.diagnose.careful import load_carefully
-=======
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import alone
->>>>>>> main
+from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.model_pair import ModelComparison, ModelPair, pair_models
 from polygraphy.application.diagnose.oracle import Oracle, Request

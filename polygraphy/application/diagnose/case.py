@@ -215,26 +215,16 @@ class Case:
         Raises:
             BackendError: it refuses it, or crashes.
         """
-<<<<<<< HEAD
-        key = (self.parties.index(party) if party in self.parties else -1, plain, tuple(without))
-        if key not in self._loaded:
-            model = self.model.proto if plain or without else self.model.given
-            self._loaded[key] = (
+        model = self.model.proto if plain or without else self.model.given
+        key = (id(model), id(party), plain, tuple(without))
+        if key not in self.memo.loaded:
+            compute = (
                 party.load(model, plain=plain, without=without)
                 if plain or without
                 else load_carefully(party, model, self.feed)
             )
-        return self._loaded[key]
-=======
-        model = self.model.proto if plain or without else self.model.given
-        key = (id(model), id(party), plain, tuple(without))
-        if key not in self.memo.loaded:
-            if not plain and not without:
-                self.try_alone(party, model)
-            compute = party.load(model, plain=plain, without=without)
             self.memo.loaded[key] = compute, model, party  # What is kept has its identity.
         return self.memo.loaded[key][0]
->>>>>>> main
 
     def unload(self) -> None:
         """Let go of what parties have loaded, which is as large as the model."""

@@ -6,13 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-<<<<<<< HEAD
-from polygraphy.application.diagnose.careful import WarmParty, alone
-=======
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import alone
->>>>>>> main
+from polygraphy.application.diagnose.careful import WarmParty, alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model, fit_feed
