@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.careful import CarefulParty
+from polygraphy.application.diagnose.careful import CarefulParty, try_alone
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -502,7 +502,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
         case = evolve(case, feed=feeds[0])
         compute = case.loaded(reference)
         exact = [compute(feed) for feed in feeds]
-        case.try_alone(party, proto)
+        try_alone(party, proto, case.feed)
         made = map(party.load(proto) if built is None else built.run, feeds)
         worst = tolerance.worst(exact, made)
         said.append(steps.judged(worst.is_tolerable, worst))
