@@ -86,10 +86,13 @@ def _says(
 
 def _backend_flags(values: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the flags of the backends that take part."""
-    names = (
-        name for each in values for key in ("runners", "parties") for name in each.get(key, ())
+    entries = (
+        entry for each in values for key in ("runners", "parties") for entry in each.get(key, ())
     )
-    return {flag_of(name) for name in names}
+    flags: set[str] = set()
+    for name, _, text in (entry.partition(":") for entry in entries):
+        flags |= flags_in([flag_of(name), text] if text else [flag_of(name)])
+    return flags
 
 
 def _path(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
+from polygraphy.application.diagnose.against_golden import against_results
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.counterparts import (
     Counterparts,
@@ -19,9 +20,8 @@ from polygraphy.application.diagnose.counterparts import (
     with_weights,
 )
 from polygraphy.application.diagnose.locating import judged
-from polygraphy.application.diagnose.oracle import Oracle
+from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
-from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.saved import SavedRun
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
@@ -41,7 +41,7 @@ from polygraphy.domain.diagnosis.exported import (
     operations,
     same_weight,
 )
-from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.facts import Fact, together
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
@@ -74,10 +74,8 @@ _SHAPING = frozenset(
 """Operators of which a number that an exporter took from its example is an operand."""
 
 
-def against_program(
-    case: Case, source: SourceProgram, feeds: Sequence[Feed], third: SuspectedParty
-) -> StepOutcome:
-    """Find out why a model and the program that it was exported from differ.
+def against_program(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model and the program that it was exported from differ, if that is given.
 
     Returns:
         What was found; a skip where they do not differ, and several backends are compared.
@@ -86,10 +84,13 @@ def against_program(
         InputError: the program takes other inputs than the model.
         UsageError: they have no output in common.
     """
+    source, feeds = request.program, request.feeds
+    if source is None:
+        return Skip("no program is given")
     opened = [source.open(feed) for feed in feeds]
     if opened[0].unsteady:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)
-    return _Exported(case, source, opened, feeds, third).result()
+    return _Exported(case, source, opened, feeds, request.arbiter).result()
 
 
 class _Exported:
@@ -137,7 +138,8 @@ class _Exported:
                 return Skip("the model computes what the program does")
             return Found(DiagnosisResult(AGREE, reason=self._beside(values)), case)
         number = compared.number
-        case.feed = feed = self._feeds[number]
+        feed = self._feeds[number]
+        case = evolve(case, feed=feed)
         if not opened[number].nodes:
             run = SavedRun(self._source.name, sets, kind="the program", what=_WORDS)
             found = against_results(case, [run], self._feeds, self._third)
@@ -198,7 +200,7 @@ class _Exported:
             if fixed:
                 said.append(reasons.fixed_dimension(name, shape, fixed))
         said.append(describe_constant_outputs(constant_outputs(values, self._case.model.outputs)))
-        return " ".join(filter(None, said))
+        return together(*said)
 
 
 class _Inside:

@@ -162,7 +162,7 @@ class Ordered(Kind):
 
     def extended(self, names: Mapping[str, str], helps: Mapping[str, str]) -> Ordered:
         """Return the same with further flags."""
-        return Ordered({**self.names, **names}, {**self.helps, **helps}, self.texts)
+        return type(self)({**self.names, **names}, {**self.helps, **helps}, self.texts)
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the flags that were there; a flag's text stands behind ``=``."""
@@ -173,7 +173,7 @@ class Ordered(Kind):
         if flag not in self.texts:
             return self.names[flag]
         if not text:
-            raise BadValue(f"{flag} needs a {self.texts[flag]}")
+            raise BadValue(f"it needs a {self.texts[flag]}", flag)
         return f"{self.names[flag]}:{text}"
 
     def unparse(self, value: Sequence[str]) -> list[str]:
