@@ -250,7 +250,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
             try:
                 made = map(narrow.loaded(party), trial.feeds)
                 off = trial.tolerance.worst(trial.exact, made)
-                said.append(f"{off}.")
+                said.append(steps.error_of_all(off))
             except UnavailableError:
                 raise
             except REFUSALS as error:
