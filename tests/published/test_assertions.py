@@ -141,7 +141,7 @@ def test_a_golden_that_is_too_large_for_a_repository_is_refused(tmp_path: Path) 
 def test_a_sample_is_of_the_output_and_always_the_same(size: int, count: int) -> None:
     outputs = IterationResult({"y": np.arange(size, dtype=np.float32)})
     golden = Golden("", "", sampled={"y": count})
-    kept, again = golden.kept_of(outputs), golden.kept_of(outputs)
+    kept, again = golden.select_elements(outputs), golden.select_elements(outputs)
     assert kept["y"].tolist() == again["y"].tolist()
     assert len({*kept["y"].tolist()}) == count
     assert kept["y (min, mean, max, rms)"][[0, 2]].tolist() == [0, size - 1]

@@ -130,7 +130,7 @@ class _Built:
         shapes = {name: tuple(np.shape(array)) for name, array in feed.items()}
         if self._runner is None or shapes != self._shapes:
             self.close()
-            self._runner, self._shapes = self._built(shapes), shapes
+            self._runner, self._shapes = self._build_runner(shapes), shapes
             self._build()
         fitted, _ = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
         made = self._runner.infer(fitted, check_inputs=False)
@@ -152,7 +152,7 @@ class _Built:
                 stack.enter_context(G_LOGGER.verbosity(G_LOGGER.ERROR))
             self._runner.activate()
 
-    def _built(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
+    def _build_runner(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
         ranges = Profile()
         for name, shape in shapes.items():
             ranges.add(name, min=shape, opt=shape, max=shape)
