@@ -357,7 +357,8 @@ class _Diagnosis:
         self._outputs: dict[int, list[Values]] = {}
         self._compared_outputs: Compared | None = None
         third = resolve(SuspectedParty, REFERENCE)
-        self._third = next((party for party in case.parties if party.name == third.name), third)
+        given = (party for party in case.parties if party.backend == third.backend)
+        self._third = next(given, third)
         self._given = len(case.parties)
 
     def result(self) -> DiagnosisResult:
@@ -405,7 +406,7 @@ class _Diagnosis:
             case.data_options = data_options(case.model, self._data_loader, 0, self._feeds[0])
             refused = diagnose_refusals(case, self._third, self._refusals, self._feeds[0])
             return self._of_able(refused)
-        if (found := unsteady(self._case, self._outputs, self._third.name)) is not None:
+        if (found := unsteady(self._case, self._outputs, self._third.backend)) is not None:
             return found
         if len(self._outputs) > 1:
             self._case.evidence.compared("each other")

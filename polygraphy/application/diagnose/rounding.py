@@ -250,13 +250,13 @@ def unsteady(
     Args:
         case: what is diagnosed.
         outputs: by the position of each party that runs the model, what it made of the data.
-        arithmetic: the name of the party that is plain arithmetic, and slow: beside others it is
+        arithmetic: the backend of the party that is plain arithmetic, and slow: beside others it is
             believed.
     """
     nodes = case.model.nodes
     for index, (first, *_) in outputs.items():
         party = case.parties[index]
-        if party.name == arithmetic and len(case.parties) > 1:
+        if party.backend == arithmetic and len(case.parties) > 1:
             continue
         found = case.differing(case.loaded(party)(case.feed), first)
         if found:
