@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResults
     from polygraphy.domain.accuracy.output_rows import OutputRow as AccuracyRow
     from polygraphy.domain.diagnosis.culprit import DiagnosisResult
-    from polygraphy.domain.model import Model
+    from polygraphy.domain.model import Graph, Model
     from polygraphy.domain.results.results import RunResults
 
 T = TypeVar("T")
@@ -275,4 +275,30 @@ def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
 
     Raises:
         MissingDependencyError: the package that makes tables is not installed.
+    """
+
+
+@port
+def read_graph(model: Any) -> Graph | None:
+    """Return the graph of a model with its nodes and their attributes; None for a model that is not
+    ONNX.
+
+    Args:
+        model: a path, or a model in memory.
+
+    Raises:
+        FileError: the file is missing.
+        ModelError: it is damaged.
+    """
+
+
+@port
+def read_config(model: str) -> Any:
+    """Return the `genai_config.json` beside a model, as JSON has it; None where there is none."""
+
+
+@port
+def read_tokens(path: str) -> list[int]:
+    """Return the tokens in a file: whole numbers in text or JSON, or an array; FileError when it is
+    missing or holds something else.
     """

@@ -153,6 +153,10 @@ class SuspectedParty(Protocol):
             ``module``, and arguments that are not the default; none where there can be no such
             program.
         options: its options on the command line, by the names of their rows.
+
+    It may have two more: `survives_fork`, whether a forked process can use its library if this
+    process has (default: True), and `uses_device`, whether its library holds memory of a device
+    (default: False).
     """
 
     name: str

@@ -356,6 +356,9 @@ RENDERED: dict[str, str] = {
         "run model.onnx --onnxrt --torch script.py:make --torch script.py --torch-device cuda:1"
         " --torch-compile"
     ),
+    "run_steps": (
+        "run model.onnx --onnxrt --onnx --steps 12 --prompt 3 --state hn:h0 --tokens tokens.txt"
+    ),
     "run_torch_alone": "run --torch model.pt2 --mark-all",
     "run_torch_program": "run model.onnx --onnxrt --torch model.pt2 --mark-all",
     "inspect_model_visual": (

@@ -20,6 +20,7 @@ from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import (
     CUDA,
     REWRITES,
+    are_on_host,
     cuda_precision,
     load_session,
     matched_rewrites,
@@ -67,6 +68,16 @@ class OnnxrtParty:
     def backend(self) -> str:
         """Return the flag of its kind, without the dashes."""
         return type(self).name
+
+    @property
+    def uses_device(self) -> bool:
+        """Return whether a provider may use a device; see the port."""
+        return not are_on_host(self._providers) or bool(self._libraries)
+
+    @property
+    def survives_fork(self) -> bool:
+        """Return whether forked processes can run sessions; see the port."""
+        return not self.uses_device
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -159,6 +159,14 @@ _ON_HOST = frozenset({"CPUExecutionProvider", "AzureExecutionProvider"})
 """The providers that a forked process can use."""
 CUDA = "CUDAExecutionProvider"
 
+
+def are_on_host(providers: Sequence[Provider]) -> bool:
+    """Return whether all providers are among those that a forked process can use; names may be
+    parts of names, as users write them.
+    """
+    return all(name.lower() in ("cpu", "azure") or name in _ON_HOST for name in names_of(providers))
+
+
 _made: WeakSet[InferenceSession] = WeakSet()
 if hasattr(os, "register_at_fork"):
     # A forked process has none of their threads: letting go of one there crashes, or never ends.

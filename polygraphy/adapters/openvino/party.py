@@ -51,6 +51,7 @@ class OpenvinoParty:
     rewrites = True
     levels: tuple[str, ...] = ()
     lowered = None
+    survives_fork = False
 
     def __init__(
         self,
@@ -78,6 +79,11 @@ class OpenvinoParty:
     def backend(self) -> str:
         """Return the flag of its kind, without the dashes."""
         return type(self).name
+
+    @property
+    def uses_device(self) -> bool:
+        """Whether it compiles for anything but the CPU; see the port."""
+        return (self._how["device"] or "CPU") != "CPU"
 
     @property
     def settings(self) -> Mapping[str, Any]:

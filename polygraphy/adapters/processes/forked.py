@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, NoReturn, TypeVar, cast
 
+from polygraphy.adapters.processes.warm_process import crash_error
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.lifetime import ParentLink
 
@@ -149,9 +150,7 @@ def _kill(pid: int) -> None:
 
 def _received(exchange: IO[bytes], status: int, what: str) -> Any:
     if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
-        reason = " It may have run out of memory: use a smaller batch." if name == "SIGKILL" else ""
-        raise BackendError(f"{what} crashed: its process was ended by {name}.{reason}")
+        raise crash_error(what, os.WTERMSIG(status))
     if os.WEXITSTATUS(status) == _NO_ROOM:
         raise BackendError(
             f"{what} ended without a result: there is no room for that in {tempfile.gettempdir()}.",

@@ -39,6 +39,8 @@ class TrtParty:
     """Its rewrites can neither be seen nor be switched off."""
     levels: tuple[str, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
+    survives_fork = False
+    uses_device = True
 
     def __init__(
         self,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from polygraphy.application.diagnose.careful import alone
+from attrs import evolve
+
+from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.model_pair import ModelComparison, ModelPair, pair_models
-from polygraphy.application.diagnose.oracle import Oracle
+from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
 from polygraphy.application.diagnose.rounding import explained
 from polygraphy.application.diagnose.steps.half_precision import explain_by_half_precision
@@ -25,7 +27,7 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import ROUNDED, said_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
-from polygraphy.ports.editing import OpenModel
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import release_memory
 
 STEPS: Sequence[Step[ModelComparison]] = (
@@ -36,14 +38,8 @@ STEPS: Sequence[Step[ModelComparison]] = (
 )
 
 
-def against_reference(
-    case: Case,
-    reference: OpenModel,
-    feeds: Sequence[Feed],
-    arbiter: SuspectedParty,
-    path: str = "REFERENCE.onnx",
-) -> StepOutcome:
-    """Find out why a model and its reference differ.
+def against_reference(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model and its reference differ, if one is given.
 
     Returns:
         What was found; a skip where the models compute the same, so that a backend is at fault.
@@ -51,7 +47,13 @@ def against_reference(
     Raises:
         BackendError: the reference cannot be run.
     """
-    return diagnose_pair(case, pair_models(case, reference, path, arbiter, diagnose_pair), feeds)
+    reference = request.reference
+    if reference is None:
+        return Skip("no reference is given")
+    path = reference if isinstance(reference, str) else "REFERENCE.onnx"
+    opened = open_model(reference)
+    pair = pair_models(case, opened, path, request.arbiter, diagnose_pair)
+    return diagnose_pair(case, pair, request.feeds)
 
 
 def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOutcome:
@@ -59,7 +61,7 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
     comparison = _compare(case, pair, feeds)
     if not isinstance(comparison, ModelComparison):
         return comparison
-    case.feed, case.expected = comparison.feed, comparison.goal
+    case = evolve(case, feed=comparison.feed, expected=comparison.goal)
     return take_steps(STEPS, case, comparison)
 
 
@@ -129,9 +131,7 @@ def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle
     """Return the outputs of the reference, computed by the first backend that runs it."""
     party, model, first = pair.party, pair.reference.proto, pair.feed_reference(feeds[0])
     try:
-        if party.rewrites:  # It may crash.
-            alone(lambda: party.load(model)(first) and None, party.name)
-        compute = party.load(model)
+        compute = load_carefully(party, model, first)
     except BackendError:
         if pair.arbiter is party:
             raise

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from polygraphy.application.diagnose.careful import alone
+from attrs import evolve
+
+from polygraphy.application.diagnose.careful import WarmParty, alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model, fit_feed
@@ -106,6 +108,16 @@ def feeds_that_run(
     return first
 
 
+def with_data_loader(case: Case, data_loader: Any) -> Case:
+    """Return a case that knows whether its data are made up, and their shapes."""
+    are_generated = isinstance(data_loader, DataLoader)
+    return evolve(
+        case,
+        is_made_up=data_loader is None or are_generated,
+        are_shapes_open=data_loader is None or (are_generated and not data_loader.has_shapes),
+    )
+
+
 def feeds_of_parties(
     case: Case, data_loader: Any, *, are_saved: bool = False
 ) -> list[dict[str, Any]]:
@@ -118,16 +130,18 @@ def feeds_of_parties(
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
         try:
             made = compute(feed)
-        except REFUSALS:
+        except REFUSALS as error:
+            if getattr(error, "is_crash", False):
+                raise
             return False
         return not _is_of_nothing(feed, [made.get(name) for name in case.model.outputs])
 
     def takes(party: SuspectedParty, feed: dict[str, Any]) -> bool:
         try:
-            if not party.rewrites:
+            if not party.rewrites or isinstance(party, WarmParty):
                 return is_fit(case.loaded(party), feed)
             # What it makes of a model may crash.
-            fits = alone(lambda: is_fit(party.load(case.model.given), feed), party.name)
+            fits = alone(lambda: is_fit(party.load(case.model.given), feed), party)
             case.loaded(party)
         except REFUSALS:  # It does not even load the model, or crashes.
             return True
@@ -136,10 +150,6 @@ def feeds_of_parties(
     def runs(feed: dict[str, Any]) -> bool:
         return all(takes(party, feed) for party in case.parties)
 
-    case.is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
-    case.are_shapes_open = data_loader is None or (
-        isinstance(data_loader, DataLoader) and not data_loader.has_shapes
-    )
     fits = _fitting(case.room, case.evidence.left_out, " (--memory-budget)")
     return feeds_that_run(case.model, data_loader, runs, fits=fits, is_varied=not are_saved)
 

@@ -19,7 +19,7 @@ from polygraphy.application.diagnose.counterparts import (
     with_weights,
 )
 from polygraphy.application.diagnose.locating import judged
-from polygraphy.application.diagnose.oracle import Oracle
+from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.saved import SavedRun
@@ -74,10 +74,8 @@ _SHAPING = frozenset(
 """Operators of which a number that an exporter took from its example is an operand."""
 
 
-def against_program(
-    case: Case, source: SourceProgram, feeds: Sequence[Feed], third: SuspectedParty
-) -> StepOutcome:
-    """Find out why a model and the program that it was exported from differ.
+def against_program(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model and the program that it was exported from differ, if that is given.
 
     Returns:
         What was found; a skip where they do not differ, and several backends are compared.
@@ -86,10 +84,13 @@ def against_program(
         InputError: the program takes other inputs than the model.
         UsageError: they have no output in common.
     """
+    source, feeds = request.program, request.feeds
+    if source is None:
+        return Skip("no program is given")
     opened = [source.open(feed) for feed in feeds]
     if opened[0].unsteady:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)
-    return _Exported(case, source, opened, feeds, third).result()
+    return _Exported(case, source, opened, feeds, request.arbiter).result()
 
 
 class _Exported:
@@ -137,7 +138,8 @@ class _Exported:
                 return Skip("the model computes what the program does")
             return Found(DiagnosisResult(AGREE, reason=self._beside(values)), case)
         number = compared.number
-        case.feed = feed = self._feeds[number]
+        feed = self._feeds[number]
+        case = evolve(case, feed=feed)
         if not opened[number].nodes:
             run = SavedRun(self._source.name, sets, kind="the program", what=_WORDS)
             found = against_results(case, [run], self._feeds, self._third)

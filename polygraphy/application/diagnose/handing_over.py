@@ -148,6 +148,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
     if known is None:
         return
     held = known.held
+    repaired = None if case.repaired is None else case.repaired()
     places = [i for i, node in enumerate(case.model.nodes) if node.name in set(culprit.nodes)]
     size = 0
     for hops in _HOPS if places else ():
@@ -157,14 +158,14 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
         size = len(chosen)
         try:
             part = case.model.part(chosen, held)
-            right = part if case.right is None else _same_part(case.right, case, chosen, held)
+            right = part if repaired is None else _same_part(repaired, case, chosen, held)
             made = _failure(culprit, party, third, part, right, held, size)
         except (*REFUSALS, KeyError):
             continue
         if made is not None:
             yield made
     whole = case.model.proto
-    right = whole if case.right is None else case.right.proto
+    right = whole if repaired is None else repaired.proto
     try:
         made = _failure(
             culprit, party, third, whole, right, held, len(case.model.nodes), case.expected

@@ -18,11 +18,18 @@ from polygraphy.application.diagnose.locating import (
     off_from_inputs,
 )
 from polygraphy.application.diagnose.lowered.half_verdict import diagnose_saved_outputs, half_model
-from polygraphy.application.diagnose.oracle import Compared, Oracle
+from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.outputs_alone import of_outputs, with_change
 from polygraphy.application.diagnose.rounding import adds_up, explained
-from polygraphy.application.diagnose.saved import Fitted, Lent, SavedRun, fitting, in_types_of
+from polygraphy.application.diagnose.saved import (
+    Fitted,
+    Lent,
+    SavedRun,
+    fitting,
+    in_types_of,
+    saved_results,
+)
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import correlation, introduces_nan, is_partly_equal
 from polygraphy.domain.diagnosis.culprit import (
@@ -64,6 +71,19 @@ _INSIDE = 12
 """Of so many nodes at most each is tried as another, where what is between them is not known."""
 _EXPONENTS = tuple(step / 2 for step in range(-16, 5))
 """Powers of ten that are tried for a number that is not known."""
+
+
+def against_golden(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model does not give saved results, if such are given.
+
+    Raises:
+        FileError: a file is missing or damaged.
+        UsageError: the results are of other tensors than the model has.
+    """
+    if request.golden is None:
+        return Skip("no saved results are given")
+    runs = saved_results(request.golden, len(request.feeds), case.budget)
+    return against_results(case, runs, request.feeds, request.arbiter)
 
 
 def against_results(
@@ -194,7 +214,7 @@ class _Comparison:
         """Find out why results differ."""
         case, number = self._case, self.compared.number
         feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
-        case.feed = feed
+        case = self._case = evolve(case, feed=feed)
         if not self.fitted.inner and self._is_rounding():
             return Found(DiagnosisResult(AGREE, reason=ROUNDED), case)
         broken = None

@@ -210,12 +210,14 @@ class IterationResult(dict[str, Any]):
         rough: makes all outputs twice, as rounding to a data type may move them, or once so and
             once without; as long as the run goes on.
         origin: the file that they were read from; empty for none.
+        step: which step of a model with states it is; None for none.
     """
 
     unmarked: Mapping[str, Any] = MappingProxyType({})
     lineage: Lineage | None = None
     rough: Callable[[str], Sequence[Mapping[str, Any]]] | None = None
     origin = ""
+    step: Any = None
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.careful import CarefulParty
+from polygraphy.application.diagnose.careful import CarefulParty, try_alone
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -40,6 +40,7 @@ from polygraphy.application.diagnose.lowered.half import (
     casting,
     named,
 )
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.commands import cast_words, convert_command, run_command
@@ -172,7 +173,7 @@ def diagnose_precision_loss(
     curve = isolated_loss(found, dtype)
     tensors = {other: name for name, other in pairing.tensors.items()}
     renamed = [evolve(one, name=tensors.get(one.name, one.name)) for one in curve.tensors]
-    case.curves.append(evolve(curve, tensors=renamed))
+    case.log.curves.append(evolve(curve, tensors=renamed))
     reason = reasons.inputs_alone(narrow)
     made = DiagnosisResult(
         found.verdict, culprits, reason=reason if found.verdict == ILL_CONDITIONED else ""
@@ -478,8 +479,8 @@ def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
     return None
 
 
-def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> DiagnosisResult | None:
-    """Find out whether a backend may compute a model in half precision; None where it is wrong in
+def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> StepOutcome:
+    """Find out whether a backend may compute a model in half precision; a skip where it is wrong in
     float32 as well.
     """
     entry = casting(party.lowers_to or "")
@@ -498,27 +499,27 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Dia
     reference = others[0] if others else resolve(SuspectedParty, "onnxrt")
     built = None if measured is None else Lowered(measured.passes, partial(party.load, proto))
     with case.attempt(f"{party.lowers_to}, {party.name}") as said:
-        case.feed = feeds[0]
+        case = evolve(case, feed=feeds[0])
         compute = case.loaded(reference)
         exact = [compute(feed) for feed in feeds]
-        case.try_alone(party, proto)
+        try_alone(party, proto, case.feed)
         made = map(party.load(proto) if built is None else built.run, feeds)
         worst = tolerance.worst(exact, made)
         said.append(steps.judged(worst.is_tolerable, worst))
     if worst.is_tolerable:
-        return DiagnosisResult(AGREE)
+        return Found(DiagnosisResult(AGREE), case)
     with case.attempt(f"float32, {party.name}") as said:
         plain = party.load(proto, plain=True)
         is_lowering = tolerance.worst(exact, map(plain, feeds)).is_tolerable
         said.append("Matches." if is_lowering else steps.WRONG_IN_FLOAT32)
         del plain
     if not is_lowering:
-        return None
-    case.data_options = data_options(case.model, data_loader, 0, feeds[0])
+        return Skip(steps.WRONG_IN_FLOAT32)
+    case = evolve(case, data_options=data_options(case.model, data_loader, 0, feeds[0]))
     if measured is None or built is None:
         command = _run_command(case, party, reference, ())
         reason = reasons.right_in_float32_by(command, unmeasured)
-        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     with case.attempt("nodes that stay in fp32") as said:
         try:
             # Why nodes lose too much is seen where every operator rounds, so those that do there
@@ -534,9 +535,9 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Dia
             if not after.is_tolerable:
                 found = Trial(measured, tolerance, feeds, lowered=built).result()
         except REFUSALS as error:
-            return DiagnosisResult(INCONCLUSIVE, reason=str(error))
+            return Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
         said.append(steps.kept_nodes(len(found.kept), len(built.passes), built.loads))
-    return _of_kept(case, party, found, reference)
+    return Found(_of_kept(case, party, found, reference), case)
 
 
 def _run_command(

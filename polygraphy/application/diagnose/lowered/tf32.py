@@ -14,6 +14,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
+from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.rounding import explained
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.catalog.compute import TF32
@@ -46,9 +47,9 @@ def tf32_parties(parties: Sequence[SuspectedParty]) -> list[LoweringParty]:
 def diagnose_in_float32_first(
     case: Case,
     parties: Sequence[LoweringParty],
-    diagnose_rest: Callable[[], DiagnosisResult],
+    diagnose_rest: Callable[[Case], Found],
     data_loader: Any,
-) -> DiagnosisResult:
+) -> Found:
     """Diagnose in float32; if nothing is wrong there, judge what TF32 does.
 
     Args:
@@ -58,31 +59,32 @@ def diagnose_in_float32_first(
         data_loader: yields the data.
     """
     wide = {id(party): party.in_float32() for party in parties}
-    for party in parties:
-        case.parties[case.parties.index(party)] = wide[id(party)]
+    case = evolve(case, parties=[wide.get(id(party), party) for party in case.parties])
     case.unload()
-    result = diagnose_rest()
+    found = diagnose_rest(case)
+    result = found.result
     if result.verdict != AGREE:
-        return result
+        return found
     notes = []
     for party in parties:
-        judged = _judge(case, party, wide[id(party)], data_loader)
-        if judged.verdict != AGREE:
+        judged = _judge(found.case, party, wide[id(party)], data_loader)
+        if judged.result.verdict != AGREE:
             return judged
-        notes += [judged.reason] if judged.reason else []
-    return evolve(result, reason=" ".join([*([result.reason] if result.reason else []), *notes]))
+        notes += [judged.result.reason] if judged.result.reason else []
+    reason = " ".join([*([result.reason] if result.reason else []), *notes])
+    return evolve(found, result=evolve(result, reason=reason))
 
 
-def _judge(
-    case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any
-) -> DiagnosisResult:
+def _judge(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any) -> Found:
     """Compare a backend in TF32 with the same backend in float32, on the same data."""
     lowered = party.lowered
     assert lowered is not None
     own = case.of(case.model, lowered)
     if own.facts.lowered is None:
-        return DiagnosisResult(AGREE)  # The model has no operator that is computed in TF32.
-    own.parties = [wide]
+        return Found(
+            DiagnosisResult(AGREE), case
+        )  # The model has no operator that is computed in TF32.
+    own = evolve(own, parties=[wide])
     feeds = feeds_of_parties(own, data_loader)
     with case.attempt(f"TF32, {party.name}") as notes:
         compute = own.loaded(wide)
@@ -92,7 +94,7 @@ def _judge(
         worst, at = _worst(own, values, expected)
         if worst is None:
             notes.append("Matches float32.")
-            return DiagnosisResult(AGREE)
+            return Found(DiagnosisResult(AGREE), case)
         is_explained = explained(own, feeds, values, expected)
         notes.append(
             f"Differs from float32 by {worst.largest:.2g}; TF32"
@@ -101,11 +103,11 @@ def _judge(
     lowered = own.facts.lowered or lowered
     why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
     if is_explained:
-        return DiagnosisResult(AGREE, reason=str(why))
-    case.data_options = data_options(case.model, data_loader, at, feeds[at])
-    case.feed = feeds[at]
-    own.feed = feeds[at]
-    return _culprits(own, party, wide, why, _command(case, wide))
+        return Found(DiagnosisResult(AGREE, reason=str(why)), case)
+    options = data_options(case.model, data_loader, at, feeds[at])
+    case = evolve(case, feed=feeds[at], data_options=options)
+    own = evolve(own, feed=feeds[at])
+    return Found(_culprits(own, party, wide, why, _command(case, wide)), case)
 
 
 def _worst(

@@ -79,6 +79,7 @@ from polygraphy.cli.shared.onnx import (
     onnx_of,
 )
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
+from polygraphy.cli.shared.steps import StepOptions, with_steps
 from polygraphy.codegen.source import (
     Call,
     Expression,
@@ -435,7 +436,8 @@ def _idle(
     alone = [each for each in backends if each.idle]
     if not runners:
         own = [group for each in alone for group in each.own_groups]
-        yield "nothing is run", (ModelOptions, *own, DataOptions, OrderOptions), ()
+        groups: Groups = (ModelOptions, *own, DataOptions, StepOptions, OrderOptions)
+        yield "nothing is run", groups, ()
         return
     chosen = named_in(each.backend for each in chosen_runners(values, RunnerOptions))
     for each in alone:
@@ -537,6 +539,10 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
             " --use-subprocess.",
         ),
         (
+            values[StepOptions].steps is not None,
+            "--steps runs the model as a whole: its states are outputs of the last layers.",
+        ),
+        (
             values[OnnxSaveOptions].save_onnx is not None,
             "no model is run as a whole, so that --save-onnx has nothing to save.",
         ),
@@ -593,6 +599,7 @@ _AFTER: Groups = (
     TfLoadOptions,
     TfOnnxOptions,
     DataOptions,
+    StepOptions,
     OrderOptions,
     RunOptions,
     CompareOptions,
@@ -680,6 +687,9 @@ class RunCommand(Command):
         backends = backends_of(values, self.backends, self.plugins)
         compares = compares_runs(values)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
+        is_onnx = kind_of_model(values, unknown="onnx") == "onnx"
+        has_path = is_onnx and any(not each.text for each in backends.runners)
+        data = with_steps(values, data, _PATH if has_path else None)
         checks, verdicts = _checks(values)
         parts = chosen_for_parts(values, backends)
         if parts is not None:
