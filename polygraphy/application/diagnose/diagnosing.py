@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.application.diagnose.against_golden import against_golden
 from polygraphy.application.diagnose.against_reference import against_reference
 from polygraphy.application.diagnose.between_backends import between_backends
 from polygraphy.application.diagnose.careful import close, isolate
@@ -20,7 +21,6 @@ from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_fir
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
 from polygraphy.application.diagnose.precision import lowered_first, lowered_last
-from polygraphy.application.diagnose.results import against_golden
 from polygraphy.application.diagnose.tracing import said_of_branches, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere, against_versions
 from polygraphy.binding import resolve
