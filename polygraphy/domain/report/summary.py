@@ -547,11 +547,9 @@ def _diagnosis(command: str, known: Collection[tuple[int, ...]]) -> str:
     words = [word for word in asked if word not in _LEFT_OUT]
     flags = {word for word in words if word.startswith("-")}
     parties = tuple(map(words.count, _PARTIES))
-    named = words.count(_NAMED)
-    if named:  # Each is a backend of its own, which parsing checks.
+    is_known = parties in known
+    if (named := words.count(_NAMED)) > 0:  # Each is a backend of its own, which parsing checks.
         is_known = named + sum(parties[:2]) > 1 and not any(parties[2:])
-    else:
-        is_known = parties in known
     if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or not is_known:
         return ""
     return command_line("diagnose", words[2:])
