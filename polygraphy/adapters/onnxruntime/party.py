@@ -54,13 +54,20 @@ class OnnxrtParty:
         threads: int | None = None,
         disabled_optimizers: Sequence[str] | None = None,
         provider_libraries: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> None:
-        """Set how models are run: see `SessionFromOnnx`."""
+        """Set how models are run: see `SessionFromOnnx`; and what the party is called."""
+        self.name = name or type(self).name
         self._libraries = dict(provider_libraries or {})
         self._providers = ["cpu"] if providers is None else list(providers)
         self._level = graph_optimization_level
         self._threads = threads
         self._disabled = match_rewrites(disabled_optimizers or ())
+
+    @property
+    def backend(self) -> str:
+        """Return the flag of its kind, without the dashes."""
+        return type(self).name
 
     @property
     def uses_device(self) -> bool:
@@ -132,7 +139,8 @@ class OnnxrtParty:
             given = providers[at]
             name = given if isinstance(given, str) else given[0]
             providers[at] = (name, {**options, "use_tf32": 0})
-        return OnnxrtParty(providers, self._level, self._threads, self._disabled, self._libraries)
+        how = (self._level, self._threads, self._disabled, self._libraries)
+        return OnnxrtParty(providers, *how, self.name)
 
     def _cuda(self) -> tuple[int, dict[str, Any]] | None:
         """Return where CUDA stands among the providers, and its options; None if it is not one."""

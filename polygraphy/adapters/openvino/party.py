@@ -61,8 +61,10 @@ class OpenvinoParty:
         properties: Mapping[str, str] | None = None,
         float32_tensors: Sequence[str] | None = None,
         fuse: bool | None = None,
+        name: str | None = None,
     ) -> None:
-        """Set how models are compiled: see `CompiledModelFromOnnx`."""
+        """Set how models are compiled, see `CompiledModelFromOnnx`, and the name of the party."""
+        self.name = name or type(self).name
         self._how: dict[str, Any] = {
             "device": device,
             "precision_hint": precision_hint,
@@ -72,6 +74,11 @@ class OpenvinoParty:
             "fuse": fuse,
         }
         self._tensors: dict[str, str] = {}
+
+    @property
+    def backend(self) -> str:
+        """Return the flag of its kind, without the dashes."""
+        return type(self).name
 
     @property
     def uses_device(self) -> bool:
@@ -116,7 +123,7 @@ class OpenvinoParty:
 
     def in_float32(self) -> OpenvinoParty:
         """Return the same party, computing in float32."""
-        return OpenvinoParty(**{**self._how, "precision_hint": "f32"})
+        return OpenvinoParty(**{**self._how, "precision_hint": "f32"}, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Compile a model; see the port."""

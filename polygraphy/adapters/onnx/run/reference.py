@@ -101,6 +101,15 @@ class OnnxParty:
     settings: Mapping[str, Any] = MappingProxyType({"module": "onnx.reference"})
     options: Mapping[str, Any] = MappingProxyType({})
 
+    def __init__(self, name: str | None = None) -> None:
+        """Set what the party is called."""
+        self.name = name or type(self).name
+
+    @property
+    def backend(self) -> str:
+        """Return the flag of its kind, without the dashes."""
+        return type(self).name
+
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Look up the implementations of a model's nodes; see the port."""
         runner = OnnxReferenceRunner(OnnxFromPath(model) if isinstance(model, str) else model)
