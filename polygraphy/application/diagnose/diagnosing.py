@@ -163,7 +163,8 @@ def diagnose_once(
     feeds = feeds_of_parties(case, data_loader, are_saved=golden is not None)
     case = evolve(case, feed=feeds[0])
     arbiter = resolve(SuspectedParty, REFERENCE)
-    arbiter = next((party for party in case.parties if party.name == arbiter.name), arbiter)
+    given = (party for party in case.parties if party.backend == arbiter.backend)
+    arbiter = next(given, arbiter)
     request = Request(data_loader, feeds, arbiter, reference, golden, program, elsewhere)
     if golden is not None or program is not None:  # They know tensors inside of branches.
         case = evolve(case, model=with_branches(case, feeds))
