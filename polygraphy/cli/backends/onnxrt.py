@@ -21,8 +21,8 @@ _LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "E
 
 
 @option_group
-class OnnxrtOptions(Options):
-    """ONNX Runtime Sessions: how ONNX Runtime runs the model."""
+class OnnxrtProviderOptions(Options):
+    """ONNX Runtime Providers: execution providers, to show which one runs which node."""
 
     providers: tuple[Provider, ...] | None = option(
         "--providers",
@@ -31,7 +31,13 @@ class OnnxrtOptions(Options):
         help="Execution providers in order of priority, by name or by a unique part of the name,"
         " optionally with their options.",
         otherwise="cpu",
-        feeds=("check_lint.providers", "SessionFromOnnx.providers", "OnnxrtParty.providers"),
+        feeds=(
+            "check_lint.providers",
+            "inspect_capability.providers",
+            "inspect_model.providers",
+            "SessionFromOnnx.providers",
+            "OnnxrtParty.providers",
+        ),
     )
     provider_libraries: Mapping[str, str] | None = option(
         "--provider-library",
@@ -42,10 +48,18 @@ class OnnxrtOptions(Options):
         " device with NAME:device=GPU.",
         feeds=(
             "check_lint.provider_libraries",
+            "inspect_capability.provider_libraries",
+            "inspect_model.provider_libraries",
             "SessionFromOnnx.provider_libraries",
             "OnnxrtParty.provider_libraries",
         ),
     )
+
+
+@option_group
+class OnnxrtOptions(OnnxrtProviderOptions):
+    """ONNX Runtime Sessions: how ONNX Runtime runs the model."""
+
     graph_optimization_level: str | None = option(
         "--graph-optimization-level",
         kind=Choice(

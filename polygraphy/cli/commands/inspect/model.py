@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polygraphy.cli.backends.built_in import Inspected, built_in
+from polygraphy.cli.backends.onnxrt import OnnxrtProviderOptions
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
@@ -58,7 +59,8 @@ _INSPECTIONS = [each.inspection() for each in built_in().values() if each.inspec
 
 class InspectModelCommand(Command):
     """Show the contents of models: inputs, outputs and the numbers of weights and nodes; with
-    --show, also nodes, attributes and weights; with --visual, a graph in the browser.
+    --show, also nodes, attributes and weights; with --visual, a graph in the browser; with
+    --providers, which execution provider of ONNX Runtime runs which node.
     """
 
     name = "inspect model"
@@ -69,6 +71,7 @@ class InspectModelCommand(Command):
         OnnxShapeOptions,
         ExternalDataOptions,
         TfLoadOptions,
+        OnnxrtProviderOptions,
         *(group for each in _INSPECTIONS for group in each.groups),
     )
 
