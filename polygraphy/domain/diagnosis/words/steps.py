@@ -213,3 +213,34 @@ def kept_nodes(count: int, total: int, builds: int) -> str:
 
 def judged(is_tolerable: bool, error: object) -> str:
     return f"{'Good enough' if is_tolerable else 'Not good enough'}: {error}."
+
+
+def failing_step(step: int, length: int) -> str:
+    return f"Step {step}, {counted(length, 'position')}"
+
+
+def first_wrong_step(step: int, position: int, output: str, deviation: object) -> str:
+    return (
+        f"Step {step} is the first that differs (position {position}): {output!r}"
+        f" {getattr(deviation, 'in_words', str)()}."
+    )
+
+
+def all_steps_agree(count: int, states: Sequence[str]) -> str:
+    if not states:
+        return f"All {count} steps agree."
+    return (
+        f"All {count} steps agree; {some_of(states)} hold other values on both sides, which no"
+        " output shows."
+    )
+
+
+def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
+    left = f": it leaves {some_of(states)} wrong" if states else ""
+    return f"Step {step} is the first that differs{left}."
+
+
+def fixed_steps(count: int, wrong: int | None) -> str:
+    if wrong is None:
+        return f"With the fix, all {count} steps match."
+    return f"With the fix, step {wrong} still differs."
