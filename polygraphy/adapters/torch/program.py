@@ -32,7 +32,7 @@ from polygraphy.logger import G_LOGGER
 
 
 @contextmanager
-def translated_errors(doing: str, model: object = "") -> Iterator[None]:
+def translate_errors(doing: str, model: object = "") -> Iterator[None]:
     """Turn whatever is raised inside the block into one of our errors: a model is Python code, and
     may raise anything. The error names the line of it.
 
@@ -161,7 +161,7 @@ class Exported:
             program = move_to_device_pass(program, device)
         self._module = self._call = program.module()
         if compiled:
-            with translated_errors("compile"):
+            with translate_errors("compile"):
                 self._call = torch.compile(self._module)
         held = next(iter([*program.state_dict.values(), *program.constants.values()]), None)
         place = getattr(held, "device", None)
@@ -169,10 +169,10 @@ class Exported:
 
     def run(self, tensors: Sequence[Any]) -> Any:
         """Call the program with its arguments arranged as when it was exported."""
-        args, kwargs = self._arranged(tensors)
+        args, kwargs = self._arrange_inputs(tensors)
         return self._call(*args, **kwargs)
 
-    def _arranged(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
+    def _arrange_inputs(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
         from torch.utils import _pytree as pytree  # What describes the arguments has no other name.
 
         given = iter(tensors)
@@ -198,7 +198,7 @@ class Exported:
                     kept(node.name, result.clone())  # A later operation may overwrite it.
                 return result
 
-        args, kwargs = self._arranged(tensors)
+        args, kwargs = self._arrange_inputs(tensors)
         leaves = [*args, *kwargs.values()]
         Recorder(self._module).run(*leaves)
         return computed
@@ -257,7 +257,7 @@ class Module:
         self.model.eval()
         self._call = self.model
         if compiled:
-            with translated_errors("compile"):
+            with translate_errors("compile"):
                 self._call = torch.compile(self.model)
         tensors = chain(self.model.parameters(), self.model.buffers())
         place = next((tensor.device for tensor in tensors), device or "cpu")
@@ -351,7 +351,7 @@ class TorchFromPath(BaseLoader):
         path = readable_file(self._path, "Model")
         G_LOGGER.info(f"Loading PyTorch model: {path.absolute()}")
         kind = _kind(path)
-        with translated_errors("load", path):
+        with translate_errors("load", path):
             if kind == "script":
                 return torch.jit.load(str(path), map_location="cpu")
             check_compiler()

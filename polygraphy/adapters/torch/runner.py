@@ -13,7 +13,7 @@ from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.precision import compute_precision
-from polygraphy.adapters.torch.program import Program, is_model, program_of, translated_errors
+from polygraphy.adapters.torch.program import Program, is_model, program_of, translate_errors
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
@@ -100,7 +100,7 @@ class PytRunner(BaseRunner):
         if is_model(self._model):
             loaded = self._model
         else:
-            with translated_errors("get"):
+            with translate_errors("get"):
                 loaded = evaluate(self._model)
         model, metadata, names = _parts(loaded)
         program = program_of(model)
@@ -110,7 +110,7 @@ class PytRunner(BaseRunner):
                 f"{self.name}: the PyTorch model does not tell its inputs.",
                 hint="Give input_metadata, or return a tuple of the model and its TensorMetadata.",
             )
-        with translated_errors("start"):
+        with translate_errors("start"):
             self._place = program.start(self._device, self._compiled)
         self._lowered = compute_precision(model, self._place)
         self._inputs = inputs
@@ -145,7 +145,7 @@ class PytRunner(BaseRunner):
         """
         assert self._program is not None
         keeps_tensors = any(isinstance(data, torch.Tensor) for data in feed_dict.values())
-        with translated_errors("run"), torch.no_grad():
+        with translate_errors("run"), torch.no_grad():
             tensors = [tensor_from(name, feed_dict[name], self._place) for name in self._inputs]
             self._synchronize()
             start = _now()
@@ -155,7 +155,7 @@ class PytRunner(BaseRunner):
                 result = self._program.run(tensors)
             self._synchronize()
             self.inference_time = _now() - start
-            outputs = self._named(result)
+            outputs = self._name_outputs(result)
             convert = torch.clone if keeps_tensors else array_from
             return {name: convert(tensor) for name, tensor in outputs.items()}
 
@@ -163,7 +163,7 @@ class PytRunner(BaseRunner):
         if self._place.type == "cuda":
             torch.cuda.synchronize(self._place)
 
-    def _named(self, result: Any) -> dict[str, Any]:
+    def _name_outputs(self, result: Any) -> dict[str, Any]:
         """Give names to what the model returned."""
         if isinstance(result, Mapping):
             return {str(name): value for name, value in tensors_in(result)}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.model_pair import ModelComparison, ModelPair, pair_models
 from polygraphy.application.diagnose.oracle import Oracle, Request
@@ -131,9 +131,7 @@ def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle
     """Return the outputs of the reference, computed by the first backend that runs it."""
     party, model, first = pair.party, pair.reference.proto, pair.feed_reference(feeds[0])
     try:
-        if party.rewrites:  # It may crash.
-            alone(lambda: party.load(model)(first) and None, party.name)
-        compute = party.load(model)
+        compute = load_carefully(party, model, first)
     except BackendError:
         if pair.arbiter is party:
             raise

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.careful import WarmParty, alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model, fit_feed
@@ -142,16 +142,18 @@ def feeds_of_parties(
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
         try:
             made = compute(feed)
-        except REFUSALS:
+        except REFUSALS as error:
+            if getattr(error, "is_crash", False):
+                raise
             return False
         return not _is_of_nothing(feed, [made.get(name) for name in case.model.outputs])
 
     def takes(party: SuspectedParty, feed: dict[str, Any]) -> bool:
         try:
-            if not party.rewrites:
+            if not party.rewrites or isinstance(party, WarmParty):
                 return is_fit(case.loaded(party), feed)
             # What it makes of a model may crash.
-            fits = alone(lambda: is_fit(party.load(case.model.given), feed), party.name)
+            fits = alone(lambda: is_fit(party.load(case.model.given), feed), party)
             case.loaded(party)
         except REFUSALS:  # It does not even load the model, or crashes.
             return True

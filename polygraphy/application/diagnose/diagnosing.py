@@ -7,8 +7,10 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.application.diagnose.against_golden import against_golden
 from polygraphy.application.diagnose.against_reference import against_reference
 from polygraphy.application.diagnose.between_backends import between_backends
+from polygraphy.application.diagnose.careful import close, isolate
 from polygraphy.application.diagnose.case import REFUSALS, Case, concluded, with_origins
 from polygraphy.application.diagnose.data import feeds_of_parties, with_data_loader
 from polygraphy.application.diagnose.exporting import against_program
@@ -20,7 +22,6 @@ from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
 from polygraphy.application.diagnose.over_steps import check_oracle_of_steps, diagnose_steps
 from polygraphy.application.diagnose.precision import lowered_first, lowered_last
-from polygraphy.application.diagnose.results import against_golden
 from polygraphy.application.diagnose.tracing import said_of_branches, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere, against_versions
 from polygraphy.binding import resolve
@@ -107,6 +108,7 @@ def diagnose(
     paths = [golden] if isinstance(golden, str) else golden
     others = [environments] if isinstance(environments, str) else environments
     path = model if isinstance(model, str) else "MODEL"
+    parties = isolate(parties, uses_device=getattr(program, "uses_device", False))
     case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
     elsewhere = Elsewhere(case, others) if others else None
     if elsewhere is not None:
@@ -129,14 +131,18 @@ def diagnose(
         in_order = lowered_last if has_oracle else lowered_first
         return in_order(case, lowering, diagnose_in_float32, data_loader)
 
-    found = diagnose_in_float32_first(case, tf32_parties(parties), diagnose_lowered, data_loader)
-    result, case = found.result, found.case
-    if elsewhere is not None:
-        result = elsewhere.tried(case, result)
-    if save_culprit is not None or issue is not None:
-        hand_over(case, result, save_culprit, issue)
-    elif isinstance(model, str) and not has_oracle:
-        result = with_report(case, result)
+    try:
+        lowered = tf32_parties(parties)
+        found = diagnose_in_float32_first(case, lowered, diagnose_lowered, data_loader)
+        result, case = found.result, found.case
+        if elsewhere is not None:
+            result = elsewhere.tried(case, result)
+        if save_culprit is not None or issue is not None:
+            hand_over(case, result, save_culprit, issue)
+        elif isinstance(model, str) and not has_oracle:
+            result = with_report(case, result)
+    finally:
+        close(parties)
     result = evolve(result, attempts=case.attempts, curves=case.log.curves)
     return concluded(with_origins(result, case.model.nodes))
 
@@ -164,7 +170,8 @@ def diagnose_once(
     feeds = feeds_of_parties(case, data_loader, are_saved=golden is not None)
     case = evolve(case, feed=feeds[0])
     arbiter = resolve(SuspectedParty, REFERENCE)
-    arbiter = next((party for party in case.parties if party.name == arbiter.name), arbiter)
+    given = (party for party in case.parties if party.backend == arbiter.backend)
+    arbiter = next(given, arbiter)
     request = Request(data_loader, feeds, arbiter, reference, golden, program, elsewhere)
     if golden is not None or program is not None:  # They know tensors inside of branches.
         case = evolve(case, model=with_branches(case, feeds))
@@ -216,6 +223,7 @@ def diagnose_half(
         BackendError: the reference evaluator cannot run the model.
         InconclusiveError: it does not work, and no node is to blame.
     """
+    parties = isolate(parties)
     reports = resolve(DiagnosisReports)
     opened = open_model(model)
     case = Case(opened, model if isinstance(model, str) else "MODEL", parties, reports)
@@ -227,9 +235,12 @@ def diagnose_half(
     left_out = case.evidence.left_out
     trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, left_out)
     case.evidence.compared("float32")
-    found = diagnose_cast(trial.result(), case.path, dtype)
-    if found.verdict == AGREE and parties:
-        found = _in_backends(case, trial, found, dtype)
+    try:
+        found = diagnose_cast(trial.result(), case.path, dtype)
+        if found.verdict == AGREE and parties:
+            found = _in_backends(case, trial, found, dtype)
+    finally:
+        close(parties)
     found = evolve(case.evidence.allowed(found), attempts=case.attempts)
     return concluded(with_origins(found, opened.nodes))
 

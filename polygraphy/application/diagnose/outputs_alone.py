@@ -226,7 +226,7 @@ class _Guesses:
                     yield index, variant
             notes.append(steps.variants_tried(tried, "variant"))
 
-        for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._party.name):
+        for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._party):
             notes.append(f"{variant.change}.")
             yield self._culprit(index, variant)
 

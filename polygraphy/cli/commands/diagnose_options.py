@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import BuiltIn, Groups, built_in
-from polygraphy.cli.declare.kinds import Ordered, Text
-from polygraphy.cli.declare.option import Options, Values, option, option_group
+from polygraphy.cli.commands.command import Command
+from polygraphy.cli.commands.named import ChosenRunner, RunnerFlags, chosen_runners, parse_named
+from polygraphy.cli.declare.kinds import Text
+from polygraphy.cli.declare.option import NAMED_RUNNER, Options, Values, option, option_group
 from polygraphy.cli.shared.compare import memory_budget_option
 from polygraphy.codegen.source import Call
 from polygraphy.mod import has_mod
@@ -35,11 +37,22 @@ def groups_of(backend: BuiltIn) -> Groups:
     return (backend.party_groups or backend.groups)()
 
 
-def party_of(name: str, values: Values) -> Call:
-    """Return the call that makes a party."""
-    make = PARTIES[name].party
-    assert make is not None
-    return make(values)
+def parties_of(values: Values, default: str = "") -> list[Call]:
+    """Return the calls that make the parties; without any, the one of a default backend."""
+    chosen = chosen_runners(values, PartyOptions)
+    if not chosen and default:
+        chosen = [ChosenRunner(default, "", "", values)]
+    calls = []
+    for each in chosen:
+        make = PARTIES[each.backend].party
+        assert make is not None
+        calls.append(make(each.values).of(name=each.name or None))
+    return calls
+
+
+def named_parties(command: Command, values: Values) -> dict[str, Values]:
+    """Return the options of named parties, by name."""
+    return parse_named(command, PartyOptions, values, lambda name: groups_of(PARTIES[name]))
 
 
 @option_group
@@ -48,7 +61,8 @@ class PartyOptions(Options):
 
     parties: tuple[str, ...] = option(
         *(each.flag for each in PARTIES.values()),
-        kind=Ordered(
+        NAMED_RUNNER,
+        kind=RunnerFlags(
             {each.flag: name for name, each in PARTIES.items()},
             {each.flag: each.help for each in PARTIES.values()},
         ),

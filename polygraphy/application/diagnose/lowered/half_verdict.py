@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.careful import CarefulParty
+from polygraphy.application.diagnose.careful import CarefulParty, try_alone
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -457,7 +457,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
 
 
 def _runs(party: SuspectedParty, half: HalfModel) -> list[Mapping[str, Any]]:
-    compute = party.load(half.wide, plain=True) if party.name == "onnx" else party.load(half.wide)
+    compute = party.load(half.wide, plain=party.backend == "onnx")
     return [compute(feed) for feed in half.feeds]
 
 
@@ -502,7 +502,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
         case = evolve(case, feed=feeds[0])
         compute = case.loaded(reference)
         exact = [compute(feed) for feed in feeds]
-        case.try_alone(party, proto)
+        try_alone(party, proto, case.feed)
         made = map(party.load(proto) if built is None else built.run, feeds)
         worst = tolerance.worst(exact, made)
         said.append(steps.judged(worst.is_tolerable, worst))
@@ -547,7 +547,10 @@ def _run_command(
     the outputs with those of a reference, on the data on which that was tried.
     """
     options = party.remedy(plain=not nodes, without=nodes)
-    backends = [(party.name, options), (reference.name, reference.options)]
+    backends = [
+        (party.name, party.backend, options),
+        (reference.name, reference.backend, reference.options),
+    ]
     return run_command(case.path, backends, case.data_options, is_auto=True)
 
 

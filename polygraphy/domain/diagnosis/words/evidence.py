@@ -520,8 +520,8 @@ def _quoted(names: Sequence[str]) -> str:
 @fact
 def first_wrong_step(step: int, position: int, output: str) -> str:
     return (
-        f"Each on its own states, step {step} is the first wrong one: {output!r} differs at position"
-        f" {position}."
+        f"Each on its own states, step {step} is the first wrong one: {output!r} differs at"
+        f" position {position}."
     )
 
 
