@@ -58,7 +58,7 @@ class WrongRewriter:
     unless one of its passes is switched off; or refuses such a model.
     """
 
-    name = "wrong"
+    name = backend = "wrong"
     passes = ("Harmless", "ExpLogFusion", "Other", "LogExpCleanup")
     rewrites = True
     levels = ()
@@ -103,7 +103,7 @@ class CrashingParty(WrongRewriter):
     where that would end the tests.
     """
 
-    name = "crashing"
+    name = backend = "crashing"
     passes = ("WidenFusion",)
 
     def __init__(self) -> None:

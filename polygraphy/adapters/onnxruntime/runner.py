@@ -20,12 +20,12 @@ from polygraphy.adapters.arrays.foreign import (
     host_array,
     host_copy,
     is_on_device,
-    packed,
-    unpacked,
+    pack_bits,
+    unpack_bits,
 )
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.onnxruntime.providers import translated_errors
+from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
     facts_of,
@@ -173,7 +173,10 @@ class BoundRuns:
             made = dict(zip(self._outputs, binding.copy_outputs_to_cpu()))
         elif len(made) < len(self._outputs):
             values = zip(self._outputs, binding.get_outputs())
-            made = {name: made.get(name) or self._view(name, value) for name, value in values}
+            made = {
+                name: made[name] if name in made else self._view_value(name, value)
+                for name, value in values
+            }
         binding.clear_binding_outputs()  # They are the caller's, who may let go of them.
         self._idle.append(bound)
         return made
@@ -213,7 +216,7 @@ class BoundRuns:
         element_type = expected.element_type
         bound.binding.bind_input(name, *self._memory, element_type, shape, address)
 
-    def _view(self, name: str, value: Any) -> Any:
+    def _view_value(self, name: str, value: Any) -> Any:
         dtype = self._outputs[name].numpy_dtype
         return self._device.view(value.data_ptr(), value.shape(), dtype, owner=value)
 
@@ -346,7 +349,7 @@ def _value_of(array: Any) -> tuple[OrtValue, Any]:
 
 def _bytes_of(array: Any, dtype: DataTypeEntry) -> Any:
     if dtype.itemsize < 1:
-        return packed(array, round(8 * dtype.itemsize))
+        return pack_bits(array, round(8 * dtype.itemsize))
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -360,7 +363,7 @@ def _array_of(value: OrtValue) -> Any:
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), nbytes) if nbytes else b"", np.uint8)
     native = dtype.numpy()
     if dtype.itemsize < 1:
-        return unpacked(raw, round(8 * dtype.itemsize), native, prod(shape)).reshape(shape)
+        return unpack_bits(raw, round(8 * dtype.itemsize), native, prod(shape)).reshape(shape)
     return raw.view(native).copy().reshape(shape)
 
 
@@ -461,14 +464,14 @@ class OnnxrtRunner(BaseRunner):
         names = self._output_names
         try:
             if self._may_take_long:
-                outputs = self._watched(partial(self._run, names, feed_dict))
-            else:  # As `_measured` does: tiny models would feel its call.
+                outputs = self._run_interruptibly(partial(self._run, names, feed_dict))
+            else:  # As `_measure_run` does: tiny models would feel its call.
                 start = _now()
                 outputs = self._run(names, feed_dict)
                 self.inference_time = _now() - start
                 self._may_take_long = self.inference_time > _LONG
         except Exception:
-            with translated_errors("run", node_inputs=partial(self._node_inputs, feed_dict)):
+            with translate_errors("run", node_inputs=partial(self._node_inputs, feed_dict)):
                 raise
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
@@ -482,11 +485,11 @@ class OnnxrtRunner(BaseRunner):
         shapes = {key: np.shape(array) for key, array in feed_dict.items()}
         return inputs_of_node(self.sess, op, name, shapes)
 
-    def _watched(self, run: Callable[[RunOptions], T]) -> T:
+    def _run_interruptibly(self, run: Callable[[RunOptions], T]) -> T:
         """Run the session in a way that ctrl-C ends: the first time, and after each long one."""
-        return terminable(partial(self._measured, run))
+        return terminable(partial(self._measure_run, run))
 
-    def _measured(self, run: Callable[..., T], *options: RunOptions) -> T:
+    def _measure_run(self, run: Callable[..., T], *options: RunOptions) -> T:
         start = _now()
         outputs = run(*options)
         self.inference_time = _now() - start
@@ -519,8 +522,8 @@ class OnnxrtRunner(BaseRunner):
             inputs = self.get_input_metadata(use_numpy_dtypes=False)
             self._bound = BoundRuns(self.sess, gpu, inputs)
         run = partial(self._bound.run, feed_dict, to_host, as_torch=as_torch)
-        with translated_errors("run"):
-            return self._watched(run) if self._may_take_long else self._measured(run)
+        with translate_errors("run"):
+            return self._run_interruptibly(run) if self._may_take_long else self._measure_run(run)
 
 
 def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:

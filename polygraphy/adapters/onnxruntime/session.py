@@ -15,9 +15,9 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
-    chosen_providers,
-    matched_providers,
-    translated_errors,
+    match_providers,
+    session_arguments,
+    translate_errors,
 )
 from polygraphy.adapters.onnxruntime.starting import names_of, start_session
 from polygraphy.adapters.os.forks import OneProcess, has_started_cuda
@@ -119,12 +119,12 @@ class SessionFromOnnx(BaseLoader):
                 cannot load a plugin, or there is no device for it here.
             UnavailableError: a provider does not start, and the CPU provider is not in the list.
         """
-        providers = matched_providers(self._providers, self._provider_libraries)
+        providers = match_providers(self._providers, self._provider_libraries)
         options = session_options(self._graph_optimization_level)
         options.enable_cpu_mem_arena = self._memory_arena
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
-        without = matched_rewrites(self._disabled_optimizers)
+        without = match_rewrites(self._disabled_optimizers)
         model: Any = evaluate(self._model)
         name = "the model"
         if isinstance(model, (str, Path)):
@@ -136,11 +136,11 @@ class SessionFromOnnx(BaseLoader):
 
         def session(model: Any) -> InferenceSession:
             _refuse_left_out_results(model)
-            with translated_errors("load", name):
+            with translate_errors("load", name):
                 return load_session(model, options, providers, without)
 
         with loadable(model) as source:
-            return _remembered(session(source), model)
+            return _remember_model(session(source), model)
 
 
 DEVICE = OneProcess("ONNX Runtime on a device")
@@ -194,7 +194,7 @@ def load_session(
         DEVICE.check()
 
     def start(requested: Sequence[Provider]) -> InferenceSession:
-        given = chosen_providers(options, requested)
+        given = session_arguments(options, requested)
         if without:
             given["disabled_optimizers"] = list(without)
 
@@ -232,7 +232,7 @@ def _refuse_left_out_results(model: str | bytes) -> None:
         )
 
 
-def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
+def _remember_model(session: InferenceSession, model: Any) -> InferenceSession:
     """Remember what the model of a session tells: of a file, when it is asked for."""
     find = partial(find_facts, model, compute_precision(session))
     is_file = isinstance(model, (str, Path))
@@ -345,7 +345,7 @@ _GROUP = "RuleBasedTransformer"
 """What names of whole groups of rewrites, one per level, contain."""
 
 
-def matched_rewrites(names: Sequence[str]) -> list[str]:
+def match_rewrites(names: Sequence[str]) -> list[str]:
     """Return the names of rewrites as ONNX Runtime writes them, which it wants to the letter. It
     ignores one that it does not have without a word, so that is said here; a release that is newer
     than the list may have it. What older releases have as one rewrite means both levels of it.

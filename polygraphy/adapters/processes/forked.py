@@ -69,7 +69,7 @@ def call_isolated(
                 f"{what} took longer than {timeout:g} s and was stopped.",
                 hint="Allow more time, or find out where it hangs with -vv.",
             )
-        return cast("T", _received(exchange, status, what))
+        return cast("T", _receive_result(exchange, status, what))
 
 
 def _fork() -> int:
@@ -105,9 +105,10 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
         except Exception as error:  # Whatever cannot be pickled is sent as text.
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 os._exit(_NO_ROOM)
-            raised = None if answer[0] else _described(answer[1])
+            raised = None if answer[0] else _describe_error(answer[1])
             text = (
-                raised or f"The result cannot be handed over by its process: {_described(error)}."
+                raised
+                or f"The result cannot be handed over by its process: {_describe_error(error)}."
             )
             exchange.seek(0)
             exchange.truncate()
@@ -120,7 +121,7 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
         os._exit(code)  # Nothing that the caller registered for its own end happens here.
 
 
-def _described(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
@@ -148,7 +149,7 @@ def _kill(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _received(exchange: IO[bytes], status: int, what: str) -> Any:
+def _receive_result(exchange: IO[bytes], status: int, what: str) -> Any:
     if os.WIFSIGNALED(status):
         raise crash_error(what, os.WTERMSIG(status))
     if os.WEXITSTATUS(status) == _NO_ROOM:

@@ -40,6 +40,7 @@ class CarefulParty:
 
     def __init__(self, party: SuspectedParty) -> None:
         self.name = party.name
+        self.backend = party.backend
         self.passes = party.passes
         self.rewrites = party.rewrites
         self.levels = party.levels

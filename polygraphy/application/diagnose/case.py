@@ -250,8 +250,11 @@ class Case:
             off: by how much the outputs still differ at most.
             is_auto: whether they are compared within the rounding limit.
         """
-        others = [(one.name, one.options) for one in self.parties if one.name != party.name]
-        backends = [(party.name, party.remedy(plain=plain, without=without)), *others]
+        others = [
+            (one.name, one.backend, one.options) for one in self.parties if one.name != party.name
+        ]
+        options = party.remedy(plain=plain, without=without)
+        backends = [(party.name, party.backend, options), *others]
         if not others:
             return run_command(self.path, backends, {}, is_auto=is_auto)
         # Not `auto` by default: rounding of quantized types explains almost anything.

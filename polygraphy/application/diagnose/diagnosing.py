@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.application.diagnose.against_golden import against_golden
 from polygraphy.application.diagnose.against_reference import against_reference
 from polygraphy.application.diagnose.between_backends import between_backends
 from polygraphy.application.diagnose.careful import close, isolate
@@ -20,7 +21,6 @@ from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_fir
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
 from polygraphy.application.diagnose.precision import lowered_first, lowered_last
-from polygraphy.application.diagnose.results import against_golden
 from polygraphy.application.diagnose.tracing import said_of_branches, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere, against_versions
 from polygraphy.binding import resolve
@@ -135,6 +135,8 @@ def diagnose(
             result = with_report(case, result)
     finally:
         close(parties)
+        if getattr(program, "uses_device", False):
+            program.close()  # type: ignore[union-attr]
     result = evolve(result, attempts=case.attempts, curves=case.log.curves)
     return concluded(with_origins(result, case.model.nodes))
 
@@ -162,7 +164,8 @@ def diagnose_once(
     feeds = feeds_of_parties(case, data_loader, are_saved=golden is not None)
     case = evolve(case, feed=feeds[0])
     arbiter = resolve(SuspectedParty, REFERENCE)
-    arbiter = next((party for party in case.parties if party.name == arbiter.name), arbiter)
+    given = (party for party in case.parties if party.backend == arbiter.backend)
+    arbiter = next(given, arbiter)
     request = Request(data_loader, feeds, arbiter, reference, golden, program, elsewhere)
     if golden is not None or program is not None:  # They know tensors inside of branches.
         case = evolve(case, model=with_branches(case, feeds))

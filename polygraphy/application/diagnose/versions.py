@@ -50,7 +50,7 @@ class Elsewhere:
         errors: list[PolygraphyException] = []
         for party in case.parties:
             with suppress(Unbound):
-                open_ = keyed(open_environment, party.name)
+                open_ = keyed(open_environment, party.backend)
                 opened = [_opened(case, open_, path, errors) for path in paths]
                 known = {one.version: one for one in reversed(opened) if one is not None}
                 self._known[party.name] = known
@@ -148,7 +148,7 @@ def _opened(
 
 
 def _version_here(party: SuspectedParty) -> str:
-    return keyed(open_environment, party.name)(sys.executable).version
+    return keyed(open_environment, party.backend)(sys.executable).version
 
 
 def _tried(

@@ -45,6 +45,19 @@ def test_a_rewrite_of_a_third_backend_is_named(kept: Kept) -> None:
     assert culprit["tensor"] == "l1"
 
 
+def test_a_backend_with_a_name_is_blamed_by_that(kept: Kept) -> None:
+    fused = WrongRewriter()
+    fused.name = "fused"  # type: ignore[misc]
+    with bind(command_line, command_of_fakes):
+        assert not diagnose(network(), [fused, OnnxParty(name="right")])
+    [culprit] = kept.culprits
+    assert (culprit["party"], culprit["rewrite"]) == ("fused", "ExpLogFusion")
+    assert "fused" in culprit["evidence"][0]
+    command = culprit["remedy"]["command"]
+    assert "runner:fused=runners=('wrong',) without=('ExpLogFusion',)" in command
+    assert "runner:right=runners=('onnx',)" in command
+
+
 class Secretive(WrongRewriter):
     """Does not show the graph that it runs."""
 

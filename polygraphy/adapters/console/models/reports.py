@@ -73,7 +73,7 @@ class LogModelReports:
         from polygraphy.domain.model.engine import EngineStatistics
 
         is_built = isinstance(statistics, EngineStatistics)
-        lines = built_lines if is_built else statistics_lines
+        lines = size_lines if is_built else statistics_lines
         G_LOGGER.info("\n".join(map(one_line, lines(statistics))))
 
     def unbounded(self, names: Sequence[str]) -> None:
@@ -216,11 +216,11 @@ def _tell_sparsity(weight: WeightSparsity) -> None:
 
 def outline_lines(title: str, outline: Outline) -> Iterator[str]:
     """Yield the lines about what a model consists of."""
-    from polygraphy.adapters.console.models.onnx_text import named_lines
+    from polygraphy.adapters.console.models.onnx_text import lines_below_heading
     from polygraphy.domain.model import Detail
 
     yield f"{title}:"
-    yield from named_lines(outline.model, Detail())
+    yield from lines_below_heading(outline.model, Detail())
 
 
 def edit_line(edit: Edit) -> str:
@@ -272,7 +272,7 @@ def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
     yield "==== Statistics ===="
     weights = f"{statistics.parameters:,} ({_size(statistics.weight_bytes)})"
     yield f"Parameters      | {weights}"
-    yield f"MACs            | {statistics.macs:,}{_left_out(statistics)}"
+    yield f"MACs            | {statistics.macs:,}{_unknown_operators_text(statistics)}"
     missing = statistics.tensors_unknown
     without = f", without {missing} tensor(s) of unknown size" if missing else ""
     peak = f"{_size(statistics.activation_peak)} at {statistics.peak_node}{without}"
@@ -285,7 +285,7 @@ def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
     yield from (f"{op:{width}} | {count}" for op, count in statistics.ops.items())
 
 
-def built_lines(statistics: EngineStatistics) -> Iterator[str]:
+def size_lines(statistics: EngineStatistics) -> Iterator[str]:
     """Yield the lines of the text about the sizes of a network or an engine."""
     yield "==== Statistics ===="
     if statistics.parameters is not None:
@@ -309,7 +309,7 @@ def built_lines(statistics: EngineStatistics) -> Iterator[str]:
         yield from (f"{name:{width}} | {count}" for name, count in counts.items())
 
 
-def _left_out(statistics: ModelStatistics) -> str:
+def _unknown_operators_text(statistics: ModelStatistics) -> str:
     listed = ", ".join(f"{count} {op}" for op, count in statistics.macs_unknown.items())
     return f", without {listed} of unknown shapes" if listed else ""
 

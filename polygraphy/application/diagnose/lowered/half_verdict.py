@@ -457,7 +457,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
 
 
 def _runs(party: SuspectedParty, half: HalfModel) -> list[Mapping[str, Any]]:
-    compute = party.load(half.wide, plain=True) if party.name == "onnx" else party.load(half.wide)
+    compute = party.load(half.wide, plain=party.backend == "onnx")
     return [compute(feed) for feed in half.feeds]
 
 
@@ -547,7 +547,10 @@ def _run_command(
     the outputs with those of a reference, on the data on which that was tried.
     """
     options = party.remedy(plain=not nodes, without=nodes)
-    backends = [(party.name, options), (reference.name, reference.options)]
+    backends = [
+        (party.name, party.backend, options),
+        (reference.name, reference.backend, reference.options),
+    ]
     return run_command(case.path, backends, case.data_options, is_auto=True)
 
 

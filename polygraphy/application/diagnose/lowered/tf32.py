@@ -148,7 +148,7 @@ def _culprits(
 def _command(case: Case, wide: SuspectedParty) -> str:
     """Return the command line that runs the model in float32, beside the other parties."""
     parties = [wide, *(party for party in case.parties if party is not wide)]
-    backends = [(party.name, party.options) for party in parties]
+    backends = [(party.name, party.backend, party.options) for party in parties]
     return run_command(case.path, backends, case.data_options, is_auto=len(parties) > 1)
 
 
