@@ -20,11 +20,12 @@ from polygraphy.application.diagnose.steps.quantization import USUAL_LOSS, expla
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.commands import diagnose_command
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.quantising import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import ROUNDED, said_of
+from polygraphy.domain.rounding import said_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import open_model
@@ -179,9 +180,10 @@ def _describe_rounding(
         expected: what is right.
         lost: how much further off they are where every operator rounds, if that is too much.
     """
-    reason = ROUNDED
+    reason: str = reasons.ROUNDED
     if lost:
         evaluator = resolve(SuspectedParty, REFERENCE)
         command = diagnose_command(case.path, [evaluator], {"reference": pair.path})
-        reason += reasons.hardware_loses_more(pair.party.name, lost[:-1], command)
-    return f"{reason} {pair.describe_harmless(case, values, expected)}".strip()
+        more = reasons.hardware_loses_more(pair.party.name, lost[:-1], command)
+        reason = together(reason, more)
+    return together(reason, pair.describe_harmless(case, values, expected))

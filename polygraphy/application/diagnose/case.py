@@ -24,6 +24,7 @@ from polygraphy.domain.diagnosis.culprit import (
     TensorError,
 )
 from polygraphy.domain.diagnosis.evidence import Evidence
+from polygraphy.domain.diagnosis.facts import facts_of, together
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
@@ -203,7 +204,7 @@ class Case:
         yield result
         if not result:
             return
-        made = Attempt(title, " ".join(result), time.perf_counter() - start)
+        made = Attempt(title, together(*result), time.perf_counter() - start)
         self.attempts.append(made)
         self.reports.attempted(made)
 
@@ -378,6 +379,8 @@ def concluded(result: DiagnosisResult) -> bool:
     findings.found("attempts", {"attempts": result.attempts})
     if result.curves:
         findings.found("errors", {"curves": result.curves})
+    if facts := facts_of(result.reason):
+        findings.found("reason", {"facts": [each.data() for each in facts]})
     findings.conclude(result.verdict, result.facts(), result.reason)
     if result.verdict == INCONCLUSIVE:
         raise InconclusiveError(result.reason)

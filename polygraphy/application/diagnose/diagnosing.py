@@ -34,6 +34,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import UnavailableError, UsageError
 from polygraphy.ports.diagnosing import (
@@ -182,7 +183,7 @@ def diagnose_once(
     names = [party.name for party in case.parties]
     result = case.evidence.allowed(result, names[0] if len(names) == 1 else "", unexplained)
     if result.verdict == AGREE:
-        reason = f"{result.reason} {said_of_branches(case, feeds)}".strip()
+        reason = together(result.reason, said_of_branches(case, feeds))
         result = evolve(result, reason=reason)
     return Found(result, case)
 
@@ -252,7 +253,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
             try:
                 made = map(narrow.loaded(party), trial.feeds)
                 off = trial.tolerance.worst(trial.exact, made)
-                said.append(f"{off}.")
+                said.append(steps.error_of_all(off))
             except UnavailableError:
                 raise
             except REFUSALS as error:

@@ -41,7 +41,7 @@ from polygraphy.domain.diagnosis.exported import (
     operations,
     same_weight,
 )
-from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.facts import Fact, together
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
@@ -200,7 +200,7 @@ class _Exported:
             if fixed:
                 said.append(reasons.fixed_dimension(name, shape, fixed))
         said.append(describe_constant_outputs(constant_outputs(values, self._case.model.outputs)))
-        return " ".join(filter(None, said))
+        return together(*said)
 
 
 class _Inside:

@@ -80,10 +80,7 @@ class Elsewhere:
         others = {version: known[version] for version in known if version != here}
         if not others:
             with case.attempt(title) as said:
-                if here:
-                    said.append(f"The environments have no version other than {here}.")
-                else:
-                    said.append("The environments do not have this backend.")
+                said.append(steps.no_other_version(here) if here else steps.NO_BACKEND_THERE)
             return Skip("no other version")
         with case.attempt(title) as said:
             try:

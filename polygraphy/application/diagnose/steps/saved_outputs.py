@@ -14,14 +14,14 @@ from polygraphy.application.diagnose.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, Culprit, DiagnosisResult
-from polygraphy.domain.rounding import ROUNDED
+from polygraphy.domain.diagnosis.words import reasons
 
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return whether rounding explains all outputs that differ."""
     if not explained(case, comparison.feeds, comparison.values, comparison.fitted.sets):
         return Skip("rounding does not explain the outputs")
-    return Found(DiagnosisResult(AGREE, reason=ROUNDED), case)
+    return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
 
 
 def explain_outputs_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:

@@ -42,7 +42,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes, evidence, reasons, remedies, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import ADDS_UP, LARGE, Deviation
+from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
@@ -121,7 +121,7 @@ class _SavedTensors:
             if comparison.compared.most > LARGE or not adds_up(case, feeds, runs):
                 reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
                 return Unexplained(reason)
-            return Found(DiagnosisResult(AGREE, reason=ADDS_UP), case)
+            return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
         side = Side(graph_with_weights(model.proto))
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         culprits = []
