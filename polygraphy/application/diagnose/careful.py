@@ -72,6 +72,7 @@ class WarmParty:
 
     def __init__(self, party: SuspectedParty, process: WarmProcess) -> None:
         self.name = party.name
+        self.backend = party.backend
         self.passes = party.passes
         self.rewrites = party.rewrites
         self.levels = party.levels

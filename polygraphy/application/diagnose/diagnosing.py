@@ -144,6 +144,8 @@ def diagnose(
             result = with_report(case, result)
     finally:
         close(parties)
+        if getattr(program, "uses_device", False):
+            program.close()  # type: ignore[union-attr]
     result = evolve(result, attempts=case.attempts, curves=case.log.curves)
     return concluded(with_origins(result, case.model.nodes))
 
