@@ -206,7 +206,7 @@ SIGNATURES = {
         "margin": None, "check_shapes": None, "fail_fast": None, "find_output_func": None}),
     "TopKPostprocessFunc": Signature("polygraphy.comparator", {"k": None}),
     "TorchFromPath": Signature("polygraphy.backend.pyt", {"path": ...}),
-    "TorchProgram": Signature("polygraphy.backend.pyt", {"model": ...}),
+    "TorchProgram": Signature("polygraphy.backend.pyt", {"model": ..., "device": None}),
     "TrtParty": Signature("polygraphy.backend.trt", {"fp16": None, "bf16": None, "tf32": None,
         "memory_pool_limits": None, "builder_optimization_level": None, "name": None}),
     "TrtRunner": Signature("polygraphy.backend.trt", {"engine": ..., "name": None,

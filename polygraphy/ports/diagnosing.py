@@ -276,6 +276,9 @@ class SourceProgram(Protocol):
 
     Attributes:
         name: its flag without the dashes.
+
+    It may have `uses_device`, whether it runs on a device (default: False); if it does, `close`
+    releases memory of that.
     """
 
     name: str

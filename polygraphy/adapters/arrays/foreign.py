@@ -19,7 +19,7 @@ import numpy as np
 
 from polygraphy.domain.errors import DataTypeConversionException, InputError
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.machine import DeviceStream
 
 DeviceBuffer = tuple[int, tuple[int, ...], Any]
@@ -293,8 +293,26 @@ def as_torch(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _tensor(output) for name, output in outputs.items()}
 
 
+def empty_torch(shape: tuple[int, ...], dtype: DataTypeEntry, gpu: int) -> Any:
+    """Return a tensor of PyTorch on a GPU, with any elements; None where PyTorch has no such data
+    type.
+    """
+    if dtype not in _torch_dtypes:
+        try:
+            _torch_dtypes[dtype] = dtype.torch()
+        except DataTypeConversionException:
+            _torch_dtypes[dtype] = None
+    native = _torch_dtypes[dtype]
+    if native is None:
+        return None
+    return sys.modules["torch"].empty(shape, dtype=native, device=f"cuda:{gpu}")
+
+
+_torch_dtypes: dict[DataTypeEntry, Any] = {}
+
+
 def _tensor(output: Any) -> Any:
-    if not hasattr(output, "nbytes"):
+    if not hasattr(output, "nbytes") or is_torch(output):
         return output
     try:
         dtype = DataType.from_dtype(output.dtype).torch()

@@ -244,6 +244,10 @@ class CudaDevice:
                 "There is no GPU.", backend="cuda", hint="See nvidia-smi and CUDA_VISIBLE_DEVICES."
             )
 
+    def current(self) -> int:
+        """Return the index of the GPU that the calling thread uses."""
+        return wrapper().get_device()
+
     def use(self, index: int | None) -> AbstractContextManager[None]:
         """Make GPU `index` the current one inside a block; see `polygraphy.cuda.use_device`."""
         return use_device(index)

@@ -154,11 +154,9 @@ class Exported:
     def start(self, device: str | None, compiled: bool) -> Any:
         """Make a module of the program, on a device of its own where one is given."""
         check_compiler()
-        program = self._program
         if device is not None:
-            from torch.export.passes import move_to_device_pass
-
-            program = move_to_device_pass(program, device)
+            self.move(device)
+        program = self._program
         self._module = self._call = program.module()
         if compiled:
             with translate_errors("compile"):
@@ -166,6 +164,12 @@ class Exported:
         held = next(iter([*program.state_dict.values(), *program.constants.values()]), None)
         place = getattr(held, "device", None)
         return torch.device(place or device or "cpu")
+
+    def move(self, device: Any) -> None:
+        """Move the program to a device."""
+        from torch.export.passes import move_to_device_pass
+
+        self._program = move_to_device_pass(self._program, device)
 
     def run(self, tensors: Sequence[Any]) -> Any:
         """Call the program with its arguments arranged as when it was exported."""
@@ -252,7 +256,7 @@ class Module:
         if compiled:
             check_compiler()
         if device is not None:
-            self.model.to(device)
+            self.move(device)
         self._in_training = [part for part in self.model.modules() if part.training]
         self.model.eval()
         self._call = self.model
@@ -262,6 +266,10 @@ class Module:
         tensors = chain(self.model.parameters(), self.model.buffers())
         place = next((tensor.device for tensor in tensors), device or "cpu")
         return torch.device(place)
+
+    def move(self, device: Any) -> None:
+        """Move the model to a device."""
+        self.model.to(device)
 
     def run(self, tensors: Sequence[Any]) -> Any:
         """Call the model."""
@@ -303,6 +311,12 @@ class Module:
         for part in self._in_training:
             part.training = True
         self._call = None
+
+
+def release_cached_memory(device: Any) -> None:
+    """Give memory of a GPU that PyTorch keeps for later tensors back."""
+    if device is not None and torch.device(device).type == "cuda":
+        torch.cuda.empty_cache()
 
 
 Program = Union[Exported, Module]

@@ -13,7 +13,13 @@ from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.precision import compute_precision
-from polygraphy.adapters.torch.program import Program, is_model, program_of, translate_errors
+from polygraphy.adapters.torch.program import (
+    Program,
+    is_model,
+    program_of,
+    release_cached_memory,
+    translate_errors,
+)
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
@@ -80,7 +86,7 @@ class PytRunner(BaseRunner):
             compiled: whether `torch.compile` compiles the model, in the first inference of each
                 shape.
             device: where the model runs, such as ``cuda`` or ``cuda:1`` (default: where it is).
-                A module is moved there.
+                A module is moved there, and one that was passed itself back at the end.
         """
         super().__init__(name=name, prefix="pyt-runner")
         self._model = model
@@ -89,6 +95,7 @@ class PytRunner(BaseRunner):
         self._compiled = compiled
         self._device = device
         self._program: Program | None = None
+        self._before: Any = None
         self._inputs = TensorMetadata()
         self._names: Sequence[str] | str | None = None
         self._place: Any = None
@@ -111,6 +118,9 @@ class PytRunner(BaseRunner):
                 hint="Give input_metadata, or return a tuple of the model and its TensorMetadata.",
             )
         with translate_errors("start"):
+            if self._device is not None and is_model(self._model):
+                self._before = program.start(None, compiled=False)
+                program.stop()
             self._place = program.start(self._device, self._compiled)
         self._lowered = compute_precision(model, self._place)
         self._inputs = inputs
@@ -118,10 +128,15 @@ class PytRunner(BaseRunner):
         self._program = program
 
     def deactivate_impl(self) -> None:
-        """Switch the model back, and let go of it."""
+        """Switch the model back to where and how it was, let go of it, and release memory of a
+        device.
+        """
         if self._program is not None:
             self._program.stop()
-        self._program = None
+            if self._before is not None:
+                self._program.move(self._before)
+        self._program = self._before = None
+        release_cached_memory(self._place)
 
     def get_input_metadata_impl(self) -> TensorMetadata:
         """Describe the inputs."""

@@ -16,6 +16,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.branches import deciding
+from polygraphy.adapters.torch.precision import computing_in_float32
 from polygraphy.adapters.torch.program import (
     Exported,
     Module,
@@ -23,6 +24,7 @@ from polygraphy.adapters.torch.program import (
     TorchFromPath,
     is_model,
     program_of,
+    release_cached_memory,
     silence,
     translate_errors,
 )
@@ -53,7 +55,7 @@ class TorchProgram:
 
     name = "torch"
 
-    def __init__(self, model: Deferred[Any]) -> None:
+    def __init__(self, model: Deferred[Any], device: str | None = None) -> None:
         """Wrap a program.
 
         Args:
@@ -61,8 +63,12 @@ class TorchProgram:
                 `torch.nn.Module`, which is exported in evaluation mode for the data at hand; or
                 TorchScript, of which only outputs are. Or a function that returns one, or a tuple
                 that begins with one.
+            device: where it runs, such as ``cuda`` or ``cuda:1`` (default: where it is). It is
+                moved there, and back by `close`.
         """
         self._given = model
+        self._device = device
+        self._moved: tuple[Program, Any] | None = None
         self._model: Any = None
         self._opened: dict[Any, OpenedTorch] = {}
 
@@ -75,11 +81,32 @@ class TorchProgram:
                 with translate_errors("get"):
                     made = evaluate(self._given)
                 self._model = made[0] if isinstance(made, tuple) else made
+            if self._device is not None:
+                program = program_of(self._model)
+                with translate_errors("start"):
+                    before = program.start(None, compiled=False)
+                    program.stop()
+                    program.move(self._device)
+                self._moved = program, before
         key = tuple((name, numpy.shape(array)) for name, array in feed.items())
         if key in self._opened:
             return self._opened[key].on(feed)
         self._opened[key] = self._open(feed)
         return self._opened[key]
+
+    @property
+    def uses_device(self) -> bool:
+        """Whether it runs on a device; see the port."""
+        return self._device is not None and torch.device(self._device).type != "cpu"
+
+    def close(self) -> None:
+        """Move the program back to where it was, and release memory of the device."""
+        self._opened.clear()
+        if self._moved is not None:
+            (program, before), self._moved = self._moved, None
+            program.move(before)
+            self._model = None
+            release_cached_memory(self._device)
 
     def _open(self, feed: Mapping[str, Any]) -> OpenedTorch:
         program = program_of(self._model)
@@ -165,7 +192,7 @@ class OpenedTorch:
         """Return the outputs; see the port."""
         tensors = self._start_program(feed)
         try:
-            with translate_errors("run"), torch.no_grad():
+            with translate_errors("run"), torch.no_grad(), computing_in_float32():
                 if keep is not None and isinstance(self._program, Exported):
                     self._program.run_all(tensors, lambda name, each: keep(name, array_from(each)))
                     return []
@@ -282,7 +309,7 @@ class OpenedModule(OpenedTorch):
     def _record(self, feed: Mapping[str, Any], keep: Any = None) -> Recording:
         args = self._start_program(feed)
         try:
-            with translate_errors("run"), torch.no_grad():
+            with translate_errors("run"), torch.no_grad(), computing_in_float32():
                 return record_call(self._module, list(self._names), args, keep)
         finally:
             self._program.stop()

@@ -108,6 +108,18 @@ def feeds_that_run(
     return first
 
 
+class StepData(list[dict[str, Any]]):
+    """The inputs of several steps, states included, each as data of its own.
+
+    Attributes:
+        options: the options of a command line that runs these steps.
+    """
+
+    def __init__(self, feeds: Iterable[dict[str, Any]], options: Mapping[str, Any]) -> None:
+        super().__init__(feeds)
+        self.options = options
+
+
 def with_data_loader(case: Case, data_loader: Any) -> Case:
     """Return a case that knows whether its data are made up, and their shapes."""
     are_generated = isinstance(data_loader, DataLoader)
@@ -211,6 +223,8 @@ def data_options(
     """Return the options of a command line that create the same data as those of a number that
     `feeds_of` returned; none if the data have another source.
     """
+    if isinstance(data_loader, StepData):
+        return dict(data_loader.options)
     paths = getattr(data_loader, "paths", None)
     if paths:
         preprocess = getattr(data_loader, "preprocess", None)

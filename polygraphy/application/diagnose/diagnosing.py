@@ -20,6 +20,7 @@ from polygraphy.application.diagnose.lowered.half_verdict import cast, diagnose_
 from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
+from polygraphy.application.diagnose.over_steps import check_oracle_of_steps, diagnose_steps
 from polygraphy.application.diagnose.precision import lowered_first, lowered_last
 from polygraphy.application.diagnose.tracing import said_of_branches, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere, against_versions
@@ -37,6 +38,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import UnavailableError, UsageError
+from polygraphy.domain.states.loading import StepLoader
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     DiagnosisReports,
@@ -115,7 +117,13 @@ def diagnose(
     has_oracle = reference is not None or bool(paths) or program is not None
 
     def diagnose_in_float32(case: Case) -> Found:
+        if isinstance(data_loader, StepLoader):
+            check_oracle_of_steps(paths, program)
+            return diagnose_steps(case, data_loader, reference, diagnose_step)
         return diagnose_once(case, data_loader, reference, paths, program, elsewhere)
+
+    def diagnose_step(case: Case, data: Any, reference: Any) -> Found:
+        return diagnose_once(case, data, reference, None, None, elsewhere)
 
     def diagnose_lowered(case: Case) -> Found:
         lowering = lowering_party(case.parties)
@@ -136,6 +144,8 @@ def diagnose(
             result = with_report(case, result)
     finally:
         close(parties)
+        if getattr(program, "uses_device", False):
+            program.close()  # type: ignore[union-attr]
     result = evolve(result, attempts=case.attempts, curves=case.log.curves)
     return concluded(with_origins(result, case.model.nodes))
 

@@ -27,6 +27,7 @@ from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
+from polygraphy.cli.shared.steps import StepOptions, with_steps
 from polygraphy.codegen.source import Source, Step, quoted
 
 _BEFORE: Groups = (
@@ -58,7 +59,7 @@ class DiagnoseCommand(Command):
     def groups(self) -> Groups:  # type: ignore[override]
         """The options, those of backends among them."""
         of_backends = [group for each in self.backends for group in groups_of(each)]
-        return (*_BEFORE, *of_backends, DataOptions, *self.ending)
+        return (*_BEFORE, *of_backends, DataOptions, StepOptions, *self.ending)
 
     def extended(self, flags: Collection[str] | None = None) -> DiagnoseCommand:
         """Return the command with the options of the backends that the flags of a command line
@@ -89,6 +90,7 @@ class DiagnoseCommand(Command):
             )
         self._warn_of_unused(values)
         data = data_of(values[DataOptions], values[CheckedModelOptions].input_shapes)
+        data = with_steps(values, data, RunnerModel.path)
         return Program(
             "check.py.j2",
             f"Find out why the outputs of {quoted(path)} are wrong.",

@@ -704,7 +704,10 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "MemoryOptions": {"memory_budget": "--memory-budget 1K"},
     "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
-    "ProgramOptions": {"program": "--torch net.pt2"},
+    "ProgramOptions": {
+        "program": "--torch net.pt2",
+        "device": "--torch net.pt2 --torch-device cuda:1",
+    },
 }
 """By group of options and by option."""
 

@@ -428,3 +428,36 @@ def _percent(share: float) -> str:
 def _with(command: str) -> str:
     """Return the end of a sentence: a command, if there is one."""
     return f": {command}" if command else "."
+
+
+NO_PREFILL_STREAM = constant("no_prefill_stream", "a stream cannot take all of its inputs at once")
+ONE_STEP = constant("one_step", "one step has nothing to compare with; add --steps 8")
+
+
+@statement
+def fixed_chunk(length: int) -> str:
+    return f"the model takes {counted(length, 'position')} at a time, not all inputs at once"
+
+
+@statement
+def states_differ_in_kind(step: int, position: int) -> str:
+    return (
+        f"Step {step} (position {position}) is the first that differs. The states of the model and"
+        " of the reference differ in shape, so that this step cannot be searched on equal states."
+    )
+
+
+@statement
+def equal_states_agree(step: int, position: int) -> str:
+    return (
+        f"Step {step} (position {position}) is the first that differs, but on equal states every"
+        " step agrees: rounding adds up over the steps."
+    )
+
+
+@statement
+def nothing_to_compare_steps(obstacle: str) -> str:
+    return (
+        f"There is nothing to compare with: {obstacle}. Add a second backend (--onnx) or a"
+        " reference model (--reference)."
+    )

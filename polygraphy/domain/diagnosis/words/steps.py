@@ -277,6 +277,42 @@ def judged(is_tolerable: bool, error: object) -> str:
 
 
 @statement
+def failing_step(step: int, length: int) -> str:
+    return f"Step {step}, {counted(length, 'position')}"
+
+
+@statement
+def first_wrong_step(step: int, position: int, output: str, deviation: object) -> str:
+    return (
+        f"Step {step} is the first that differs (position {position}): {output!r}"
+        f" {getattr(deviation, 'in_words', str)()}."
+    )
+
+
+@statement
+def all_steps_agree(count: int, states: Sequence[str]) -> str:
+    if not states:
+        return f"All {count} steps agree."
+    return (
+        f"All {count} steps agree; {some_of(states)} hold other values on both sides, which no"
+        " output shows."
+    )
+
+
+@statement
+def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
+    left = f": it leaves {some_of(states)} wrong" if states else ""
+    return f"Step {step} is the first that differs{left}."
+
+
+@statement
+def fixed_steps(count: int, wrong: int | None) -> str:
+    if wrong is None:
+        return f"With the fix, all {count} steps match."
+    return f"With the fix, step {wrong} still differs."
+
+
+@statement
 def tf32_differs(error: float, is_explained: bool) -> str:
     explains = "explains" if is_explained else "does not explain"
     return f"Differs from float32 by {error:.2g}; TF32 {explains} that."
