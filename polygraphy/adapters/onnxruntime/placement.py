@@ -52,7 +52,7 @@ def place_nodes(
     options.log_severity_level = _VERBOSE
     record_placements(options)
     nodes = model.graph.node
-    names = [node.name for node in nodes]
+    names = [node.name if node.HasField("name") else None for node in nodes]
     try:
         for position, node in enumerate(nodes):
             node.name = f"{_PREFIX}{position}"  # Names may be missing, or not unique.
@@ -60,7 +60,10 @@ def place_nodes(
             session, log = _logged(lambda: load_session(source, options, matched))
     finally:
         for node, name in zip(nodes, names):
-            node.name = name
+            if name is None:
+                node.ClearField("name")
+            else:
+                node.name = name
     placed = _reported(session) or _written(log, session, len(nodes))
     reasons = _reasons(log)
     found = [
