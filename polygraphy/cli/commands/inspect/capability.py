@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import RunnerModel
-from polygraphy.cli.backends.onnxrt import OnnxrtProviderOptions
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions, OneModelOptions
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
+from polygraphy.cli.shared.providers import OnnxrtProviderOptions
 from polygraphy.codegen.source import quoted
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polygraphy.cli.backends.built_in import Inspected, built_in
-from polygraphy.cli.backends.onnxrt import OnnxrtProviderOptions
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
@@ -19,6 +18,7 @@ from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.model import ModelOptions, TfLoadOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.cli.shared.providers import OnnxrtProviderOptions
 from polygraphy.codegen.source import Call, quoted
 from polygraphy.domain.tensors.naming import enumerated
 
