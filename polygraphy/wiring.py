@@ -124,6 +124,7 @@ _ADAPTERS: dict[str, str] = {
     "forget_record": "polygraphy.adapters.files.small.sweep_files:forget_record",
     "holds_sweep": "polygraphy.adapters.files.small.sweep_files:holds_sweep",
     "claim_folder": "polygraphy.adapters.files.small.sweep_files:claim_folder",
+    "place_nodes": "polygraphy.adapters.onnxruntime.placement:place_nodes",
     "supported_groups": "polygraphy.adapters.tensorrt.describe.support:supported_groups",
     "support_problems/trt": "polygraphy.adapters.tensorrt.describe.support:support_problems",
     "SuspectedParty/onnx": "polygraphy.adapters.onnx.run.reference:OnnxParty",

@@ -198,6 +198,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
     ),
     "inspect_model": ("inspect model identity_fp16.onnx", 0),
     "inspect_model_page": ("inspect model identity.onnx --save-visual page.html --show weights", 0),
+    "inspect_model_providers": (
+        "inspect model identity.onnx --providers cpu --show layers",
+        0,
+    ),
     "inspect_model_full": ("inspect model identity.onnx --show-weights --mode=full", 0),
     "inspect_model_json": (
         "inspect model identity.onnx identity_fp16.onnx --format json --stats --list-unbounded-dds"
@@ -379,6 +383,7 @@ RENDERED: dict[str, str] = {
         "inspect model net.py:make --all-tensor-formats linear --show layers attrs"
     ),
     "inspect_capability": "inspect capability model.onnx",
+    "inspect_capability_provider": "inspect capability model.onnx --providers cuda:device_id=1 cpu",
     "inspect_capability_parts": (
         "inspect capability model.onnx --with-partitioning -o parts --save-external-data _weights"
         " --external-data-size-threshold 1M --no-save-all-tensors-to-one-file --shape-inference"

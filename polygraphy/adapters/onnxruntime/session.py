@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx_common.loadable import loadable
+from polygraphy.adapters.onnxruntime.placement import placements_of, record_placements
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
     match_providers,
@@ -23,12 +24,14 @@ from polygraphy.adapters.onnxruntime.starting import names_of, start_session
 from polygraphy.adapters.os.forks import OneProcess, has_started_cuda
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import CUDA_TF32, TF32, TF32_ENVIRONMENT, ComputePrecision
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import computes_in_tf32, cores, is_tf32_forced
+from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import (
     find_facts,
     first_omission,
@@ -134,10 +137,18 @@ class SessionFromOnnx(BaseLoader):
             f"{[provider if isinstance(provider, str) else provider[0] for provider in providers]}"
         )
 
+        notes_placements = not are_on_host(providers) and self._memory_arena
+        if notes_placements:  # Not of a part of a model, of which there are many.
+            record_placements(options)
+
         def session(model: Any) -> InferenceSession:
             _refuse_left_out_results(model)
             with translate_errors("load", name):
-                return load_session(model, options, providers, without)
+                made = load_session(model, options, providers, without)
+            wanted = names_of(providers)[0]
+            if notes_placements and (text := placements_of(made, wanted).summary()):
+                resolve(Console).note(f"{text} `polygraphy inspect model --providers` lists them.")
+            return made
 
         with loadable(model) as source:
             return _remember_model(session(source), model)

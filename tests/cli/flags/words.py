@@ -167,6 +167,10 @@ _ONNX_FLAGS = {
 }
 
 _RUN_FLAGS = {
+    "OnnxrtProviderOptions": {
+        "providers": "--providers cuda:device_id=1,use_tf32=0 cpu",
+        "provider_libraries": "--provider-library a=a.so b=module --providers a",
+    },
     "OnnxrtOptions": {
         "providers": "--providers cuda:device_id=1,use_tf32=0 cpu",
         "provider_libraries": "--provider-library a=a.so b=module --providers a",

@@ -22,7 +22,7 @@ from polygraphy.domain.tensors.naming import one_line, some_of
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from polygraphy.domain.checks.capability import Compatibility
+    from polygraphy.domain.checks.capability import Compatibility, Placements
     from polygraphy.domain.checks.lint import LintEntry, LintReport
     from polygraphy.domain.model import Detail
     from polygraphy.domain.model.description import TensorUse
@@ -78,6 +78,10 @@ class LogModelReports:
 
     def unbounded(self, names: Sequence[str]) -> None:
         G_LOGGER.info(f"Found tensors with unbounded DDS: {list(names)}")
+
+    def placements(self, placements: Placements, *, is_complete: bool) -> None:
+        lines = placements.lines(is_complete=is_complete)
+        G_LOGGER.info("\n".join(map(one_line, lines)))
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
         G_LOGGER.info("\n".join(_use_lines(uses)))
