@@ -118,3 +118,14 @@ def test_states_that_hold_other_things_are_no_fault(
     done = polygraphy("polygraphy diagnose slots.onnx --onnxrt --steps 6 --reference right.onnx")
     assert done.code == 0
     assert "hold other values on both sides, which no output shows" in done.out
+
+
+def test_outputs_without_names_that_change_places_are_seen_beside_a_reference(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    names = {"present.0.key": "u", "present.0.value": "v", "past.0.key": "a", "past.0.value": "b"}
+    onnx.save(decoder(names=names), "right.onnx")
+    onnx.save(decoder(names=names, fault="crossed"), "wrong.onnx")
+    done = polygraphy("polygraphy diagnose wrong.onnx --onnxrt --steps 4 --reference right.onnx")
+    assert done.code == 1
+    assert "'a' according to the reference: the outputs are wired wrongly" in done.out

@@ -31,7 +31,7 @@ from polygraphy.domain.errors import BackendError, PolygraphyException, UsageErr
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.loading import StatePlan, StepLoader
 from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
-from polygraphy.domain.states.pairs import GROWS, SLOTS, describe_pairs
+from polygraphy.domain.states.pairs import GROWS, SLOTS, Conflict, describe_pairs
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, Compute, SuspectedParty
@@ -84,7 +84,7 @@ def diagnose_steps(
     with case.attempt("states") as notes:
         notes.append(describe_pairs(plan.pairs))
     if plan.conflicts:
-        return Found(_wired(plan), case)
+        return Found(_wired(plan.conflicts), case)
     try:
         if reference is not None:
             return _beside_reference(case, loader, feeds, reference, search)
@@ -140,7 +140,7 @@ def check_oracle_of_steps(golden: Sequence[str] | None, program: Any) -> None:
         )
 
 
-def _wired(plan: StatePlan) -> DiagnosisResult:
+def _wired(conflicts: Sequence[Conflict]) -> DiagnosisResult:
     """Return what is known without a run: outputs continue other inputs than they are named for."""
     culprits = [
         Culprit(
@@ -150,7 +150,7 @@ def _wired(plan: StatePlan) -> DiagnosisResult:
             "state",
             facts=[evidence.continues_another(each.output, each.input, each.expected, each.source)],
         )
-        for each in plan.conflicts
+        for each in conflicts
     ]
     return DiagnosisResult(FAULT, culprits)
 
@@ -190,6 +190,8 @@ def _beside_reference(
     right_loader = loader.of_model(reference)
     describe_model(right_loader, opened.inputs, opened.facts)
     right_feeds = list(right_loader)
+    if other_wires := _other_wires(case, loader.plan, right_loader.plan):
+        return Found(_wired(other_wires), case)
     right = _run("the reference", party.load(opened.proto), right_feeds, opened.facts())
     case.evidence.compared("a reference model")
     wrong = _first_wrong(case, loader.plan, own, right)
@@ -203,6 +205,25 @@ def _beside_reference(
         reason = reasons.states_differ_in_kind(step.index, step.start)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     return _search_step(case, loader, feeds, own, shared, wrong, reference, search)
+
+
+def _other_wires(case: Case, plan: StatePlan, right: StatePlan) -> list[Conflict]:
+    """Return the outputs that continue another input than in a reference of the same interface."""
+    expected = {pair.output: pair.input for pair in right.pairs}
+    makers = {name: node.name for node in case.model.nodes for name in node.makes}
+    if {pair.input for pair in plan.pairs} != {*expected.values()}:
+        return []
+    return [
+        Conflict(
+            pair.output,
+            pair.input,
+            expected[pair.output],
+            "the reference",
+            makers.get(pair.output, ""),
+        )
+        for pair in plan.pairs
+        if expected.get(pair.output, pair.input) != pair.input
+    ]
 
 
 def _beside_party(

@@ -225,10 +225,14 @@ def _pairs_in(graph: Graph) -> list[StatePair]:
     """Return the pairs that follow from the graph: nearest first, each input once."""
     tensors = {tensor.name: tensor for tensor in (*graph.inputs, *graph.outputs)}
     makers = _Makers()
+    weak: list[tuple[int, int, StatePair]] = []
     found: list[tuple[int, int, StatePair]] = []
     for position, output in enumerate(graph.outputs):
-        for distance, pair in _origins(graph, output, tensors, makers):
-            found.append((distance, position, pair))
+        for distance, pair, is_weak in _origins(graph, output, tensors, makers):
+            (weak if is_weak else found).append((distance, position, pair))
+    # What changes a state before it is handed out is told from data by the states beside it.
+    kinds = {pair.kind for _, _, pair in found} & {GROWS, SLOTS}
+    found += [(_LIMIT, at, pair) for _, at, pair in weak if pair.kind in kinds]
     names = pairs_by_name(
         [tensor.name for tensor in graph.outputs], [tensor.name for tensor in graph.inputs]
     )
@@ -256,10 +260,12 @@ class _Makers:
 
 def _origins(
     graph: Graph, output: Tensor, tensors: Mapping[str, Tensor], makers: _Makers
-) -> list[tuple[int, StatePair]]:
-    """Return the inputs that an output may continue, with how far away they are."""
+) -> list[tuple[int, StatePair, bool]]:
+    """Return the inputs that an output may continue, with how far away they are, and whether only
+    states beside it tell that it is one.
+    """
     inputs = {tensor.name for tensor in graph.inputs}
-    found: dict[str, tuple[int, StatePair]] = {}
+    found: dict[str, tuple[int, StatePair, bool]] = {}
     queue: deque[tuple[int, _Step]] = deque([(0, _Step(output.name, graph))])
     visited: set[tuple[int, str, bool]] = set()
     while queue and len(visited) < _LIMIT:
@@ -274,9 +280,15 @@ def _origins(
                 outer = evolve(step, graph=step.around[-1], around=step.around[:-1])
                 queue.append((distance, outer))
             elif step.name in inputs and step.name not in found:
-                pair = _pair_at_end(output, tensors[step.name], step)
+                read = tensors[step.name]
+                pair = _pair_at_end(output, read, step)
+                is_changed = step.is_weak and step.kind in (GROWS, SLOTS)
                 if pair is not None:
-                    found[step.name] = distance, pair
+                    found[step.name] = distance, pair, False
+                elif is_changed and (
+                    pair := _pair_at_end(output, read, evolve(step, is_weak=False))
+                ):
+                    found[step.name] = distance, pair, True
             continue
         queue.extend((distance + 1, following) for following in _behind(node, step))
     return list(found.values())
