@@ -133,7 +133,7 @@ class PytRunner(BaseRunner):
         """
         if self._program is not None:
             self._program.stop()
-            if self._former_place is not None:
+            if self._former_place is not None and self._place.type != "meta":  # It has no values.
                 self._program.move(self._former_place)
         self._program = self._former_place = None
         release_cached_memory(self._place)
