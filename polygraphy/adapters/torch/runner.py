@@ -95,7 +95,7 @@ class PytRunner(BaseRunner):
         self._compiled = compiled
         self._device = device
         self._program: Program | None = None
-        self._before: Any = None
+        self._former_place: Any = None
         self._inputs = TensorMetadata()
         self._names: Sequence[str] | str | None = None
         self._place: Any = None
@@ -119,7 +119,7 @@ class PytRunner(BaseRunner):
             )
         with translate_errors("start"):
             if self._device is not None and is_model(self._model):
-                self._before = program.start(None, compiled=False)
+                self._former_place = program.start(None, compiled=False)
                 program.stop()
             self._place = program.start(self._device, self._compiled)
         self._lowered = compute_precision(model, self._place)
@@ -133,9 +133,9 @@ class PytRunner(BaseRunner):
         """
         if self._program is not None:
             self._program.stop()
-            if self._before is not None:
-                self._program.move(self._before)
-        self._program = self._before = None
+            if self._former_place is not None and self._place.type != "meta":  # It has no values.
+                self._program.move(self._former_place)
+        self._program = self._former_place = None
         release_cached_memory(self._place)
 
     def get_input_metadata_impl(self) -> TensorMetadata:
