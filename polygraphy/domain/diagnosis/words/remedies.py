@@ -14,6 +14,18 @@ KEEP_SIZE = (
     "Exporters keep the sizes of the example input. Pass dynamic_shapes (dynamic_axes in the older"
     " exporter), and compute sizes from x.shape in the module."
 )
+KEEP_NUMBER = (
+    "Exporters keep the numbers that Python computes from the example input (int(), .item(),"
+    " size()). Compute with tensors in the module, or export one model per number."
+)
+EXPORT_AGAIN = (
+    "The file was exported from a different program or checkpoint, or changed after the export."
+    " Export this program again."
+)
+EXPORT_IN_EVAL = "Call model.eval(), and export without training=."
+MOVED_STATISTICS = (
+    " Only running statistics of BatchNorm differ: a forward pass in training mode changes them."
+)
 USE_REAL_DATA = (
     "The input data were generated. Check whether real data give the same result (--load-inputs)."
 )

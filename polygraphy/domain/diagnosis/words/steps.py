@@ -18,6 +18,7 @@ NO_DIVERGENCE = "Equal tensors do not show where the models diverge."
 NO_REWRITE = "No single rewrite is responsible."
 CANNOT_CHANGE_VERSION = "This backend cannot run in other environments."
 NO_ENVIRONMENT = "No environment can be tried."
+EXAMPLE_CHANGES_NOTHING = "The example decides none of the differences."
 TOO_FEW_NUMBERS = "The outputs have too few elements."
 OUT_OF_TIME = "Other exports were not tried: out of time."
 CUT_SHORT = "The search was cut short: fewer nodes may be enough."
@@ -170,6 +171,19 @@ def differ_from_saved(differing: str) -> str:
 
 def match_saved(count: int, what: str) -> str:
     return f"{counted(count, what)} {'matches' if count == 1 else 'match'}."
+
+
+def twin_fails(exporter: str, error: object) -> str:
+    return f"{exporter}: fails ({error})."
+
+
+def example_changes(constants: int, has_other_nodes: bool) -> str:
+    more = " and which nodes there are" if has_other_nodes else ""
+    return f"It decides {counted(constants, 'constant')}{more}."
+
+
+def twin_is(exporter: str, is_right: bool) -> str:
+    return f"{exporter}: {'correct' if is_right else 'incorrect'}."
 
 
 def same_as_versions(here: str, versions: Sequence[str]) -> str:
