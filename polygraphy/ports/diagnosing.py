@@ -145,7 +145,8 @@ class SuspectedParty(Protocol):
     """A backend that may be at fault.
 
     Attributes:
-        name: its flag without the dashes.
+        name: what it is called: its backend, unless the user chose a name.
+        backend: its flag without the dashes.
         passes: the names of its rewrites that can be switched off one by one; none where it
             rewrites nothing, or does not say.
         rewrites: whether it may run another graph than it is given.
@@ -153,15 +154,20 @@ class SuspectedParty(Protocol):
         settings: how it runs models, for a program that needs nothing of this package: its
             ``module``, and arguments that are not the default; none where there can be no such
             program.
-        options: the words of a command line that say so, beside its name.
+        options: its options on the command line, by the names of their rows.
+
+    It may have two more: `survives_fork`, whether a forked process can use its library if this
+    process has (default: True), and `uses_device`, whether its library holds memory of a device
+    (default: False).
     """
 
     name: str
+    backend: str
     passes: Sequence[str]
     rewrites: bool
     levels: Sequence[str]
     settings: Mapping[str, Any]
-    options: Sequence[str]
+    options: Mapping[str, Any]
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Load a model as a user would.
@@ -191,8 +197,8 @@ class SuspectedParty(Protocol):
             BackendError: it refuses the model.
         """
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model so, as it was loaded before."""
+    def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
+        """Return the options that run a model as `load` did with these arguments."""
 
 
 class LoweringParty(SuspectedParty, Protocol):
@@ -305,6 +311,9 @@ class SourceProgram(Protocol):
 
     Attributes:
         name: its flag without the dashes.
+
+    It may have `uses_device`, whether it runs on a device (default: False); if it does, `close`
+    releases memory of that.
     """
 
     name: str

@@ -17,6 +17,11 @@ COMMANDS: dict[str, tuple[str, int]] = {
     "run_onnx": ("run identity.onnx --onnx", 0),
     "run_onnxrt_onnx": ("run identity.onnx --onnxrt --onnx", 0),
     "run_onnxrt_twice": ("run identity.onnx --onnxrt --onnxrt", 0),
+    "run_named": (
+        "run identity.onnx --runner plain='--onnxrt --graph-optimization-level DISABLE_ALL'"
+        " --runner usual=--onnxrt --onnx --intra-op-threads 1",
+        0,
+    ),
     "run_tolerance": ("run identity.onnx --onnxrt --onnx --rtol 1e-3", 0),
     "run_report": (
         "run identity.onnx --onnxrt --onnx --format json --report report.xml --report report.md",
@@ -193,6 +198,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
     ),
     "inspect_model": ("inspect model identity_fp16.onnx", 0),
     "inspect_model_page": ("inspect model identity.onnx --save-visual page.html --show weights", 0),
+    "inspect_model_providers": (
+        "inspect model identity.onnx --providers cpu --show layers",
+        0,
+    ),
     "inspect_model_full": ("inspect model identity.onnx --show-weights --mode=full", 0),
     "inspect_model_json": (
         "inspect model identity.onnx identity_fp16.onnx --format json --stats --list-unbounded-dds"
@@ -322,6 +331,8 @@ RENDERED: dict[str, str] = {
         " --load-runtime libnvinfer_lean.so"
     ),
     "run_trt_twice": "run model.onnx --trt --trt --save-tactics tactics.json",
+    "run_named_trt": "run model.onnx --runner fp32='--trt --trt-outputs out' --runner"
+    " int8='--trt --int8 --save-engine int8.plan' --runner a-b='--torch net.py:load'",
     "run_tf": "run model.pb --tf --onnxrt --tf-outputs a b --allow-growth --opset 13",
     "run_tf_ckpt": "run folder --model-type ckpt --ckpt name --tf --freeze-graph --save-pb a.pb",
     "run_tf_flags": (
@@ -349,6 +360,10 @@ RENDERED: dict[str, str] = {
         "run model.onnx --onnxrt --torch script.py:make --torch script.py --torch-device cuda:1"
         " --torch-compile"
     ),
+    "run_steps": (
+        "run model.onnx --onnxrt --onnx --steps 12 --prompt 3 --state hn:h0 --tokens tokens.txt"
+    ),
+    "diagnose_steps": "diagnose model.onnx --onnxrt --steps --state none",
     "run_torch_alone": "run --torch model.pt2 --mark-all",
     "run_torch_program": "run model.onnx --onnxrt --torch model.pt2 --mark-all",
     "inspect_model_visual": (
@@ -368,6 +383,7 @@ RENDERED: dict[str, str] = {
         "inspect model net.py:make --all-tensor-formats linear --show layers attrs"
     ),
     "inspect_capability": "inspect capability model.onnx",
+    "inspect_capability_provider": "inspect capability model.onnx --providers cuda:device_id=1 cpu",
     "inspect_capability_parts": (
         "inspect capability model.onnx --with-partitioning -o parts --save-external-data _weights"
         " --external-data-size-threshold 1M --no-save-all-tensors-to-one-file --shape-inference"
@@ -396,6 +412,8 @@ RENDERED: dict[str, str] = {
     ),
     "diagnose_program": "diagnose identity.onnx --torch net.pt2 --onnxrt",
     "diagnose_script": "diagnose identity.onnx --torch net.py:load_model --onnx",
+    "diagnose_named": "diagnose identity.onnx --runner cpu=--onnxrt --runner"
+    " cuda='--onnxrt --providers cuda:use_tf32=0' --runner f32='--openvino --openvino-precision f32'",
     "diagnose_half": "diagnose identity.onnx --fp-to-fp16",
     "diagnose_half_data": (
         "diagnose identity.onnx --to-bf16 --rtol 0.05 --atol 1e-3 --input-shapes x:[1,1,2,2]"

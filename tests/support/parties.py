@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import onnx
@@ -29,17 +30,40 @@ class CountingParty(OnnxrtParty):
         return super().load(*given, **options)
 
 
+class DeviceParty(OnnxrtParty):
+    """ONNX Runtime as it would be on a device: it refuses to work in the process of the tests, and
+    in one that was forked of it; and it crashes at an operator.
+    """
+
+    survives_fork = False
+    uses_device = True
+    crashes_at = "Sinh"
+
+    def load(self, model: Any, **options: Any) -> Any:
+        """Load a model, unless the process is one of pytest."""
+        assert "pytest" not in sys.modules, "not a new process"
+        if any(node.op_type == self.crashes_at for node in model.graph.node):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().load(model, **options)
+
+
+def command_of_fakes(command: str, *values: Mapping[str, Any]) -> str:
+    """Return a command with all its values, for backends that the command line does not have."""
+    pairs = (f"{name}={value}" for each in values for name, value in each.items() if value)
+    return f"polygraphy {command} {' '.join(pairs)}"
+
+
 class WrongRewriter:
     """Computes as the reference evaluator does, but makes Abs of Exp and Log that follow each other,
     unless one of its passes is switched off; or refuses such a model.
     """
 
-    name = "wrong"
+    name = backend = "wrong"
     passes = ("Harmless", "ExpLogFusion", "Other", "LogExpCleanup")
     rewrites = True
     levels = ()
     settings: dict[str, Any] = {}
-    options = ()
+    options: dict[str, Any] = {}
 
     def __init__(self, guilty: Collection[str] = ("ExpLogFusion",), refuses: bool = False) -> None:
         """Say which passes have to be switched off together, and whether it refuses instead."""
@@ -70,8 +94,8 @@ class WrongRewriter:
                     log.input[0] = exp.input[0]
         return made
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        return f"wrong {path} {'plain' if plain else ' '.join(sorted(without))}"
+    def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        return {"plain": True} if plain else {"without": tuple(sorted(without))}
 
 
 class CrashingParty(WrongRewriter):
@@ -79,7 +103,7 @@ class CrashingParty(WrongRewriter):
     where that would end the tests.
     """
 
-    name = "crashing"
+    name = backend = "crashing"
     passes = ("WidenFusion",)
 
     def __init__(self) -> None:
@@ -96,7 +120,3 @@ class CrashingParty(WrongRewriter):
             assert os.getpid() != self._tests, "the crash would have ended the diagnosis"
             os.kill(os.getpid(), signal.SIGKILL)
         return model
-
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return a command line."""
-        return f"polygraphy run {path} --crashing --without {' '.join(without)}"

@@ -11,6 +11,7 @@ from attrs import Factory, define
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.accuracy.samples import SamplesCompared
 from polygraphy.domain.results.results import DeviceTimes, OutputValidity
+from polygraphy.domain.states.comparing import StepsCompared
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
 
@@ -95,6 +96,10 @@ class RecordingConsole:
         """All samples of a pair of runs were compared."""
         self._record("samples_compared", found)
 
+    def steps_compared(self, found: StepsCompared) -> None:
+        """See `Console`."""
+        self._record("steps_compared", found)
+
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""
         self._record("validation_starting", list(runners))
@@ -143,15 +148,15 @@ class RecordingProgress:
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
         """Follow a job for the length of a `with` block; see `polygraphy.ports.reporting`."""
         job = FollowedJob(what, total)
-        return self._followed(job, job.step)
+        return self._follow_job(job, job.step)
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
         """Follow a job that other code does; see `polygraphy.ports.reporting`."""
         job = FollowedJob(what, None)
-        return self._followed(job, job.tell)
+        return self._follow_job(job, job.tell)
 
     @contextmanager
-    def _followed(self, job: FollowedJob, step: T) -> Iterator[T]:
+    def _follow_job(self, job: FollowedJob, step: T) -> Iterator[T]:
         self.jobs.append(job)
         try:
             yield step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -14,16 +13,17 @@ from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
     library_of,
-    matched_providers,
-    translated_errors,
+    match_providers,
+    translate_errors,
 )
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import (
     CUDA,
     REWRITES,
+    are_on_host,
     cuda_precision,
     load_session,
-    matched_rewrites,
+    match_rewrites,
     session_options,
 )
 from polygraphy.domain.catalog.compute import TF32_ENVIRONMENT, ComputePrecision
@@ -54,19 +54,36 @@ class OnnxrtParty:
         threads: int | None = None,
         disabled_optimizers: Sequence[str] | None = None,
         provider_libraries: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> None:
-        """Set how models are run: see `SessionFromOnnx`."""
+        """Set how models are run: see `SessionFromOnnx`; and what the party is called."""
+        self.name = name or type(self).name
         self._libraries = dict(provider_libraries or {})
         self._providers = ["cpu"] if providers is None else list(providers)
         self._level = graph_optimization_level
         self._threads = threads
-        self._disabled = matched_rewrites(disabled_optimizers or ())
+        self._disabled = match_rewrites(disabled_optimizers or ())
+
+    @property
+    def backend(self) -> str:
+        """Return the flag of its kind, without the dashes."""
+        return type(self).name
+
+    @property
+    def uses_device(self) -> bool:
+        """Return whether a provider may use a device; see the port."""
+        return not are_on_host(self._providers) or bool(self._libraries)
+
+    @property
+    def survives_fork(self) -> bool:
+        """Return whether forked processes can run sessions; see the port."""
+        return not self.uses_device
 
     @property
     def settings(self) -> dict[str, Any]:
         """Return what sessions are made with: see the port."""
         made: dict[str, Any] = {"module": "onnxruntime"}
-        made["providers"] = self._matched_providers()
+        made["providers"] = self._full_providers()
         if self._libraries:
             paths = {name: library_of(source) for name, source in self._libraries.items()}
             made["provider_libraries"] = paths
@@ -80,21 +97,17 @@ class OnnxrtParty:
         return made
 
     @property
-    def options(self) -> list[str]:
-        """Return how sessions are made, as words of a command line: see the port."""
-        words = [*self._of_providers()]
-        if self._level is not None:
-            words += ["--graph-optimization-level", self._level]
-        if self._threads is not None:
-            words += ["--intra-op-threads", str(self._threads)]
-        return [*words, *(["--disabled-optimizers", *self._disabled] if self._disabled else [])]
-
-    def _of_providers(self) -> list[str]:
-        words = [f"{name}={source}" for name, source in self._libraries.items()]
-        made = ["--provider-library", *words] if words else []
-        if self._providers != ["cpu"]:
-            made += ["--providers", *map(_provider_in_words, self._providers)]
-        return made
+    def options(self) -> dict[str, Any]:
+        """Return how sessions are created: see the port."""
+        level = session_options(self._level).graph_optimization_level.name
+        options = {
+            "provider_libraries": self._libraries,
+            "providers": () if self._providers == ["cpu"] else tuple(self._providers),
+            "graph_optimization_level": level if self._level else None,
+            "threads": self._threads,
+            "disabled_optimizers": tuple(self._disabled),
+        }
+        return {name: value for name, value in options.items() if value}
 
     @property
     def lowers_to(self) -> str | None:
@@ -126,15 +139,14 @@ class OnnxrtParty:
             given = providers[at]
             name = given if isinstance(given, str) else given[0]
             providers[at] = (name, {**options, "use_tf32": 0})
-        return OnnxrtParty(providers, self._level, self._threads, self._disabled, self._libraries)
+        how = (self._level, self._threads, self._disabled, self._libraries)
+        return OnnxrtParty(providers, *how, self.name)
 
     def _cuda(self) -> tuple[int, dict[str, Any]] | None:
         """Return where CUDA stands among the providers, and its options; None if it is not one."""
         if self._providers == ["cpu"]:
             return None
-        matched = [
-            (each, {}) if isinstance(each, str) else each for each in self._matched_providers()
-        ]
+        matched = [(each, {}) if isinstance(each, str) else each for each in self._full_providers()]
         names = [name for name, _ in matched]
         if CUDA not in names or len(matched) != len(self._providers):
             return None
@@ -156,15 +168,17 @@ class OnnxrtParty:
             self._session(model, level, without, str(path))
             return onnx.load(str(path)) if path.exists() else None
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model without rewrites."""
-        how = ["--graph-optimization-level", _PLAIN]
+    def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        """Return the options that run a model without rewrites."""
         if without and not plain:
-            how = ["--disabled-optimizers", *dict.fromkeys([*self._disabled, *without])]
-        return shlex.join(["polygraphy", "run", path, "--onnxrt", *self._of_providers(), *how])
+            disabled = tuple(dict.fromkeys([*self._disabled, *without]))
+            return {**self.options, "disabled_optimizers": disabled}
+        options = {**self.options, "graph_optimization_level": _PLAIN}
+        options.pop("disabled_optimizers", None)
+        return options
 
-    def _matched_providers(self) -> list[Provider]:
-        return matched_providers(self._providers, self._libraries)
+    def _full_providers(self) -> list[Provider]:
+        return match_providers(self._providers, self._libraries)
 
     def _session(
         self, model: Any, level: str | None, without: Collection[str], saved: str | None = None
@@ -174,16 +188,9 @@ class OnnxrtParty:
             options.intra_op_num_threads = self._threads
         if saved is not None:
             options.optimized_model_filepath = saved
-        providers = self._matched_providers()
+        providers = self._full_providers()
         without = [*self._disabled, *without]
-        with loadable(model, _HELD) as source, translated_errors("load", "the model"):
+        with loadable(model, _HELD) as source, translate_errors("load", "the model"):
             if saved is not None and isinstance(source, str) and source is not model:
                 options.add_session_config_entry(_WEIGHTS_OF_OPTIMISED, "weights.data")
             return load_session(source, options, providers, without)
-
-
-def _provider_in_words(provider: Provider) -> str:
-    if isinstance(provider, str):
-        return provider
-    name, options = provider
-    return f"{name}:{','.join(f'{key}={value}' for key, value in options.items())}"

@@ -5,7 +5,6 @@ float32.
 from __future__ import annotations
 
 import io
-import shlex
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from types import MappingProxyType
@@ -40,6 +39,8 @@ class TrtParty:
     """Its rewrites can neither be seen nor be switched off."""
     levels: tuple[str, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
+    survives_fork = False
+    uses_device = True
 
     def __init__(
         self,
@@ -48,8 +49,10 @@ class TrtParty:
         tf32: bool | None = None,
         memory_pool_limits: Mapping[str, int] | None = None,
         builder_optimization_level: int | None = None,
+        name: str | None = None,
     ) -> None:
-        """Set how engines are built: see `CreateConfig`."""
+        """Set how engines are built: see `CreateConfig`; and what the party is called."""
+        self.name = name or type(self).name
         self.lowers_to = "fp16" if fp16 else "bf16" if bf16 else None
         self._settings: dict[str, Any] = {
             "tf32": tf32,
@@ -60,20 +63,25 @@ class TrtParty:
         self._unnamed: set[str] = set()
 
     @property
-    def options(self) -> list[str]:
-        """How engines are built, as words of a command line: see the port."""
+    def backend(self) -> str:
+        """Return the flag of its kind, without the dashes."""
+        return type(self).name
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return how engines are built: see the port."""
         how = self._settings
-        words = [f"--{self.lowers_to}"] if self.lowers_to else []
-        words += ["--tf32"] if how["tf32"] else []
-        limits = how["memory_pool_limits"] or {}
-        pools = [f"{pool}:{size}" for pool, size in limits.items()]
-        words += ["--pool-limit", *pools] if pools else []
-        level = how["builder_optimization_level"]
-        return [*words, *([] if level is None else ["--builder-optimization-level", str(level)])]
+        options = {
+            **({self.lowers_to: True} if self.lowers_to else {}),
+            "tf32": how["tf32"],
+            "pool_limit": how["memory_pool_limits"],
+            "builder_optimization_level": how["builder_optimization_level"],
+        }
+        return {name: value for name, value in options.items() if value is not None}
 
     def in_float32(self) -> TrtParty:
         """Return the same party, computing in float32."""
-        return TrtParty(**self._settings)
+        return TrtParty(**self._settings, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Return what builds an engine when it is given data first; see the port."""
@@ -87,15 +95,13 @@ class TrtParty:
     def executed(self, model: Any, *, without: Collection[str] = ()) -> None:
         """Return None: engines do not show their graph."""
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model in float32, or some of its nodes."""
-        words = ["polygraphy", "run", path, "--trt"]
+    def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        """Return the options that run a model in float32, or some of its nodes."""
         if plain or not without:
-            return shlex.join([*words, *self.in_float32().options])
-        layers = [f"{name}:float32" for name in self._layer_names(without)]
-        obey = ["--precision-constraints", "obey"] if _obeys() else []
-        words += [*self.options, "--layer-precisions", *layers, *obey, "--onnxrt"]
-        return shlex.join(words)
+            return self.in_float32().options
+        layers = dict.fromkeys(self._layer_names(without), "float32")
+        obey = {"precision_constraints": "obey"} if _obeys() else {}
+        return {**self.options, "layer_precisions": layers, **obey}
 
     def _layer_names(self, nodes: Collection[str]) -> list[str]:
         """Return what TensorRT calls nodes: one without a name goes by what it computes."""
@@ -131,7 +137,7 @@ class _Built:
         shapes = {name: tuple(np.shape(array)) for name, array in feed.items()}
         if self._runner is None or shapes != self._shapes:
             self.close()
-            self._runner, self._shapes = self._built(shapes), shapes
+            self._runner, self._shapes = self._build_runner(shapes), shapes
             self._build()
         fitted, _ = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
         made = self._runner.infer(fitted, check_inputs=False)
@@ -153,7 +159,7 @@ class _Built:
                 stack.enter_context(G_LOGGER.verbosity(G_LOGGER.ERROR))
             self._runner.activate()
 
-    def _built(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
+    def _build_runner(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
         ranges = Profile()
         for name, shape in shapes.items():
             ranges.add(name, min=shape, opt=shape, max=shape)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
-from polygraphy.application.diagnose.careful import alone
+from attrs import evolve
+
+from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.model_pair import ModelComparison, ModelPair, pair_models
-from polygraphy.application.diagnose.oracle import Oracle
+from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
 from polygraphy.application.diagnose.rounding import explained
 from polygraphy.application.diagnose.steps.half_precision import explain_by_half_precision
@@ -16,15 +17,18 @@ from polygraphy.application.diagnose.steps.model_differences import explain_by_d
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
 from polygraphy.application.diagnose.steps.quantization import USUAL_LOSS, explain_by_quantization
+from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.commands import diagnose_command
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.quantising import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import ROUNDED, said_of
+from polygraphy.domain.rounding import said_of
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.diagnosing import SuspectedParty
-from polygraphy.ports.editing import OpenModel
+from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import release_memory
 
 STEPS: Sequence[Step[ModelComparison]] = (
@@ -35,14 +39,8 @@ STEPS: Sequence[Step[ModelComparison]] = (
 )
 
 
-def against_reference(
-    case: Case,
-    reference: OpenModel,
-    feeds: Sequence[Feed],
-    arbiter: SuspectedParty,
-    path: str = "REFERENCE.onnx",
-) -> StepOutcome:
-    """Find out why a model and its reference differ.
+def against_reference(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model and its reference differ, if one is given.
 
     Returns:
         What was found; a skip where the models compute the same, so that a backend is at fault.
@@ -50,7 +48,13 @@ def against_reference(
     Raises:
         BackendError: the reference cannot be run.
     """
-    return diagnose_pair(case, pair_models(case, reference, path, arbiter, diagnose_pair), feeds)
+    reference = request.reference
+    if reference is None:
+        return Skip("no reference is given")
+    path = reference if isinstance(reference, str) else "REFERENCE.onnx"
+    opened = open_model(reference)
+    pair = pair_models(case, opened, path, request.arbiter, diagnose_pair)
+    return diagnose_pair(case, pair, request.feeds)
 
 
 def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOutcome:
@@ -58,7 +62,7 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
     comparison = _compare(case, pair, feeds)
     if not isinstance(comparison, ModelComparison):
         return comparison
-    case.feed, case.expected = comparison.feed, comparison.goal
+    case = evolve(case, feed=comparison.feed, expected=comparison.goal)
     return take_steps(STEPS, case, comparison)
 
 
@@ -128,9 +132,7 @@ def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle
     """Return the outputs of the reference, computed by the first backend that runs it."""
     party, model, first = pair.party, pair.reference.proto, pair.feed_reference(feeds[0])
     try:
-        if party.rewrites:  # It may crash.
-            alone(lambda: party.load(model)(first) and None, party.name)
-        compute = party.load(model)
+        compute = load_carefully(party, model, first)
     except BackendError:
         if pair.arbiter is party:
             raise
@@ -178,8 +180,10 @@ def _describe_rounding(
         expected: what is right.
         lost: how much further off they are where every operator rounds, if that is too much.
     """
-    reason = ROUNDED
+    reason: str = reasons.ROUNDED
     if lost:
-        words = ["polygraphy", "diagnose", case.path, "--onnx", "--reference", pair.path]
-        reason += reasons.hardware_loses_more(pair.party.name, lost[:-1], shlex.join(words))
-    return f"{reason} {pair.describe_harmless(case, values, expected)}".strip()
+        evaluator = resolve(SuspectedParty, REFERENCE)
+        command = diagnose_command(case.path, [evaluator], {"reference": pair.path})
+        more = reasons.hardware_loses_more(pair.party.name, lost[:-1], command)
+        reason = together(reason, more)
+    return together(reason, pair.describe_harmless(case, values, expected))

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.model_pair import FEW_DIFFERENCES, ModelPair
-from polygraphy.application.diagnose.parting import parted
+from polygraphy.application.diagnose.parting import Differences, parted
+from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.fused import traced
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
-from polygraphy.domain.diagnosis.variants import copying
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import LARGE
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.ports.diagnosing import graph_with_weights
-from polygraphy.ports.editing import OpenModel, open_model
+from polygraphy.ports.editing import open_model
 
 _MOST = 64
 """Of more differences, none is proven."""
-
-
-@frozen
-class Differences:
-    """Differences that are proven to change the outputs.
-
-    Attributes:
-        culprits: the nodes that differ.
-        repaired: makes the model with these differences mended; None where that is not known.
-    """
-
-    culprits: Sequence[Culprit] = ()
-    repaired: Callable[[], OpenModel] | None = None
 
 
 def find_differences(
@@ -55,11 +43,12 @@ def find_differences(
     if not differing or len(culprits) == len(differing) or (is_one and is_plain):
         return proven
     feeds = (feed, pair.feed_reference(feed))
-    by_values = parted(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
+    parting = parted(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
+    by_values = parting.culprits
     if culprits and is_plain and not all(culprit.remedy.proven for culprit in by_values):
         return proven  # They say what was changed, where values only say between what.
     if not culprits or len(by_values) <= len(culprits):
-        return evolve(proven, culprits=by_values)
+        return Differences(by_values, parting.repaired or proven.repaired)
     return proven
 
 
@@ -92,9 +81,7 @@ def prove_differences(
     if pairing is pair.pairing:
         chosen = list(needed)
 
-        def repaired() -> OpenModel:
-            return open_model(pair.mend(model, pairing, chosen))
-
+        repaired = cache(lambda: open_model(pair.mend(model, pairing, chosen)))
     else:
         needed = traced(needed, pairing, pair.pairing.model, differing)
     side = pair.pairing.model
@@ -118,7 +105,7 @@ def with_copying(
         return differences
     if not pair.matches(case, case.model.proto, pairing, chosen, feed, expected):
         return differences
-    remedy = Remedy(copying(case.path, pair.path, names), True)
+    remedy = Remedy(copy_command(case.path, pair.path, names) or None, True)
     return evolve(differences, culprits=[evolve(each, remedy=remedy) for each in culprits])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
+from polygraphy.application.diagnose.against_golden import against_results
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.counterparts import (
     Counterparts,
@@ -19,9 +20,8 @@ from polygraphy.application.diagnose.counterparts import (
     with_weights,
 )
 from polygraphy.application.diagnose.locating import judged
-from polygraphy.application.diagnose.oracle import Oracle
+from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
-from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.saved import SavedRun
 from polygraphy.application.diagnose.steps.file_of_program import (
     ExportedAgain,
@@ -47,7 +47,7 @@ from polygraphy.domain.diagnosis.exported import (
     operations,
     same_weight,
 )
-from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.facts import Fact, together
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
@@ -80,10 +80,8 @@ _SHAPING = frozenset(
 """Operators of which a number that an exporter took from its example is an operand."""
 
 
-def against_program(
-    case: Case, source: SourceProgram, feeds: Sequence[Feed], third: SuspectedParty
-) -> StepOutcome:
-    """Find out why a model and the program that it was exported from differ.
+def against_program(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model and the program that it was exported from differ, if that is given.
 
     Returns:
         What was found; a skip where they do not differ, and several backends are compared.
@@ -92,10 +90,13 @@ def against_program(
         InputError: the program takes other inputs than the model.
         UsageError: they have no output in common.
     """
+    source, feeds = request.program, request.feeds
+    if source is None:
+        return Skip("no program is given")
     opened = [source.open(feed) for feed in feeds]
     if opened[0].unsteady:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)
-    return _Exported(case, source, opened, feeds, third).result()
+    return _Exported(case, source, opened, feeds, request.arbiter).result()
 
 
 class _Exported:
@@ -148,7 +149,8 @@ class _Exported:
                 return Skip("the model computes what the program does")
             return Found(DiagnosisResult(AGREE, reason=self._beside(values)), case)
         number = compared.number
-        case.feed = feed = self._feeds[number]
+        feed = self._feeds[number]
+        case = evolve(case, feed=feed)
         again = export_again(case, opened[number], feed, sets[number])
         if again is not None:
             result = diagnose_file(case, opened[number], again, feed, sets[number])
@@ -187,7 +189,7 @@ class _Exported:
             name if names else own: value
             for own, (name, value) in zip(case.model.outputs, made[number])
         }
-        case.feed = feed
+        case = evolve(case, feed=feed)
         again = export_again(case, program, feed, expected)
         found = None if again is None else diagnose_file(case, program, again, feed, expected)
         if found is None:
@@ -246,7 +248,7 @@ class _Exported:
             if fixed:
                 said.append(reasons.fixed_dimension(name, shape, fixed))
         said.append(describe_constant_outputs(constant_outputs(values, self._case.model.outputs)))
-        return " ".join(filter(None, said))
+        return together(*said)
 
 
 class _Inside:
@@ -574,13 +576,13 @@ class _Inside:
             elif again is not None:
                 made.append(one)
             elif right:
-                note = "" if command else remedies.export_with(right)
-                made.append(evolve(one, remedy=Remedy(command or None, True, note)))
+                said = "" if command else remedies.export_with(right)
+                made.append(evolve(one, remedy=Remedy(command or None, True, said)))
             elif one.remedy.proven:
                 made.append(one)
             else:
-                note = remedies.no_other_export(self._source)
-                made.append(evolve(one, remedy=Remedy(None, False, note)))
+                nothing = remedies.no_other_export(self._source)
+                made.append(evolve(one, remedy=Remedy(None, False, nothing)))
         return _of_file(made, again) if again is not None and again.is_same_release else made
 
     @property

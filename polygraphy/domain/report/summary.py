@@ -12,6 +12,7 @@ from attrs import frozen
 
 from polygraphy.domain.accuracy.output_rows import row_in_words, uniform_in_words
 from polygraphy.domain.accuracy.summarizing import failed_in_words, passed_in_words, worst_row
+from polygraphy.domain.asked import command_line
 from polygraphy.domain.report.document import Document, Problem
 from polygraphy.domain.tensors.naming import counted, enumerated, some_of
 
@@ -343,6 +344,7 @@ def _cell(row: Mapping[str, Any]) -> Check:
 _OF_DIAGNOSE = {
     "--onnxrt", "--onnx", "--torch", "--input-shapes", "--inputs", "--providers", "--seed",
     "--val-range", "--iterations", "--load-inputs", "--data-loader-script", "--load-outputs",
+    "--runner", "--graph-optimization-level", "--disabled-optimizers", "--intra-op-threads",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
@@ -401,11 +403,11 @@ def advice_on_outputs(
         if runs and compared and "--allow-missing-outputs" not in words:
             if "--load-outputs" in words and "--mark-all" not in words:
                 yield Advice(
-                    "Also compare the saved intermediate tensors.", f"{command} --mark-all"
+                    "Also compare the saved intermediate tensors.", _with(command, "--mark-all")
                 )
                 return
             yield Advice(
-                "Skip outputs that only one run has.", f"{command} --allow-missing-outputs"
+                "Skip outputs that only one run has.", _with(command, "--allow-missing-outputs")
             )
         return
     is_rounding = failing and all(row.worst.is_rounding for row in failing)
@@ -545,18 +547,23 @@ def _diagnosis(command: str, known: Collection[tuple[int, ...]]) -> str:
     words = [word for word in asked if word not in _LEFT_OUT]
     flags = {word for word in words if word.startswith("-")}
     parties = tuple(map(words.count, _PARTIES))
-    if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or parties not in known:
+    is_known = parties in known
+    if (named := words.count(_NAMED)) > 0:  # Each is a backend of its own, which parsing checks.
+        is_known = named + sum(parties[:2]) > 1 and not any(parties[2:])
+    if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or not is_known:
         return ""
-    return shlex.join(["polygraphy", "diagnose", *words[2:]])
+    return command_line("diagnose", words[2:])
 
 
 _PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch")
+_NAMED = "--runner"
+"""The flag of a backend with a name and options of its own."""
 
 
 def _held_to_rounding(command: str) -> str:
     """Return a command line with the tolerances 'auto', in place of those that it has."""
     words = _without(_words(command), _TOLERANCES)
-    return shlex.join([*words, "--rtol", "auto", "--atol", "auto"])
+    return command_line("run", words[2:], {"rtol": "auto", "atol": "auto"})
 
 
 _TOLERANCES = frozenset({"--rtol", "--rel-tol", "--atol", "--abs-tol"})
@@ -589,5 +596,6 @@ def _without(words: Sequence[str], options: Collection[str], most: float = inf) 
 
 def _with(command: str, *options: str) -> str:
     """Return a command line with options that it does not have yet."""
-    added = [option for option in options if option not in _words(command)]
-    return " ".join([command, *added])
+    words = _words(command)
+    added = [option for option in options if option not in words]
+    return command_line("run", [*words[2:], *added])

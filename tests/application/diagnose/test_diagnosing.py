@@ -12,13 +12,14 @@ import pytest
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.ports.diagnosing import open_environment
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.facts import facts_of
-from tests.support.parties import WrongRewriter
+from tests.support.parties import WrongRewriter, command_of_fakes
 
 
 @pytest.fixture
@@ -29,7 +30,8 @@ def kept() -> Iterator[Kept]:
 
 
 def test_a_rewrite_of_a_third_backend_is_named(kept: Kept) -> None:
-    assert not diagnose(network(), [WrongRewriter(), OnnxParty()])
+    with bind(command_line, command_of_fakes):
+        assert not diagnose(network(), [WrongRewriter(), OnnxParty()])
     [culprit] = kept.culprits
     assert kept.verdict == "fault"
     assert culprit["nodes"] == ["exp1", "log1"]
@@ -37,9 +39,23 @@ def test_a_rewrite_of_a_third_backend_is_named(kept: Kept) -> None:
         "wrong", "rewrite", "ExpLogFusion",
     )  # fmt: skip
     assert culprit["remedy"] == {
-        "command": "wrong MODEL ExpLogFusion", "proven": True, "note": "",
+        "command": "polygraphy run model_file=MODEL runners=('wrong',) without=('ExpLogFusion',)"
+        " runners=('onnx',) seed=3 val_range={'x': (-3.0, 3.0)}", "proven": True, "note": "", "facts": [],
     }  # fmt: skip
     assert culprit["tensor"] == "l1"
+
+
+def test_a_backend_with_a_name_is_blamed_by_that(kept: Kept) -> None:
+    fused = WrongRewriter()
+    fused.name = "fused"  # type: ignore[misc]
+    with bind(command_line, command_of_fakes):
+        assert not diagnose(network(), [fused, OnnxParty(name="right")])
+    [culprit] = kept.culprits
+    assert (culprit["party"], culprit["rewrite"]) == ("fused", "ExpLogFusion")
+    assert "fused" in culprit["evidence"][0]
+    command = culprit["remedy"]["command"]
+    assert "runner:fused=runners=('wrong',) without=('ExpLogFusion',)" in command
+    assert "runner:right=runners=('onnx',)" in command
 
 
 class Secretive(WrongRewriter):
@@ -55,8 +71,8 @@ class Secretive(WrongRewriter):
 
 
 def test_that_all_matches_without_rewrites_is_said_where_no_node_can_be_named() -> None:
-    said = "All outputs match with all rewrites of wrong disabled: wrong MODEL plain"
-    with pytest.raises(InconclusiveError, match=said):
+    said = "All outputs match with all rewrites of wrong disabled: polygraphy run .* plain=True"
+    with pytest.raises(InconclusiveError, match=said), bind(command_line, command_of_fakes):
         diagnose(network(), [Secretive(), OnnxParty()])
 
 
@@ -173,7 +189,7 @@ def test_a_version_that_is_right_is_found_among_environments(make: Any, kept: Ke
     span = facts["versions_tried"]["span"]
     assert (span.first, span.last, span.before, span.after) == ("1.1.0", "1.3.0", None, "1.4.0")
     assert facts["other_version_matches"]["version"] == "1.4.0"
-    installed = {"command": "pip install wrong==1.4.0", "proven": True, "note": ""}
+    installed = {"command": "pip install wrong==1.4.0", "proven": True, "note": "", "facts": []}
     assert (culprit["remedy"] == installed) == (make is Unmendable)
     assert len(elsewhere.runs) == len(set(elsewhere.runs)) <= 4
 

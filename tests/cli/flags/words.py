@@ -167,6 +167,10 @@ _ONNX_FLAGS = {
 }
 
 _RUN_FLAGS = {
+    "OnnxrtProviderOptions": {
+        "providers": "--providers cuda:device_id=1,use_tf32=0 cpu",
+        "provider_libraries": "--provider-library a=a.so b=module --providers a",
+    },
     "OnnxrtOptions": {
         "providers": "--providers cuda:device_id=1,use_tf32=0 cpu",
         "provider_libraries": "--provider-library a=a.so b=module --providers a",
@@ -199,6 +203,12 @@ _RUN_FLAGS = {
         "preprocess": "--load-inputs a.png + --preprocess scale=1/255 mean=0.5:0.4:0.3 layout=nchw",
         "data_loader_script": "--data-loader-script d.py:f",
         "data_loader_func_name": "--data-loader-script d.py + --data-loader-func-name g",
+    },
+    "StepOptions": {
+        "steps": "--steps 5",
+        "prompt": "--steps + --prompt 3",
+        "state": "--steps + --state hn:h0",
+        "tokens": "--steps + --tokens t.txt",
     },
     "OrderOptions": {
         "sequential_runners": "--sequential-runners",
@@ -698,7 +708,10 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "MemoryOptions": {"memory_budget": "--memory-budget 1K"},
     "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
-    "ProgramOptions": {"program": "--torch net.pt2"},
+    "ProgramOptions": {
+        "program": "--torch net.pt2",
+        "device": "--torch net.pt2 --torch-device cuda:1",
+    },
 }
 """By group of options and by option."""
 

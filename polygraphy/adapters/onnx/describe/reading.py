@@ -37,6 +37,7 @@ from polygraphy.domain.model import (
     Weight,
 )
 from polygraphy.domain.model.description import frames_in
+from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
@@ -163,10 +164,12 @@ def describe_file(source: ModelSource, detail: Detail) -> Model:
     arrays = None
     if detail.weights:
         arrays = WeightArrays(source.path, source.external_data_dir)
-    return described(model, source.path, detail, arrays, skips_files=source.ignore_external_data)
+    return describe_model(
+        model, source.path, detail, arrays, skips_files=source.ignore_external_data
+    )
 
 
-def described(
+def describe_model(
     model: ModelProto,
     path: str,
     detail: Detail,
@@ -186,6 +189,17 @@ def described(
     describing = _Describing(detail, arrays, Path(path).name, skips_files=skips_files)
     with _collector_paused():
         return _model(model, path, describing)
+
+
+def read_graph(model: Any) -> Graph | None:
+    """See the port of this name."""
+    detail = Detail(layers=True, attrs=True)
+    if isinstance(model, (str, Path)):
+        if technology_of(kind_of(str(model))) != "onnx":
+            return None
+        return describe_model(load_structure(str(model)), str(model), detail).graph
+    is_model = hasattr(model, "graph") and hasattr(model, "opset_import")
+    return describe_model(model, "", detail).graph if is_model else None
 
 
 @contextmanager
@@ -365,4 +379,4 @@ def outline_of(model: ModelProto) -> Outline:
         weights.update(texts(tensor.name for tensor in graph.initializer))
     from polygraphy.domain.model.difference import Outline
 
-    return Outline(described(model, "", Detail()), nodes, weights)
+    return Outline(describe_model(model, "", Detail()), nodes, weights)

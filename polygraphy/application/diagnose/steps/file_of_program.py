@@ -295,7 +295,7 @@ class _File:
             origin = self._operation(first.twin)[1]
             facts.append(evidence.first_weight(first.name, first.node.op, first.deviation, origin))
             if self._is_statistics(weights) and not differences.has_other_nodes:
-                note += remedies.MOVED_STATISTICS
+                note = remedies.EXPORT_AGAIN_IN_EVAL
         facts += [
             evidence.other_constant(
                 spot.node.op, spot.name, _text(spot.value), _text(spot.expected)

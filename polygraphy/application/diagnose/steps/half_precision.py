@@ -62,8 +62,7 @@ def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome
             notes.append(steps.NOT_IN_HALF_PRECISION)
             return Skip(steps.NOT_IN_HALF_PRECISION)
         wide, reference = map(open_model, models)
-        wide_case = case.of(wide)
-        wide_case.parties = [pair.party]
+        wide_case = evolve(case.of(wide), parties=[pair.party])
         wide_pair = pair_models(wide_case, reference, pair.path, pair.arbiter, pair.diagnose)
         feeds = [{name: in_float(array) for name, array in feed.items()}]
         try:

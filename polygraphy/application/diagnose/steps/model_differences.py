@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.differences import find_differences, with_copying
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
@@ -31,8 +33,7 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
     most = comparison.compared.most
     differences = find_differences(case, pair, feed, goal, most)
     differences = with_copying(case, pair, differences, feed, goal)
-    if differences.repaired is not None:
-        case.mend(differences.repaired)
+    case = evolve(case, repaired=differences.repaired)
     _measure_layers(case, comparison)
     culprits = differences.culprits
     broken = None

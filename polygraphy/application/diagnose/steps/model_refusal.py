@@ -33,7 +33,7 @@ def explain_refusal(
         error: how the backend refuses the model.
     """
     feed = feeds[0]
-    case.feed, case.expected = feed, expected
+    case = evolve(case, feed=feed, expected=expected)
     # What crashed may do so again, with parts of the model or a mended one.
     pair = evolve(pair, party=CarefulParty(pair.party))
     pairing = pair.pairing
@@ -41,8 +41,7 @@ def explain_refusal(
         case, pair, case.model.proto, pairing, suspects(pairing), feed, expected
     )
     differences = with_copying(case, pair, differences, feed, expected)
-    if differences.repaired is not None:
-        case.mend(differences.repaired)
+    case = evolve(case, repaired=differences.repaired)
     if differences.culprits:
         refusal = evidence.refused(pair.party.name, str(error), because=True)
         culprits = [evolve(one, facts=[*one.facts, refusal]) for one in differences.culprits]

@@ -1,0 +1,131 @@
+"""Models with states, run over several steps by the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from tests.support.decoders import decoder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(decoder(), "right.onnx")
+    onnx.save(decoder(fault="weight"), "wrong.onnx")
+    return tmp_path
+
+
+def test_the_first_wrong_step_is_in_the_table_and_in_the_document(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    steps = "--steps 12 --prompt 3"
+    saved = polygraphy(f"polygraphy run right.onnx --onnxrt {steps} --save-outputs r.safetensors")
+    assert saved.code == 0
+    done = polygraphy(
+        f"polygraphy run wrong.onnx --onnxrt {steps} --load-outputs r.safetensors --report r.json"
+    )
+    assert done.code == 1
+    assert "Step 5 is the first that differs (position 7," in done.out
+    assert "x 5 to 11" in done.out or "x 5 " in done.out
+    results = json.loads((folder / "r.json").read_text())["results"]
+    [found] = [each for each in results if each["kind"] == "steps"]
+    assert found["first_wrong"]["state"] == "present.0.key"
+    assert found["rows"][0]["last"] == 4
+
+
+def test_steps_that_agree_are_one_line(folder: Path, polygraphy: Callable[..., Any]) -> None:
+    done = polygraphy("polygraphy run right.onnx --onnxrt --onnx --steps 5 --sequential-runners")
+    assert done.code == 0
+    assert "All 5 steps agree (positions 0 to 7, largest error" in done.out
+    assert "States: present.0.key:past.0.key, present.0.value:past.0.value" in done.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--steps 99", "table 'pos_table' of positions has 24"),
+        ("--steps --state now:past", "has no output 'now'"),
+        ("--steps --tokens none.txt", "none.txt"),
+        ("--steps 0", "0 is less than 1"),
+        ("--steps --iterations 3", "--iterations"),
+    ],
+)
+def test_steps_that_cannot_be_run_end_with_one_line(
+    folder: Path, polygraphy: Callable[..., Any], options: str, message: str
+) -> None:
+    done = polygraphy(f"polygraphy run right.onnx --onnxrt {options}")
+    assert done.code in (2, 3)
+    assert message in done.out + done.err
+
+
+CULPRITS = {
+    "position": ("n_places", "state"),
+    "stale": ("n_present.0.value", "state"),
+    "crossed": ("n_cache_value0", "state"),
+}
+
+
+@pytest.mark.parametrize("fault", CULPRITS)
+def test_a_model_that_disagrees_with_itself_needs_no_second_backend(
+    folder: Path, polygraphy: Callable[..., Any], fault: str
+) -> None:
+    onnx.save(decoder(fault=fault, layers=2), "m.onnx")
+    done = polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 6 --report r.json")
+    assert done.code == 1
+    culprit = json.loads((folder / "r.json").read_text())["culprits"][0]
+    assert (culprit["nodes"], culprit["cause"]) == ([CULPRITS[fault][0]], CULPRITS[fault][1])
+
+
+@pytest.mark.parametrize("slots", [0, 16])
+def test_a_healthy_model_agrees_with_itself(
+    folder: Path, polygraphy: Callable[..., Any], slots: int
+) -> None:
+    onnx.save(decoder(slots=slots, layers=2, seed=slots), "m.onnx")
+    done = polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 6")
+    assert done.code == 0
+    assert "All 6 steps agree." in done.out
+
+
+def test_what_is_wrong_both_ways_is_searched_at_the_first_wrong_step_and_fixed_in_all(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    done = polygraphy(
+        "polygraphy diagnose wrong.onnx --onnxrt --steps 8 --reference right.onnx --report r.json"
+    )
+    assert done.code == 1
+    assert "With the fix, all 8 steps match." in done.out
+    [culprit] = json.loads((folder / "r.json").read_text())["culprits"]
+    assert culprit["nodes"] == ["n_places"]
+    assert culprit["facts"][0]["kind"] == "first_wrong_step"
+    assert (culprit["facts"][0]["step"], culprit["facts"][0]["position"]) == (4, 7)
+    fix = culprit["remedy"]["command"]
+    assert polygraphy(fix).code == 0
+    repaired = fix.rpartition("-o ")[2]
+    again = polygraphy(f"polygraphy diagnose {repaired} --onnxrt --steps --reference right.onnx")
+    assert again.code == 0
+
+
+def test_states_that_hold_other_things_are_no_fault(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    onnx.save(decoder(slots=16), "slots.onnx")
+    done = polygraphy("polygraphy diagnose slots.onnx --onnxrt --steps 6 --reference right.onnx")
+    assert done.code == 0
+    assert "hold other values on both sides, which no output shows" in done.out
+
+
+def test_outputs_without_names_that_change_places_are_seen_beside_a_reference(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    names = {"present.0.key": "u", "present.0.value": "v", "past.0.key": "a", "past.0.value": "b"}
+    onnx.save(decoder(names=names), "right.onnx")
+    onnx.save(decoder(names=names, fault="crossed"), "wrong.onnx")
+    done = polygraphy("polygraphy diagnose wrong.onnx --onnxrt --steps 4 --reference right.onnx")
+    assert done.code == 1
+    assert "'a' according to the reference: the outputs are wired wrongly" in done.out
