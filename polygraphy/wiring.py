@@ -41,6 +41,7 @@ _ADAPTERS: dict[str, str] = {
     "Device": "polygraphy.adapters.cuda.device:CudaDevice",
     "DiagnosisReports": "polygraphy.adapters.console.diagnosis:LogDiagnosisReports",
     "graph_with_weights": "polygraphy.adapters.onnx.edit.copying:graph_with_weights",
+    "describe_with_weights": "polygraphy.adapters.onnx.edit.copying:describe_with_weights",
     "mended": "polygraphy.adapters.onnx.edit.copying:mended",
     "dequantised": "polygraphy.adapters.onnx.edit.quantising:dequantised",
     "requantised": "polygraphy.adapters.onnx.edit.quantising:requantised",

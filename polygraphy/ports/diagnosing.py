@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from attrs import Factory, frozen
+
 from polygraphy.binding import port
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
-    from polygraphy.domain.model import Graph
+    from polygraphy.domain.model import Graph, Model
     from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -217,6 +219,23 @@ class LoweringParty(SuspectedParty, Protocol):
         """Return the same backend, computing in float32."""
 
 
+@frozen
+class Exporter:
+    """How a model was exported from a program.
+
+    Attributes:
+        dynamo: whether by the exporter that is based on `torch.export`.
+        opset: the version of the standard operators; None for the default.
+        sizes: by input, the dimensions that may vary, with their names.
+        outputs: the names of the outputs.
+    """
+
+    dynamo: bool
+    opset: int | None = None
+    sizes: Mapping[str, Mapping[int, str]] = Factory(dict)
+    outputs: Sequence[str] = ()
+
+
 class OpenedProgram(Protocol):
     """A program of a framework from which models are exported, opened for data of one shape.
 
@@ -224,6 +243,7 @@ class OpenedProgram(Protocol):
         nodes: its operations in order, each called as the tensor that it makes; none where it does
             not show what is inside.
         weights: by name what operations read that no operation makes, and is no input.
+        release: the version of the exporter, as models record it; empty where that is not known.
         unsteady: why no two runs of it are the same, or it computes as in training, a sentence;
             empty where that is not so.
         notes: what else is to be known of it, in sentences.
@@ -232,6 +252,7 @@ class OpenedProgram(Protocol):
 
     nodes: Sequence[GraphNode]
     weights: Mapping[str, Any]
+    release: str
     unsteady: str
     notes: Sequence[str]
     open_dimensions: Mapping[str, Mapping[int, str]]
@@ -268,6 +289,20 @@ class OpenedProgram(Protocol):
         """Yield other ways to export the program: in words, as a command line (empty where it has
         no file), and what makes an ``onnx.ModelProto`` so, of the data. What makes it may raise
         anything.
+        """
+
+    def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
+        """Export the program as a model was exported.
+
+        Args:
+            feed: the example, by the names of the model.
+            exporter: how.
+
+        Returns:
+            An ``onnx.ModelProto``, and the command line that exports it; empty where there is none.
+
+        Raises:
+            Exception: what an exporter raises, which may be anything.
         """
 
 
@@ -369,6 +404,11 @@ def failure_program(failure: Failure) -> str:
 @port
 def graph_with_weights(model: Any) -> Graph:
     """Return what an ``onnx.ModelProto`` consists of, with the values of its weights."""
+
+
+@port
+def describe_with_weights(model: Any) -> Model:
+    """Describe an ``onnx.ModelProto``, with the values of its weights."""
 
 
 @port

@@ -74,14 +74,18 @@ def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
     said = {sentence for other in later for sentence in other.evidence}
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
     what = f"{culprit.op} {some_of(culprit.nodes, _NODES)}".strip() or "Data"
+    heading = f"{what}: {culprit.cause}{by}"
+    sentences = [one for one in culprit.evidence if one not in said]
+    if culprit.facts and culprit.facts[0].kind == "weights_differ":  # Counted, they are the answer.
+        heading, sentences = culprit.evidence[0].rstrip("."), culprit.evidence[1:]
     say(
-        _short(f"{word} {what}: {culprit.cause}{by} ({culprit.party})"),
+        _short(f"{word} {heading} ({culprit.party})"),
         G_LOGGER.WARNING,
         indent=9,
     )
     if culprit.origin is not None:
         say(f"    From {_short(culprit.origin)}.", indent=4)
-    for sentence in [one for one in culprit.evidence if one not in said]:
+    for sentence in sentences:
         say(f"    {_short(sentence)}", indent=4)
     if any(culprit.remedy == other.remedy for other in later):
         return

@@ -18,7 +18,7 @@ from polygraphy.domain.rounding import GROWTH, moved
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.diagnosing import Compute
+from polygraphy.ports.diagnosing import Compute, Exporter
 
 
 class FakeNarrowModel:
@@ -129,6 +129,8 @@ class FakeProgram:
         open_dimensions: see the port.
         others: what `exports` yields.
         branches: what `decided` returns, by tensor.
+        again: what `export_again` returns for the data; it raises ValueError without that.
+        release: the version of its exporter.
     """
 
     inputs: Sequence[str]
@@ -140,6 +142,8 @@ class FakeProgram:
     open_dimensions: Mapping[str, Mapping[int, str]] = field(factory=dict)
     others: Sequence[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = ()
     branches: Mapping[str, str] = field(factory=dict)
+    again: Callable[[Mapping[str, Any]], Any] | None = None
+    release: str = ""
     name: str = "program"
 
     @property
@@ -181,3 +185,9 @@ class FakeProgram:
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield what it was given."""
         yield from self.others
+
+    def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
+        """Return what it was given."""
+        if self.again is None:
+            raise ValueError("This program cannot be exported.")
+        return self.again(feed), ""

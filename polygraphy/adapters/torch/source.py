@@ -34,6 +34,7 @@ from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.description import Origin, frames_in
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.ports.diagnosing import Exporter
 from polygraphy.python_command import SAFE_PATH
 
 torch = mod.lazy_import("torch>=2.2")
@@ -128,7 +129,8 @@ class TorchProgram:
         finally:
             program.stop()
         ends = exported.inputs() or TensorMetadata()
-        return OpenedTorch(exported, dict(zip(ends, names.values())), notes=notes)
+        named = dict(zip(ends, names.values()))
+        return OpenedTorch(exported, named, notes=notes, module=self._model)
 
     def _open_recorded(
         self,
@@ -156,6 +158,7 @@ class OpenedTorch:
         names: Mapping[str, str | None],
         path: str = "",
         notes: Sequence[str] = (),
+        module: Any = None,
     ) -> None:
         """Wrap a program.
 
@@ -164,8 +167,11 @@ class OpenedTorch:
             names: by input of the program, that of the model; None where the model has none.
             path: its file.
             notes: what is to be known of it.
+            module: the module that it was exported from, where that was given.
         """
         self.notes = notes
+        self.release = str(torch.__version__).partition("+")[0]
+        self._module = module
         self._program = program
         self._names = names
         self._path = path
@@ -278,6 +284,49 @@ class OpenedTorch:
             command = shlex.join(["python", "-c", code]) if self._path else ""
             yield options, command, partial(_export_quietly, self._exported, way)
 
+    def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
+        """Export the program as a model was exported; see the port."""
+        described = self._program.inputs() or TensorMetadata()
+        arrays = [
+            _fit_input(name, feed, self._names[name], described, "cpu") for name in self._names
+        ]
+        names = [self._names[name] or name for name in self._names]
+        options: dict[str, Any] = {"dynamo": exporter.dynamo, "opset_version": exporter.opset}
+        if self._module is None and exporter.dynamo:
+            made = _dynamo(self._exported, (), options)
+            return made, self._export_command(options) if self._path else ""
+        sizes = {name: dict(axes) for name, axes in exporter.sizes.items() if axes}
+        if sizes and not exporter.dynamo:
+            options |= {"dynamic_axes": sizes, "input_names": names}
+            options["output_names"] = list(exporter.outputs)
+        with silence(), torch.no_grad():
+            if self._module is None:
+                assert self._exported is not None
+                program = self._exported.module()
+                return _older(torch.jit.trace(program, tuple(arrays)), tuple(arrays), options), ""
+            trained = [part for part in self._module.modules() if part.training]
+            self._module.eval()
+            try:
+                if not exporter.dynamo:
+                    return _older(self._module, tuple(arrays), options), ""
+                if sizes:
+                    options["dynamic_shapes"] = [
+                        dict.fromkeys(sizes.get(name, ()), torch.export.Dim.DYNAMIC)
+                        for name in names
+                    ]
+                return _dynamo(self._module, tuple(arrays), options), ""
+            finally:
+                for part in trained:
+                    part.training = True
+
+    def _export_command(self, options: Mapping[str, Any]) -> str:
+        words = ", ".join(f"{name}={value}" for name, value in options.items())
+        code = (
+            f"{SAFE_PATH}import torch; p = torch.export.load({json.dumps(self._path)});"
+            f' torch.onnx.export(p, f="exported.onnx", {words})'
+        )
+        return shlex.join(["python", "-c", code])
+
 
 class OpenedModule(OpenedTorch):
     """A module that `torch.export` cannot take, opened for data of one shape by what it does with
@@ -292,9 +341,8 @@ class OpenedModule(OpenedTorch):
         notes: Sequence[str],
     ) -> None:
         """Wrap a module; see `OpenedTorch`."""
-        super().__init__(program, names, notes=notes)
         assert isinstance(program, Module)
-        self._module = program.model
+        super().__init__(program, names, notes=notes, module=program.model)
         self._recording = recording
         self.nodes = recording.nodes
         self.weights = _Weights(recording.weights)
@@ -370,9 +418,15 @@ def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) 
     return onnx.load_model_from_string(made.model_proto.SerializeToString())
 
 
-def _older(module: Any, args: tuple[Any, ...]) -> Any:
+def _dynamo(program: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    with silence():
+        made = torch.onnx.export(program, args, verbose=False, **options)
+    return onnx.load_model_from_string(made.model_proto.SerializeToString())
+
+
+def _older(module: Any, args: tuple[Any, ...], options: Mapping[str, Any] = _OLDER) -> Any:
     file = io.BytesIO()
-    torch.onnx.export(module, args, file, **_OLDER)
+    torch.onnx.export(module, args, file, **options)
     return onnx.load_model_from_string(file.getvalue())
 
 
@@ -410,7 +464,7 @@ def _drawing(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: 
     share = next((given[name] for name in _SHARES if name in given), None)
     where = f" ({node.origin})" if node.origin else ""
     name = str(schema.name).replace("::", ".")
-    if trains is True and "norm" in name:
+    if trains is True and "norm" in name and given.get("running_mean") is not None:
         return (
             f"The program was exported in training mode: {name}{where} computes with the mean of"
             " its data. Export it again after model.eval()."

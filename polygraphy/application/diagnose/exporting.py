@@ -23,6 +23,11 @@ from polygraphy.application.diagnose.locating import judged
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.saved import SavedRun
+from polygraphy.application.diagnose.steps.file_of_program import (
+    ExportedAgain,
+    diagnose_file,
+    export_again,
+)
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
 from polygraphy.domain.diagnosis.culprit import (
@@ -30,6 +35,7 @@ from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
     MODEL,
+    MODEL_FILE,
     Culprit,
     DiagnosisResult,
     Remedy,
@@ -119,12 +125,17 @@ class _Exported:
             if not opened[0].nodes and self._is_unsteady(made[0]):
                 unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
                 return Found(unsteady, case)
+            values: list[Values] = []
+            refusal = None
             try:
                 compute = case.loaded(party)
-                values = [compute(feed) for feed in self._feeds]
+                values += map(compute, self._feeds)
             except BackendError as error:
                 notes.append(steps.refuses(party.name))
-                return Unexplained(reasons.program_runs(self._source.name, error))
+                refusal = error
+        if refusal is not None:
+            return self._refused(made, len(values), refusal)
+        with case.attempt("comparison") as notes:
             names, left_out = self._outputs(made[0], values[0])
             sets: list[MutableMapping[str, Any]] = [
                 {names[name]: value for name, value in one if name in names} for one in made
@@ -140,16 +151,53 @@ class _Exported:
         number = compared.number
         feed = self._feeds[number]
         case = evolve(case, feed=feed)
+        again = export_again(case, opened[number], feed, sets[number])
+        if again is not None:
+            result = diagnose_file(case, opened[number], again, feed, sets[number])
+            if result is not None:
+                return Found(result, case)
         if not opened[number].nodes:
             run = SavedRun(self._source.name, sets, kind="the program", what=_WORDS)
             found = against_results(case, [run], self._feeds, self._third)
             if not isinstance(found, Found):
                 return found
-            culprits = [*map(_of_exporter, found.result.culprits)]
+            who = EXPORTER if again is None else MODEL_FILE
+            culprits = [_of_exporter(one, who) for one in found.result.culprits]
             return evolve(found, result=evolve(found.result, culprits=culprits))
         return _Inside(
-            case, self._source.name, opened[number], feed, sets[number], self._third
+            case, self._source.name, opened[number], feed, sets[number], self._third, again
         ).result()
+
+    def _refused(
+        self, made: Sequence[Sequence[tuple[str, Any]]], number: int, error: BackendError
+    ) -> StepOutcome:
+        """Find out whether the file is refused because it is not an export of the program, as
+        where it holds the sizes of another example.
+
+        Args:
+            made: what the program returns.
+            number: which data the backend refuses first.
+            error: what it says.
+        """
+        case, feed, program = self._case, self._feeds[number], self._opened[number]
+        refused = Unexplained(reasons.program_runs(self._source.name, error))
+        if len(made[number]) != len(case.model.outputs):
+            return refused
+        theirs = {name for name, _ in made[number]}
+        names = theirs == {*case.model.outputs}
+        expected = {
+            name if names else own: value
+            for own, (name, value) in zip(case.model.outputs, made[number])
+        }
+        case = evolve(case, feed=feed)
+        again = export_again(case, program, feed, expected)
+        found = None if again is None else diagnose_file(case, program, again, feed, expected)
+        if found is None:
+            return refused
+        facts = [evidence.refused(self._party.name, str(error), because=True)]
+        culprits = [evolve(one, facts=[*one.facts, *facts]) for one in found.culprits]
+        case.evidence.compared(self._source.name)
+        return Found(evolve(found, culprits=culprits), case)
 
     def _is_unsteady(self, first: Sequence[tuple[str, Any]]) -> bool:
         """Return whether a program that shows nothing else returns something else when it is run
@@ -214,7 +262,9 @@ class _Inside:
         feed: Feed,
         expected: Values,
         third: SuspectedParty,
+        again: ExportedAgain | None,
     ) -> None:
+        self._again = again
         self._case = case
         self._source = source
         self._program = program
@@ -503,26 +553,37 @@ class _Inside:
         if not mine:
             return [*culprits]
         branches = {id(one): fact for one in mine if (fact := self._branch(one)) is not None}
-        right, command = self._other_export(same_first=bool(branches))
+        again = self._again
+        if again is not None:
+            right, command = again.words, again.command
+        else:
+            right, command = self._other_export()
         made = []
         for one in culprits:
             if one.party != EXPORTER:
                 made.append(one)
-            elif id(one) in branches and right == self._kind:
+            elif id(one) in branches and again is not None:
                 facts = [*one.facts, branches[id(one)], evidence.same_exporter_is_right()]
                 remedy = Remedy(None, False, remedies.KEEP_BRANCH)
                 made.append(evolve(one, cause="constant", facts=facts, remedy=remedy))
-            elif one.cause == "constant" and not any(self._program.open_dimensions.values()):
+            elif one.cause == "constant" and (
+                again is not None or not any(self._program.open_dimensions.values())
+            ):
                 made.append(evolve(one, remedy=Remedy(None, False, remedies.KEEP_SIZE)))
+            elif again is not None and not again.is_same_release:
+                note = remedies.export_with(f"PyTorch {again.release}")
+                made.append(evolve(one, remedy=Remedy(command or None, bool(command), note)))
+            elif again is not None:
+                made.append(one)
             elif right:
-                note = "" if command else remedies.export_with(right)
-                made.append(evolve(one, remedy=Remedy(command or None, True, note)))
+                said = "" if command else remedies.export_with(right)
+                made.append(evolve(one, remedy=Remedy(command or None, True, said)))
             elif one.remedy.proven:
                 made.append(one)
             else:
-                note = remedies.no_other_export(self._source)
-                made.append(evolve(one, remedy=Remedy(None, False, note)))
-        return made
+                nothing = remedies.no_other_export(self._source)
+                made.append(evolve(one, remedy=Remedy(None, False, nothing)))
+        return _of_file(made, again) if again is not None and again.is_same_release else made
 
     @property
     def _kind(self) -> str:
@@ -538,16 +599,12 @@ class _Inside:
         asked = self._program.decided(theirs) if one.cause == "translation" and theirs else ""
         return evidence.decided_by_python(theirs, asked) if asked else None
 
-    def _other_export(self, same_first: bool) -> tuple[str, str]:
+    def _other_export(self) -> tuple[str, str]:
         """Return the first other export that is right on the data, in words, and its command line;
         empty where there is none.
-
-        Args:
-            same_first: whether that of the same exporter is tried first.
         """
-        others = [*self._program.exports()]
-        if same_first:
-            others.sort(key=lambda other: other[0] != self._kind)
+        # That of the same exporter is wrong, as the file is.
+        others = [other for other in self._program.exports() if other[0] != self._kind]
         with self._case.attempt("another export") as notes:
             start = time.perf_counter()
             for words, command, make in others:
@@ -610,5 +667,25 @@ def _merged(culprits: Sequence[Culprit]) -> list[Culprit]:
     return [one for one in culprits if any(one is each for each in kept)]
 
 
-def _of_exporter(one: Culprit) -> Culprit:
-    return evolve(one, party=EXPORTER) if one.party == MODEL else one
+def _of_exporter(one: Culprit, party: str) -> Culprit:
+    return evolve(one, party=party) if one.party == MODEL else one
+
+
+def _of_file(culprits: Sequence[Culprit], again: ExportedAgain) -> list[Culprit]:
+    """Return culprits of which those that an exporter is blamed for are one, the file: exported
+    again, it is right.
+    """
+    blamed = [one for one in culprits if one.party == EXPORTER and one.cause != "constant"]
+    if not blamed:
+        return [*culprits]
+    first, facts = blamed[0], [each for one in blamed for each in one.facts]
+    remedy = Remedy(again.command or None, bool(again.command), remedies.EXPORT_AGAIN)
+    file = evolve(
+        first,
+        nodes=[*dict.fromkeys(name for one in blamed for name in one.nodes)],
+        party=MODEL_FILE,
+        cause="weight" if {one.cause for one in blamed} == {"weight"} else "structure",
+        facts=[*dict.fromkeys(facts), evidence.exported_again(again.words)],
+        remedy=remedy,
+    )
+    return [file, *(one for one in culprits if one not in blamed)]

@@ -14,6 +14,10 @@ AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
 MODEL = "model"
 """The party at fault where the model itself differs from what it is compared with."""
+MODEL_FILE = "model file"
+"""The party at fault where the exporter translates the program correctly, and the file is not what
+it makes of it: another program or checkpoint was exported, or the file was changed afterwards.
+"""
 NO_FAULT = frozenset({"data", "nondeterminism", ILL_CONDITIONED})
 """Causes for which no party is at fault."""
 
@@ -40,7 +44,7 @@ class Culprit:
     Attributes:
         nodes: their names in the model; one without a name goes by its first output.
         tensor: where the fault shows first.
-        party: who is at fault: the flag of a backend without its dashes, or `MODEL`.
+        party: who is at fault: the flag of a backend without its dashes, `MODEL` or `MODEL_FILE`.
         cause: a word, such as ``rewrite``, ``kernel``, ``weight`` or ``nan``.
         rewrite: the name of the pass that is at fault, if one is; several are joined by ``+``.
         facts: what was measured, tried and proved.

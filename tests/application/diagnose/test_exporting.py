@@ -445,15 +445,70 @@ def other_branch() -> onnx.ModelProto:
 
 
 def test_a_branch_that_python_chose_is_a_constant_of_the_example() -> None:
-    others = [
-        ("dynamo=True", "", lambda feed: exported()),
-        ("dynamo=False", "", lambda feed: exported()),
-    ]
-    [culprit] = found(other_branch(), evolve(PROGRAM, others=others, branches=OF_BRANCH)).culprits
+    program = evolve(PROGRAM, again=lambda feed: exported(), branches=OF_BRANCH)
+    [culprit] = found(other_branch(), program).culprits
     assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
     assert any("line 8 asks" in sentence for sentence in culprit["evidence"])
     assert "torch.where" in culprit["remedy"]["note"]
     assert culprit["remedy"]["command"] is None  # Another export has the branch of these data.
+
+
+def test_a_file_is_at_fault_if_the_same_exporter_translates_its_program_correctly() -> None:
+    again = evolve(PROGRAM, again=lambda feed: exported())
+    [culprit] = found(exported(weight=WEIGHT * 2), again).culprits
+    assert (culprit["party"], culprit["cause"]) == ("model file", "weight")
+    facts = facts_of(culprit)
+    assert (facts["weights_differ"]["count"], facts["weights_differ"]["total"]) == (1, 1)
+    assert culprit["remedy"]["command"] is None and "dynamo" not in culprit["remedy"]["note"]
+    [culprit] = found(exported(LOST, alpha=0.3), again).culprits
+    assert (culprit["party"], culprit["nodes"]) == ("model file", ["node_leaky_relu"])
+    assert facts_of(culprit)["other_constant"]["expected"] == "0.10000000149011612"
+
+
+def test_what_the_same_exporter_makes_wrong_again_is_its_fault() -> None:
+    again = evolve(PROGRAM, again=lambda feed: exported(alpha=0.3))
+    [culprit] = found(exported(alpha=0.3), again).culprits
+    assert culprit["party"] == "exporter"
+
+
+def test_a_number_that_changes_with_the_example_is_a_constant() -> None:
+    """The exporter keeps the largest element of its example."""
+
+    def again(feed: Any) -> onnx.ModelProto:
+        return exported(alpha=float(np.abs(feed["x"]).max()))
+
+    def leaky(x: Any) -> Any:
+        largest = np.abs(FEED["x"]).max()
+        return np.where(x > 0, x, x * largest).astype(x.dtype)
+
+    steps = {**PROGRAM.steps, "leaky_relu": ("aten.leaky_relu", ["matmul"], leaky)}
+    [culprit] = found(exported(alpha=0.3), evolve(PROGRAM, again=again, steps=steps)).culprits
+    assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
+    assert culprit["nodes"] == ["node_leaky_relu"] and culprit["origin"] == "net.py:2"
+    assert "dynamo" not in culprit["remedy"]["note"]
+
+
+def test_nodes_that_only_the_program_has_are_named_with_their_line() -> None:
+    model = exported()
+    [tanh] = [node for node in model.graph.node if node.op_type == "Tanh"]
+    model.graph.node.remove(tanh)
+    model.graph.node[-1].input[0] = tanh.input[0]
+    [culprit] = found(model, evolve(PROGRAM, again=lambda feed: exported())).culprits
+    assert (culprit["party"], culprit["cause"]) == ("model file", "structure")
+    assert facts_of(culprit)["only_in_program"]["origin"] == "net.py:4"
+    assert culprit["nodes"] == ["node_mul"]
+
+
+def test_a_file_of_another_release_is_exported_again_with_this_one() -> None:
+    """What an older exporter translates incorrectly is no other program."""
+    model = exported()
+    model.producer_name, model.producer_version = "pytorch", "2.1.0"
+    [node] = [each for each in model.graph.node if each.op_type == "Tanh"]
+    node.op_type = "Sigmoid"
+    program = evolve(PROGRAM, again=lambda feed: exported(), release="2.13.0")
+    [culprit] = found(model, program).culprits
+    assert (culprit["party"], culprit["nodes"]) == ("exporter", ["node_tanh"])
+    assert "PyTorch 2.13.0" in culprit["remedy"]["note"]
 
 
 def test_an_operator_that_every_export_has_wrong_is_no_chosen_branch() -> None:

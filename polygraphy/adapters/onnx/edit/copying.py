@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.pairing import Pairing
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
-    from polygraphy.domain.model import Graph
+    from polygraphy.domain.model import Graph, Model
 
 
 onnx = mod.lazy_import("onnx")
@@ -152,9 +152,14 @@ class _LargeLater(WeightArrays):
         return later if is_large else later()
 
 
-def graph_with_weights(model: ModelProto) -> Graph:
+def describe_with_weights(model: ModelProto) -> Model:
     """Describe a model with the values of its weights."""
-    return describe_model(model, "", EVERYTHING, _LargeLater("")).graph
+    return describe_model(model, "", EVERYTHING, _LargeLater(""))
+
+
+def graph_with_weights(model: ModelProto) -> Graph:
+    """Describe the graph of a model with the values of its weights."""
+    return describe_with_weights(model).graph
 
 
 copy_nodes: Callable[..., ModelProto]

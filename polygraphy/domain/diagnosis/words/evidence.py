@@ -424,6 +424,69 @@ def same_exporter_is_right() -> str:
     return "Exported again with these data by the same exporter, the model is correct."
 
 
+@fact
+def exported_again(exporter: str) -> str:
+    return f"Exported again from this program by the same exporter ({exporter}), it is correct."
+
+
+@fact
+def weights_differ(count: int, total: int) -> str:
+    differ = "differs" if count == 1 else "differ"
+    return f"{count} of {counted(total, 'weight')} {differ} from the program's."
+
+
+@fact
+def first_weight(name: str, op: str, deviation: Deviation, origin: str) -> str:
+    where = f" ({origin})" if origin else ""
+    return f"First: {name!r} of {op} {deviation.in_words()}{where}."
+
+
+@fact
+def only_in_file(op: str, node: str) -> str:
+    return f"The model computes {op} {node!r}; the program does not."
+
+
+@fact
+def only_in_program(operation: str, origin: str) -> str:
+    where = f" ({origin})" if origin else ""
+    return f"The program computes {operation}{where}; the model does not."
+
+
+@fact
+def other_operator(op: str, node: str, operation: str, origin: str) -> str:
+    where = f" ({origin})" if origin else ""
+    return f"The model computes {op} {node!r} instead of the program's {operation}{where}."
+
+
+@fact
+def other_wiring(op: str, node: str) -> str:
+    return f"{op} {node!r} reads other tensors than in the program."
+
+
+@fact
+def other_constant(op: str, name: str, value: str, expected: str) -> str:
+    return f"{name!r} of {op} is {value}; exported again from this program, it is {expected}."
+
+
+@fact
+def computes_as_in_training(count: int, op: str) -> str:
+    verb = "computes" if count == 1 else "compute"
+    return f"{counted(count, 'node')} ({op}) {verb} as in training; the program does not."
+
+
+@fact
+def frozen_number(op: str, name: str, value: str, expected: str) -> str:
+    return (
+        f"{name!r} of {op} is {value}, taken from the example input; exported with these data, it"
+        f" is {expected}."
+    )
+
+
+@fact
+def other_example(value: str) -> str:
+    return f"Exported with another example, it is {value}."
+
+
 # Lost in half precision, or by quantization.
 
 

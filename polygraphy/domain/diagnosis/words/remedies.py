@@ -16,6 +16,23 @@ KEEP_SIZE = constant(
     "Exporters keep the sizes of the example input. Pass dynamic_shapes (dynamic_axes in the older"
     " exporter), and compute sizes from x.shape in the module.",
 )
+KEEP_NUMBER = constant(
+    "keep_number",
+    "Exporters keep the numbers that Python computes from the example input (int(), .item(),"
+    " size()). Compute with tensors in the module, or export one model per number.",
+)
+EXPORT_AGAIN = constant(
+    "export_again",
+    "The file was exported from a different program or checkpoint, or changed after the export."
+    " Export this program again.",
+)
+EXPORT_AGAIN_IN_EVAL = constant(
+    "export_again_in_eval",
+    "The file was exported from a different program or checkpoint, or changed after the export."
+    " Export this program again. Only running statistics of BatchNorm differ: a forward pass in"
+    " training mode changes them.",
+)
+EXPORT_IN_EVAL = constant("export_in_eval", "Call model.eval(), and export without training=.")
 USE_REAL_DATA = constant(
     "use_real_data",
     "The input data were generated. Check whether real data give the same result (--load-inputs).",

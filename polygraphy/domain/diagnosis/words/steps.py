@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from polygraphy.domain.diagnosis.facts import constant, statement
 from polygraphy.domain.tensors.naming import counted, sets_of_data, some_of
 
+EXAMPLE_CHANGES_NOTHING = constant(
+    "example_changes_nothing", "The example decides none of the differences."
+)
 NO_DIFFERENCE = constant("no_difference", "No tensor differs.")
 NOT_EXPLAINED = constant("not_explained", "No difference between the models explains the outputs.")
 ALL_TENSORS_AGREE = constant("all_tensors_agree", "All tensors of both models agree.")
@@ -221,6 +224,22 @@ def differ_from_saved(differing: str) -> str:
 @statement
 def match_saved(count: int, what: str) -> str:
     return f"{counted(count, what)} {'matches' if count == 1 else 'match'}."
+
+
+@statement
+def twin_fails(exporter: str, error: object) -> str:
+    return f"{exporter}: fails ({error})."
+
+
+@statement
+def example_changes(constants: int, has_other_nodes: bool) -> str:
+    more = " and which nodes there are" if has_other_nodes else ""
+    return f"It decides {counted(constants, 'constant')}{more}."
+
+
+@statement
+def twin_is(exporter: str, is_right: bool) -> str:
+    return f"{exporter}: {'correct' if is_right else 'incorrect'}."
 
 
 @statement
