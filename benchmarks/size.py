@@ -79,7 +79,7 @@ FEATURES = {
     ),
     "exporters": (
         "application/diagnose/counterparts",
-        "application/diagnose/exporting",
+        "application/diagnose/oracles/exporting",
         "domain/diagnosis/exported",
     ),
     "pytest plugin": ("adapters/files/small/goldens", "assertions", "pytest_polygraphy"),

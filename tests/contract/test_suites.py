@@ -126,7 +126,8 @@ def _functions() -> dict[str, tuple[list[str], str]]:
             if isinstance(node, ast.FunctionDef) and "port" in map(
                 ast.unparse, node.decorator_list
             ):
-                taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                variadic = [node.args.vararg] if node.args.vararg else []
+                taken = [*node.args.posonlyargs, *node.args.args, *variadic, *node.args.kwonlyargs]
                 found[node.name] = ([each.arg for each in taken], file.name)
     return found
 

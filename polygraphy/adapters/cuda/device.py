@@ -245,7 +245,6 @@ class CudaDevice:
             )
 
     def current(self) -> int:
-        """Return the index of the GPU that the calling thread uses."""
         return wrapper().get_device()
 
     def use(self, index: int | None) -> AbstractContextManager[None]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+from weakref import WeakSet
 
 from polygraphy.domain.errors import UsageError
 
-_libraries: list[OneProcess] = []
+_libraries: WeakSet[OneProcess] = WeakSet()
 
 
 def is_fork_safe() -> bool:
@@ -23,7 +24,7 @@ class OneProcess:
     def __init__(self, library: str) -> None:
         self._library = library
         self._pid: int | None = None
-        _libraries.append(self)
+        _libraries.add(self)
 
     def enter(self) -> None:
         """Take note that the library is going to compute here.

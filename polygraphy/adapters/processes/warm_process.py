@@ -53,6 +53,7 @@ class Kept:
 
     @property
     def is_there(self) -> bool:
+        """Whether the process has it still; not after a crash."""
         return self._owner.is_running and self._generation == self._owner.generation
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -7,21 +7,21 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.against_golden import against_golden
-from polygraphy.application.diagnose.against_reference import against_reference
-from polygraphy.application.diagnose.between_backends import between_backends
 from polygraphy.application.diagnose.careful import close, isolate
 from polygraphy.application.diagnose.case import REFUSALS, Case, concluded, with_origins
 from polygraphy.application.diagnose.data import feeds_of_parties, with_data_loader
-from polygraphy.application.diagnose.exporting import against_program
 from polygraphy.application.diagnose.handing_over import hand_over, with_report
 from polygraphy.application.diagnose.lowered.half import Trial, half_trial
 from polygraphy.application.diagnose.lowered.half_verdict import cast, diagnose_cast, lowering_party
 from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.oracles.against_golden import against_golden
+from polygraphy.application.diagnose.oracles.against_reference import against_reference
+from polygraphy.application.diagnose.oracles.between_backends import between_backends
+from polygraphy.application.diagnose.oracles.exporting import against_program
+from polygraphy.application.diagnose.oracles.over_steps import check_oracle_of_steps, diagnose_steps
+from polygraphy.application.diagnose.oracles.precision import lowered_first, lowered_last
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
-from polygraphy.application.diagnose.over_steps import check_oracle_of_steps, diagnose_steps
-from polygraphy.application.diagnose.precision import lowered_first, lowered_last
 from polygraphy.application.diagnose.tracing import said_of_branches, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere, against_versions
 from polygraphy.binding import resolve

@@ -20,7 +20,6 @@ class _Steps(Integer):
         self.nargs = "?"
 
     def parse(self, words: Sequence[str]) -> int:
-        """Return the number."""
         if not words:
             return DEFAULT_STEPS
         if not words[0].lstrip("+-").isdigit():

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.backend_runs import BackendRuns
 from polygraphy.application.diagnose.blaming import blamed, proven, right_when_plain
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.locating import (
     SMALL,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.backend_runs import BackendRuns
 from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.data import feeds_of_parties, with_data_loader
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.backend_runs import BackendRuns
 from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.refusing import diagnose_refusals

@@ -5,12 +5,12 @@ from __future__ import annotations
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.lowered.half_verdict import (
     diagnose_precision_loss,
     in_float32,
     is_observed,
 )
-from polygraphy.application.diagnose.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (

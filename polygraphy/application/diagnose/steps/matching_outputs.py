@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polygraphy.application.diagnose.backend_runs import BackendRuns
 from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult

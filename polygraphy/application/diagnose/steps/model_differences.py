@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.differences import find_differences, with_copying
+from polygraphy.application.diagnose.comparisons.differences import find_differences, with_copying
+from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
-from polygraphy.application.diagnose.model_pair import ModelComparison
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.domain.diagnosis.closeness import introduces_nan

@@ -8,9 +8,9 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.differences import prove_differences, with_copying
+from polygraphy.application.diagnose.comparisons.differences import prove_differences, with_copying
+from polygraphy.application.diagnose.comparisons.model_pair import ModelPair
 from polygraphy.application.diagnose.lowered.half_verdict import recast
-from polygraphy.application.diagnose.model_pair import ModelPair
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.model_pair import ModelComparison
+from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult

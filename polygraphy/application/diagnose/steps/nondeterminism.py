@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.application.diagnose.backend_runs import BackendRuns
 from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.tracing import repeated
 from polygraphy.domain.diagnosis.culprit import FAULT, Culprit, DiagnosisResult

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.lowered.quantised import Quantised
-from polygraphy.application.diagnose.model_pair import (
+from polygraphy.application.diagnose.comparisons.model_pair import (
     FEW_DIFFERENCES,
     ModelComparison,
     pair_models,
 )
+from polygraphy.application.diagnose.lowered.quantised import Quantised
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.diagnosis.culprit import INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.pairing import is_quantised

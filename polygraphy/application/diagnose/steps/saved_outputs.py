@@ -5,12 +5,12 @@ from __future__ import annotations
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.lowered.half_verdict import diagnose_saved_outputs, half_model
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.outputs_alone import of_outputs, with_change
 from polygraphy.application.diagnose.rounding import explained
-from polygraphy.application.diagnose.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, Culprit, DiagnosisResult

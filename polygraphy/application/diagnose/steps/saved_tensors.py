@@ -11,11 +11,11 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.locating import first_wrong, nodes_alone
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.application.diagnose.saved import Lent
-from polygraphy.application.diagnose.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.steps.saved_outputs import find_first_nan
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal

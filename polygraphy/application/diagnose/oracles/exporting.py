@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.against_golden import against_results
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.counterparts import (
     Counterparts,
@@ -21,6 +20,7 @@ from polygraphy.application.diagnose.counterparts import (
 )
 from polygraphy.application.diagnose.locating import judged
 from polygraphy.application.diagnose.oracle import Oracle, Request
+from polygraphy.application.diagnose.oracles.against_golden import against_results
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.saved import SavedRun
 from polygraphy.application.diagnose.steps.file_of_program import (

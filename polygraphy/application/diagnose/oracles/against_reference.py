@@ -8,7 +8,11 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.model_pair import ModelComparison, ModelPair, pair_models
+from polygraphy.application.diagnose.comparisons.model_pair import (
+    ModelComparison,
+    ModelPair,
+    pair_models,
+)
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
 from polygraphy.application.diagnose.rounding import explained

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.model_pair import FEW_DIFFERENCES, ModelPair
+from polygraphy.application.diagnose.comparisons.model_pair import FEW_DIFFERENCES, ModelPair
 from polygraphy.application.diagnose.parting import Differences, parted
 from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy

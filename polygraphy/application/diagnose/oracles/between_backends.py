@@ -8,8 +8,8 @@ from functools import cache, partial, reduce
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.backend_runs import BackendRuns, is_not_finite
 from polygraphy.application.diagnose.case import REFUSALS, Case, Values
+from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns, is_not_finite
 from polygraphy.application.diagnose.lowered.half_verdict import half_model
 from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Step, take_steps

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.saved_comparison import (
+    SavedComparison,
+    compare_saved,
+)
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import (
     Found,
@@ -17,7 +21,6 @@ from polygraphy.application.diagnose.outcome import (
     take_steps,
 )
 from polygraphy.application.diagnose.saved import SavedRun, saved_results
-from polygraphy.application.diagnose.saved_comparison import SavedComparison, compare_saved
 from polygraphy.application.diagnose.steps.saved_outputs import (
     explain_by_half_precision,
     explain_by_nan,

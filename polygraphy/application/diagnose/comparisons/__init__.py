@@ -1,0 +1,1 @@
+"""What an oracle compared, for its steps."""
