@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, TypeVar, Union, cast
 
@@ -32,7 +32,7 @@ from polygraphy.binding import bind, resolve
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.output_rows import Comparison
-from polygraphy.domain.asked import ResultStore
+from polygraphy.domain.asked import ResultStore, command_line
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError, UsageError
@@ -41,7 +41,7 @@ from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import counted, some_of
-from polygraphy.domain.tensors.shapes import format_shape, typed_shape
+from polygraphy.domain.tensors.shapes import format_shape
 from polygraphy.lifetime import end_group, start_command
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import save_model
@@ -68,7 +68,7 @@ class OutputsDiffer(AssertionError):
 
 def assert_outputs_match(
     model: Any,
-    backends: Sequence[str | Runner] = ("onnxrt", "onnx"),
+    backends: Sequence[str | Runner] | Mapping[str, str] = ("onnxrt", "onnx"),
     *,
     rtol: Tolerance = "auto",
     atol: Tolerance = "auto",
@@ -82,7 +82,8 @@ def assert_outputs_match(
         model: the path of an ONNX model, or an ``onnx.ModelProto``.
         backends: backends as the command line names them, perhaps with options of theirs
             (``"onnxrt --graph-optimization-level DISABLE_ALL"``), or runners. Each is compared with
-            the next.
+            the next. A dictionary gives them names: ``{"plain": "onnxrt --graph-optimization-level
+            DISABLE_ALL", "optimized": "onnxrt"}``.
         rtol: how large relative differences may be (default: what rounding explains).
         atol: how large absolute differences may be (default: the same).
         inputs: arrays by name, or several such (default: generated data).
@@ -98,11 +99,12 @@ def assert_outputs_match(
         raise _short(UsageError("At least two backends are compared.", hint="Name another one."))
     data = _Data(inputs, shapes, 1, seeds)
     with _quietly(), _at_hand(model, data) as path:
-        runners = [_runner(path, backend) for backend in backends]
+        flags = _flags_of_all(backends)
+        listed = backends.values() if isinstance(backends, Mapping) else backends
+        runners = [_runner(path, each, words) for each, words in zip(listed, flags)]
         recorder, verdicts, _ = _judged(runners, data, None, rtol, atol)
         if not verdicts:
-            words = [each for each in backends if isinstance(each, str)]
-            command = data.command(path, words) if len(words) == len(backends) else ""
+            command = data.command(path, [*chain.from_iterable(flags)]) if all(flags) else ""
             raise _differing(recorder, path, command)
 
 
@@ -164,12 +166,10 @@ def assert_matches_golden(
                 )
             changed = golden.model != file_facts([path])[0].sha256
             if not verdicts:
-                words = [backend] if isinstance(backend, str) else []
-                command = data.command(path, words) if words else ""
-                if golden.sampled:  # Half of an output says nothing of where it is from.
-                    command = f"{command} --onnx" if command else ""
-                elif command:
-                    command += f" --load-outputs {shlex.quote(str(file))}"
+                # A part of an output does not show where it comes from: compare with --onnx.
+                right = {"runners": ("onnx",)} if golden.sampled else {"load_outputs": (str(file),)}
+                own = _flags(backend) if isinstance(backend, str) else []
+                command = data.command(path, own, right) if own else ""
                 note = "the model's file is another than that of the golden" if changed else ""
                 raise _differing(recorder, path, command, note)
             if changed and session is not None:
@@ -232,20 +232,18 @@ class _Data:
             metadata.add(name, dtype=None, shape=tuple(shape))
         return DataLoader(self._seed, self._count, metadata if self._shapes else None)
 
-    def command(self, path: str, backends: Sequence[str]) -> str:
-        """Return the command line that runs a model on the same data."""
-        words = ["polygraphy", "run", path, *(word for each in backends for word in _flags(each))]
+    def command(self, path: str, flags: Sequence[str], *more: Mapping[str, Any]) -> str:
+        """Return the command line that runs a model on the same data, in backends with these flags,
+        with more options.
+        """
         if self.inputs is not None:
             resolve(ResultStore).save(self.loader(), self.file)
-            return shlex.join([*words, "--load-inputs", self.file])
-        if self._seed != 1:
-            words += ["--seed", str(self._seed)]
-        if self._count != 1:
-            words += ["--iterations", str(self._count)]
-        if self._shapes:
-            shapes = (f"{name}:{typed_shape(dims)}" for name, dims in self._shapes.items())
-            words += ["--input-shapes", *shapes]
-        return shlex.join(words)
+            data: dict[str, Any] = {"load_inputs": (self.file,)}
+        else:
+            shapes = {name: (tuple(dims),) for name, dims in self._shapes.items()}
+            data = {"seed": self._seed, "iterations": self._count, "input_shapes": shapes}
+            data = {name: value for name, value in data.items() if value != 1}
+        return command_line("run", {"model_file": path}, flags, data, *more)
 
 
 @contextmanager
@@ -284,7 +282,29 @@ def _flags(backend: str) -> list[str]:
     return [flag_of(name), *options]
 
 
-def _runner(path: str, backend: str | Runner) -> Runner:
+def _flags_of_all(backends: Sequence[str | Runner] | Mapping[str, str]) -> list[list[str]]:
+    """Return what names each of several backends on one command line; of a runner, nothing. Those
+    with options are named runners there, because an option of one would apply to all others.
+    """
+    names: Sequence[str] = ()
+    if isinstance(backends, Mapping):
+        names, backends = list(backends), list(backends.values())
+    flags = [_flags(each) if isinstance(each, str) else [] for each in backends]
+    if not names and len(flags) > 1 and any(len(each) > 1 for each in flags):
+        names = [each[0].lstrip("-") if each else "" for each in flags]
+        names = [
+            name if names[:at].count(name) == 0 else f"{name}-{names[:at].count(name) + 1}"
+            for at, name in enumerate(names)
+        ]
+    if not names:
+        return flags
+    return [
+        ["--runner", f"{name}={shlex.join(words)}"] if words else []
+        for name, words in zip(names, flags)
+    ]
+
+
+def _runner(path: str, backend: str | Runner, flags: Sequence[str] = ()) -> Runner:
     """Return what runs a model, from a program as the command line makes it."""
     if not isinstance(backend, str):
         return backend
@@ -293,7 +313,7 @@ def _runner(path: str, backend: str | Runner) -> Runner:
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import made_of
 
-    words = [path, *_flags(backend)]
+    words = [path, *(flags or _flags(backend))]
     try:
         command = load("run").extended(flags_in(words))
         made = command.program(parse(command, words)).context

@@ -86,7 +86,7 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[An
         command: the command line.
         options: arguments of `subprocess.Popen`.
     """
-    if os.name != "posix":
+    if not hasattr(os, "killpg"):
         return subprocess.Popen(command, **options)
     watcher = _open_watcher()
     report = None if watcher == _NO_WATCHER else os.dup(watcher)  # A fork closes the other one.

@@ -79,6 +79,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
         for other in row.excludes:
             if other in given:
                 raise CommandLineError(f"{flag} and {other} cannot be combined. Choose one.")
+    values = Values({type(group): group for group in values}, command.nested(values))
     check_log_and_program(values)
     check_files(values)
     return values
@@ -189,7 +190,7 @@ def _values(
         try:
             values[option.name] = option.kind.parse(words)
         except BadValue as error:
-            raise CommandLineError(f"argument {option.label}: {error}.") from None
+            raise CommandLineError(f"argument {error.flag or option.label}: {error}.") from None
     return values
 
 

@@ -194,6 +194,8 @@ SIGNATURES = {
         "check_shapes": None, "fail_fast": None, "find_output_func": None}),
     "SqnrCompareFunc": Signature("polygraphy.comparator", {"sqnr_threshold": None,
         "check_shapes": None, "fail_fast": None, "find_output_func": None}),
+    "StepLoader": Signature("polygraphy.comparator", {"model": None, "steps": None, "prompt": None,
+        "states": None, "tokens": None, "data_loader": None}),
     "StreamingDataLoader": Signature("polygraphy.comparator", {"paths": ...,
         "allow_dirs": True, "preprocess": None}),
     "TacticRecorder": Signature("polygraphy.backend.trt", {"record": ..., "exclude": None}),

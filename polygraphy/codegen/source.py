@@ -316,6 +316,23 @@ class Step(Expression):
         return Source(f"{self.name} = {_argument(self.value, use)}")
 
 
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a statement, or what an expression takes, with other names of steps."""
+    if isinstance(value, Markup):
+        return Source(names.get(str(value), value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(renamed(each, names) for each in value)
+    if isinstance(value, Mapping):
+        return {key: renamed(each, names) for key, each in value.items()}
+    if isinstance(value, Step):
+        name = names.get(value.name, value.name)
+        return evolve(value, name=name, value=renamed(value.value, names))
+    if isinstance(value, Call):
+        args, kwargs = renamed(value.args, names), renamed(value.kwargs, names)
+        return evolve(value, args=args, kwargs=kwargs, on=renamed(value.on, names))
+    return value
+
+
 def in_turn(first: Any, calls: Iterable[Call]) -> Any:
     """Return calls within each other: each takes what the one before gives, and the first one
     `first`.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.limits import Tolerance as SimpleThreshold
     from polygraphy.domain.results.postprocess import BasePostprocessFunc, TopKPostprocessFunc
     from polygraphy.domain.results.results import IterationResult, RunResults
+    from polygraphy.domain.states.loading import StepLoader
     from polygraphy.legacy.compare_functions import CompareFunc, PostprocessFunc
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Samples",
     "SimpleCompareFunc",
     "SimpleThreshold",
+    "StepLoader",
     "StreamingDataLoader",
     "Threshold",
     "Tolerance",
@@ -69,6 +71,7 @@ _ELSEWHERE = {
     "PostprocessFunc": "polygraphy.legacy.compare_functions",
     "RunResults": "polygraphy.domain.results.results",
     "Samples": "polygraphy.application.compare.samples",
+    "StepLoader": "polygraphy.domain.states.loading",
     "StreamingDataLoader": "polygraphy.domain.data.loading",
     "SimpleThreshold": "polygraphy.domain.limits:Tolerance",
     "Threshold": "polygraphy.domain.limits",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResults
     from polygraphy.domain.accuracy.output_rows import OutputRow as AccuracyRow
     from polygraphy.domain.diagnosis.culprit import DiagnosisResult
-    from polygraphy.domain.model import Model
+    from polygraphy.domain.model import Graph, Model
     from polygraphy.domain.results.results import RunResults
 
 T = TypeVar("T")
@@ -157,6 +157,21 @@ def blob_writer(folder: str | Path) -> AbstractContextManager[ResultWriter[Mappi
     """
 
 
+@port
+def command_line(command: str, *parts: Mapping[str, Any] | Sequence[str]) -> str:
+    """Return the command line that gives options of a command these values, for a shell. It was
+    parsed again: a line that no user can type is not returned.
+
+    Args:
+        command: such as ``surgeon copy``.
+        parts: values by the names of the options' rows, or words that somebody typed, in the order
+            of the command line. Flags that append, such as backends, may be in several parts.
+
+    Returns:
+        The command line; empty if no command line can say this.
+    """
+
+
 class Tensors(Protocol):
     """Turns NumPy arrays into those of another library, and back. The adapters are bound under the
     name of the library's top-level module.
@@ -260,4 +275,30 @@ def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
 
     Raises:
         MissingDependencyError: the package that makes tables is not installed.
+    """
+
+
+@port
+def read_graph(model: Any) -> Graph | None:
+    """Return the graph of a model with its nodes and their attributes; None for a model that is not
+    ONNX.
+
+    Args:
+        model: a path, or a model in memory.
+
+    Raises:
+        FileError: the file is missing.
+        ModelError: it is damaged.
+    """
+
+
+@port
+def read_config(model: str) -> Any:
+    """Return the `genai_config.json` beside a model, as JSON has it; None where there is none."""
+
+
+@port
+def read_tokens(path: str) -> list[int]:
+    """Return the tokens in a file: whole numbers in text or JSON, or an array; FileError when it is
+    missing or holds something else.
     """

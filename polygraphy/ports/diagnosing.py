@@ -151,7 +151,7 @@ class SuspectedParty(Protocol):
         settings: how it runs models, for a program that needs nothing of this package: its
             ``module``, and arguments that are not the default; none where there can be no such
             program.
-        options: the words of a command line that say so, beside its name.
+        options: its options on the command line, by the names of their rows.
     """
 
     name: str
@@ -159,7 +159,7 @@ class SuspectedParty(Protocol):
     rewrites: bool
     levels: Sequence[str]
     settings: Mapping[str, Any]
-    options: Sequence[str]
+    options: Mapping[str, Any]
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Load a model as a user would.
@@ -189,8 +189,8 @@ class SuspectedParty(Protocol):
             BackendError: it refuses the model.
         """
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model so, as it was loaded before."""
+    def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
+        """Return the options that run a model as `load` did with these arguments."""
 
 
 class LoweringParty(SuspectedParty, Protocol):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.statistics import ModelStatistics
     from polygraphy.domain.report.document import Document
     from polygraphy.domain.results.results import DeviceTimes, OutputValidity
+    from polygraphy.domain.states.comparing import StepsCompared
     from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -87,6 +88,9 @@ class Console(Protocol):
         """All samples of a pair of runs were compared: which changed their answer, and how often
         both are right.
         """
+
+    def steps_compared(self, found: StepsCompared) -> None:
+        """All steps of a model with states were compared."""
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked for NaN and infinity."""

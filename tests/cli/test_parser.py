@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.binding import bind
 from polygraphy.cli.backends.openvino import OpenvinoOptions
+from polygraphy.cli.command_line import command_words
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.commands.run.run import RunCommand, RunnerOptions
 from polygraphy.cli.commands.surgeon.surgeon_options import CopyOptions
@@ -21,7 +23,8 @@ from polygraphy.cli.shared.compare import CompareOptions, SimpleOptions
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions, severities
 from polygraphy.cli.shared.model import ModelOptions
-from polygraphy.domain.diagnosis.variants import copying
+from polygraphy.domain.asked import command_line
+from polygraphy.domain.diagnosis.commands import copy_command
 
 
 def test_runners_keep_their_order_and_may_repeat() -> None:
@@ -260,8 +263,9 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 
 @given(st.lists(st.one_of(NAMES, NAMES.map("-{}".format)), min_size=1, max_size=4, unique=True))
 def test_a_remedy_names_nodes_whatever_they_are_called(names: list[str]) -> None:
-    line = copying("m.onnx", "r.onnx", names)
-    values = parse(load("surgeon copy"), shlex.split(line)[3:])
+    with bind(command_line, lambda *given: shlex.join(command_words(*given))):
+        line = copy_command("m.onnx", "r.onnx", names)
+    values = parse(load("surgeon copy"), shlex.split(line))
     assert sorted(values[CopyOptions].nodes) == sorted(names)
 
 

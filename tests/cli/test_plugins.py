@@ -73,6 +73,15 @@ def test_a_program_uses_the_backend(mine: Install, capsys: pytest.CaptureFixture
     assert "        MyRunner(MODEL, level=3, whole=True),\n        OnnxrtRunner(" in text
 
 
+def test_a_runner_of_it_may_have_a_name(mine: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    mine()
+    words = ["--runner", "a=--mine --mine-level 3", "--runner", "b=--onnxrt", "--mine"]
+    text = program("m.onnx", *words, capsys=capsys)
+    assert '"""Compare m.onnx in a (Mine), b (ONNX Runtime) and Mine.' in text
+    assert '    runners[0].name = "a"\n' in text
+    assert "MyRunner(MODEL, level=3, whole=True),\n        OnnxrtRunner(" in text
+
+
 CALLED = WITH_OPTIONS.replace("options=MyOptions)", "options=MyOptions, runner='my_backend:Make')")
 
 

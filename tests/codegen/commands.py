@@ -17,6 +17,11 @@ COMMANDS: dict[str, tuple[str, int]] = {
     "run_onnx": ("run identity.onnx --onnx", 0),
     "run_onnxrt_onnx": ("run identity.onnx --onnxrt --onnx", 0),
     "run_onnxrt_twice": ("run identity.onnx --onnxrt --onnxrt", 0),
+    "run_named": (
+        "run identity.onnx --runner plain='--onnxrt --graph-optimization-level DISABLE_ALL'"
+        " --runner usual=--onnxrt --onnx --intra-op-threads 1",
+        0,
+    ),
     "run_tolerance": ("run identity.onnx --onnxrt --onnx --rtol 1e-3", 0),
     "run_report": (
         "run identity.onnx --onnxrt --onnx --format json --report report.xml --report report.md",
@@ -322,6 +327,8 @@ RENDERED: dict[str, str] = {
         " --load-runtime libnvinfer_lean.so"
     ),
     "run_trt_twice": "run model.onnx --trt --trt --save-tactics tactics.json",
+    "run_named_trt": "run model.onnx --runner fp32='--trt --trt-outputs out' --runner"
+    " int8='--trt --int8 --save-engine int8.plan' --runner a-b='--torch net.py:load'",
     "run_tf": "run model.pb --tf --onnxrt --tf-outputs a b --allow-growth --opset 13",
     "run_tf_ckpt": "run folder --model-type ckpt --ckpt name --tf --freeze-graph --save-pb a.pb",
     "run_tf_flags": (
@@ -348,6 +355,9 @@ RENDERED: dict[str, str] = {
     "run_torch": (
         "run model.onnx --onnxrt --torch script.py:make --torch script.py --torch-device cuda:1"
         " --torch-compile"
+    ),
+    "run_steps": (
+        "run model.onnx --onnxrt --onnx --steps 12 --prompt 3 --state hn:h0 --tokens tokens.txt"
     ),
     "run_torch_alone": "run --torch model.pt2 --mark-all",
     "run_torch_program": "run model.onnx --onnxrt --torch model.pt2 --mark-all",

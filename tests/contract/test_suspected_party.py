@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.reference import FormulaParty, OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.diagnosing import SuspectedParty
 from tests.support.parties import WrongRewriter
@@ -84,12 +85,11 @@ def test_a_model_that_is_invalid_is_refused(party: SuspectedParty) -> None:
         party.load(model("NoSuchOperator"), plain=True)({"x": X})
 
 
-def test_its_options_are_words_of_a_command_line(party: SuspectedParty) -> None:
-    assert all(isinstance(word, str) and word for word in party.options)
-    assert not party.options or party.options[0].startswith("--")
-
-
-def test_a_remedy_is_one_line(party: SuspectedParty) -> None:
-    for plain in (True, False):
-        said = party.remedy("m.onnx", plain=plain, without=party.passes[:1])
-        assert "m.onnx" in said and "\n" not in said
+def test_its_options_and_remedies_are_options_of_run(party: SuspectedParty) -> None:
+    if isinstance(party, WrongRewriter):
+        pytest.skip("the command line has no such backend")
+    remedies = [party.remedy(plain=plain, without=party.passes[:1]) for plain in (True, False)]
+    flag = "onnx" if isinstance(party, OnnxParty) else party.name  # Formulas are no backend of run.
+    for options in (party.options, *remedies):
+        line = run_command("m.onnx", [(flag, options)], {})
+        assert line.startswith(f"polygraphy run m.onnx --{flag}")

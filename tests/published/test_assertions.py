@@ -77,6 +77,12 @@ def test_a_model_that_backends_agree_about_passes_in_silence(
     assert G_LOGGER.module_severity == before
 
 
+def test_backends_may_have_names() -> None:
+    plain = "onnxrt --graph-optimization-level DISABLE_ALL"
+    with pytest.raises(OutputsDiffer, match=r"plain vs\. slow"):
+        assert_outputs_match(MODEL, {"plain": plain, "slow": "onnx"}, rtol=0, atol=0)
+
+
 def test_a_golden_holds_later_outputs_to_those_that_were_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import onnx
@@ -29,6 +29,12 @@ class CountingParty(OnnxrtParty):
         return super().load(*given, **options)
 
 
+def command_of_fakes(command: str, *values: Mapping[str, Any]) -> str:
+    """Return a command with all its values, for backends that the command line does not have."""
+    pairs = (f"{name}={value}" for each in values for name, value in each.items() if value)
+    return f"polygraphy {command} {' '.join(pairs)}"
+
+
 class WrongRewriter:
     """Computes as the reference evaluator does, but makes Abs of Exp and Log that follow each other,
     unless one of its passes is switched off; or refuses such a model.
@@ -39,7 +45,7 @@ class WrongRewriter:
     rewrites = True
     levels = ()
     settings: dict[str, Any] = {}
-    options = ()
+    options: dict[str, Any] = {}
 
     def __init__(self, guilty: Collection[str] = ("ExpLogFusion",), refuses: bool = False) -> None:
         """Say which passes have to be switched off together, and whether it refuses instead."""
@@ -70,8 +76,8 @@ class WrongRewriter:
                     log.input[0] = exp.input[0]
         return made
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        return f"wrong {path} {'plain' if plain else ' '.join(sorted(without))}"
+    def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        return {"plain": True} if plain else {"without": tuple(sorted(without))}
 
 
 class CrashingParty(WrongRewriter):
@@ -96,7 +102,3 @@ class CrashingParty(WrongRewriter):
             assert os.getpid() != self._tests, "the crash would have ended the diagnosis"
             os.kill(os.getpid(), signal.SIGKILL)
         return model
-
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return a command line."""
-        return f"polygraphy run {path} --crashing --without {' '.join(without)}"

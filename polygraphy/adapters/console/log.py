@@ -24,6 +24,7 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
     from polygraphy.domain.accuracy.samples import SamplesCompared
+    from polygraphy.domain.states.comparing import StepsCompared
 
 
 _ENOUGH_TO_SPREAD = 10
@@ -115,6 +116,12 @@ class LogConsole:
         from polygraphy.domain.report.document import plain
 
         G_LOGGER.info("\n".join(sample_lines(plain(found))))
+
+    def steps_compared(self, found: StepsCompared) -> None:
+        from polygraphy.adapters.console.tables import step_lines
+        from polygraphy.domain.report.document import plain
+
+        G_LOGGER.info("\n".join(step_lines(plain(found))))
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         G_LOGGER.start(f"Output Validation | Runners: {[*map(label_of_runner, runners)]}")

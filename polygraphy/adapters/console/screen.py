@@ -40,7 +40,8 @@ class Screen:
         self._least = least
         self._held: list[tuple[Line, bool]] = []
         self._tells = False
-        os.register_at_fork(after_in_child=self._leave_to_parent)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._leave_to_parent)
 
     def __call__(self, lines: list[Line]) -> list[Line]:
         """Return the lines that are shown now."""

@@ -15,6 +15,7 @@ from polygraphy.domain.accuracy.output_rows import OutputRow, badness, brief_pai
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.report.summary import sample_sentences
+from polygraphy.domain.states.comparing import steps_in_words
 from polygraphy.domain.tensors.naming import counted, one_line
 from polygraphy.logger.severity import ERROR, INFO, ULTRA_VERBOSE
 
@@ -320,3 +321,38 @@ def sample_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (line for line, _ in drawn("changed", names, [labels, *sides], wrong, None))
     if (more := len(found["changed"]) - len(shown)) > 0:
         yield f"  ... and {counted(more, 'more sample')}, see --report."
+
+
+def step_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about the steps of two runs: a sentence if all agree, else a table.
+
+    Args:
+        found: a result of the kind ``steps``.
+    """
+    for sentence in steps_in_words(found):
+        yield from wrapped(sentence, 2)
+    rows = found["rows"]
+    if found["first_wrong"] is None or not rows:
+        return
+    names = Column("", [_range(row["first"], row["last"]) for row in rows])
+    columns = [
+        Column("position", [_range(row["start"], row["position"]) for row in rows], is_number=True),
+        Column("error", [short(row["error"]) for row in rows], is_number=True),
+        Column("KL", [short(row["kl"]) for row in rows], is_number=True),
+        *(
+            Column(f"token {one_line(party)}", [_token(row, at) for row in rows], is_number=True)
+            for at, party in enumerate(found["parties"])
+        ),
+        Column("first different state", [one_line(row["state"]) for row in rows]),
+    ]
+    yield ""
+    failed = [not row["passed"] for row in rows]
+    yield from (line for line, _ in drawn("step", names, columns, failed, None))
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _token(row: Mapping[str, Any], at: int) -> str:
+    return "" if row["tokens"] is None else f"{row['tokens'][at]}"

@@ -91,6 +91,11 @@ class Terminal:
 
                 yield "", INFO
                 yield from ((line, INFO) for line in sample_lines(found))
+            elif found["kind"] == "steps":
+                from polygraphy.adapters.console.tables import step_lines
+
+                yield "", INFO
+                yield from ((line, INFO) for line in step_lines(found))
 
     def findings(self, code: int) -> Iterator[Line]:
         """Yield where it failed, whether that is rounding, and what to do next."""

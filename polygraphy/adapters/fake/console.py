@@ -11,6 +11,7 @@ from attrs import Factory, define
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.accuracy.samples import SamplesCompared
 from polygraphy.domain.results.results import DeviceTimes, OutputValidity
+from polygraphy.domain.states.comparing import StepsCompared
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
 
@@ -94,6 +95,10 @@ class RecordingConsole:
     def samples_compared(self, found: SamplesCompared) -> None:
         """All samples of a pair of runs were compared."""
         self._record("samples_compared", found)
+
+    def steps_compared(self, found: StepsCompared) -> None:
+        """See `Console`."""
+        self._record("steps_compared", found)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""

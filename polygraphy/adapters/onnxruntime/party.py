@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -80,21 +79,17 @@ class OnnxrtParty:
         return made
 
     @property
-    def options(self) -> list[str]:
-        """Return how sessions are made, as words of a command line: see the port."""
-        words = [*self._of_providers()]
-        if self._level is not None:
-            words += ["--graph-optimization-level", self._level]
-        if self._threads is not None:
-            words += ["--intra-op-threads", str(self._threads)]
-        return [*words, *(["--disabled-optimizers", *self._disabled] if self._disabled else [])]
-
-    def _of_providers(self) -> list[str]:
-        words = [f"{name}={source}" for name, source in self._libraries.items()]
-        made = ["--provider-library", *words] if words else []
-        if self._providers != ["cpu"]:
-            made += ["--providers", *map(_provider_in_words, self._providers)]
-        return made
+    def options(self) -> dict[str, Any]:
+        """Return how sessions are created: see the port."""
+        level = session_options(self._level).graph_optimization_level.name
+        options = {
+            "provider_libraries": self._libraries,
+            "providers": () if self._providers == ["cpu"] else tuple(self._providers),
+            "graph_optimization_level": level if self._level else None,
+            "threads": self._threads,
+            "disabled_optimizers": tuple(self._disabled),
+        }
+        return {name: value for name, value in options.items() if value}
 
     @property
     def lowers_to(self) -> str | None:
@@ -156,12 +151,14 @@ class OnnxrtParty:
             self._session(model, level, without, str(path))
             return onnx.load(str(path)) if path.exists() else None
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model without rewrites."""
-        how = ["--graph-optimization-level", _PLAIN]
+    def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        """Return the options that run a model without rewrites."""
         if without and not plain:
-            how = ["--disabled-optimizers", *dict.fromkeys([*self._disabled, *without])]
-        return shlex.join(["polygraphy", "run", path, "--onnxrt", *self._of_providers(), *how])
+            disabled = tuple(dict.fromkeys([*self._disabled, *without]))
+            return {**self.options, "disabled_optimizers": disabled}
+        options = {**self.options, "graph_optimization_level": _PLAIN}
+        options.pop("disabled_optimizers", None)
+        return options
 
     def _matched_providers(self) -> list[Provider]:
         return matched_providers(self._providers, self._libraries)
@@ -180,10 +177,3 @@ class OnnxrtParty:
             if saved is not None and isinstance(source, str) and source is not model:
                 options.add_session_config_entry(_WEIGHTS_OF_OPTIMISED, "weights.data")
             return load_session(source, options, providers, without)
-
-
-def _provider_in_words(provider: Provider) -> str:
-    if isinstance(provider, str):
-        return provider
-    name, options = provider
-    return f"{name}:{','.join(f'{key}={value}' for key, value in options.items())}"

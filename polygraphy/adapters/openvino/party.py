@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -88,17 +87,18 @@ class OpenvinoParty:
         return MappingProxyType(made)
 
     @property
-    def options(self) -> list[str]:
-        """How models are compiled, as words of a command line."""
+    def options(self) -> dict[str, Any]:
+        """Return how models are compiled: see the port."""
         how = self._how
-        words = ["--openvino-device", how["device"]] if how["device"] else []
-        words += ["--openvino-precision", how["precision_hint"]] if how["precision_hint"] else []
-        words += ["--openvino-threads", str(how["threads"])] if how["threads"] else []
-        words += ["--no-openvino-fusion"] if how["fuse"] is False else []
-        given = [f"{key}={value}" for key, value in how["properties"].items()]
-        words += ["--openvino-properties", *given] if given else []
-        kept = how["float32_tensors"]
-        return [*words, *(["--openvino-float32", *kept] if kept else [])]
+        options = {
+            "openvino_device": how["device"],
+            "openvino_precision": how["precision_hint"],
+            "openvino_threads": how["threads"],
+            "no_openvino_fusion": how["fuse"] is False,
+            "openvino_properties": how["properties"],
+            "openvino_float32": tuple(how["float32_tensors"]),
+        }
+        return {name: value for name, value in options.items() if value}
 
     @property
     def lowers_to(self) -> str | None:
@@ -139,16 +139,14 @@ class OpenvinoParty:
         layers = layers_of(compiled_model_from_onnx(proto, **how))
         return _with_fused(proto, [layer.names for layer in layers]) if layers else None
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that compiles a model so."""
+    def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        """Return the options that compile a model so."""
         nodes = [] if plain else [name for name in without if name not in self.passes]
         how = self._switched_off(plain=plain, without=without)
         if nodes:
             tensors = (self._tensors.get(name, name) for name in nodes)
             how["float32_tensors"] = [*how["float32_tensors"], *tensors]
-        words = ["polygraphy", "run", path, "--openvino", *OpenvinoParty(**how).options]
-        words += ["--onnxrt", "--rtol", "auto", "--atol", "auto"] if nodes else []
-        return shlex.join(words)
+        return OpenvinoParty(**how).options
 
     def _switched_off(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
         off = set(self.passes if plain else without)

@@ -5,7 +5,6 @@ and memory than it may, and ends with the process that started it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -14,11 +13,18 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+
+try:
+    import fcntl
+except ImportError:  # Windows: its locks belong to a process, and no command inherits them.
+    fcntl = None  # type: ignore[assignment]
+
+import filelock
 
 from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
 from polygraphy.adapters.processes.commands import WarmInterpreter, can_fork
@@ -41,7 +47,8 @@ _GRACE = 1.0
 """Seconds until a job that was killed counts as crashed: who killed it, such as a scheduler or Ray,
 may be about to end this process as well, and then nothing came of it.
 """
-_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+_KILLED = -9
+_FROM_OUTSIDE = (_KILLED, -signal.SIGTERM)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -74,11 +81,11 @@ def launch(
     try:
         return LaunchedProcess(job, limits, facts, partial(_begin, preload), lock)
     except BaseException:
-        os.close(lock)
+        lock.release()
         raise
 
 
-def _begin(preload: str, job: Job, device: str | None, output: int, lock: int) -> _Process:
+def _begin(preload: str, job: Job, device: str | None, output: int, lock: _Lock) -> _Process:
     """Start the process of a job, which writes to a file and holds another one."""
     variables = dict(job.environment)
     if device is not None:
@@ -98,7 +105,9 @@ def _begin(preload: str, job: Job, device: str | None, output: int, lock: int) -
         _waiting[interpreter] = WarmInterpreter(preload, job.command[0], job.environment)
     waiting, words = _waiting[interpreter], [_NAME, *job.command[3:]]
     try:
-        number = waiting.request(words, [output, lock], folder=job.folder, environment=variables)
+        number = waiting.request(
+            words, [output, *lock.descriptors], folder=job.folder, environment=variables
+        )
     except (BackendError, OSError, subprocess.SubprocessError):
         return instead()
     return _Forked(waiting, number, instead)
@@ -120,7 +129,7 @@ class _Used(NamedTuple):
 class _Fresh:
     """A new process of an interpreter, or of anything else."""
 
-    def __init__(self, job: Job, variables: Mapping[str, str], output: int, lock: int) -> None:
+    def __init__(self, job: Job, variables: Mapping[str, str], output: int, lock: _Lock) -> None:
         try:
             is_ours = job.command[1:3] == _OURS
             self._process = start_command(
@@ -130,30 +139,50 @@ class _Fresh:
                 stderr=subprocess.STDOUT,
                 cwd=job.folder,
                 env={**os.environ, **variables},
-                pass_fds=(lock,),
+                pass_fds=lock.descriptors,
             )
         except (OSError, subprocess.SubprocessError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise BackendError(f"{job.command[0]} cannot be run: {reason}.") from error
         self.pid: int | None = self._process.pid
         self._descriptor = os.pidfd_open(self._process.pid) if hasattr(os, "pidfd_open") else None
+        self._used: _Used | None = None
 
     def has_ended(self, wait: float) -> bool:
         if wait and self._descriptor is not None:
             select.select([self._descriptor], [], [], wait)
         elif wait:
             time.sleep(wait)
+        if not hasattr(os, "waitid"):
+            self._used = self._used or self._use_if_ended()
+            return self._used is not None
+        # The process stays a zombie until its group is killed, so that its number is not reused.
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._process.pid, how) is not None
 
-    def reap(self) -> _Used:
-        end_group(self._process)
-        _, status, usage = os.wait4(self._process.pid, 0)
+    def _use_if_ended(self) -> _Used | None:
+        """Return what the process used, if it has ended, where ending and waiting are one: on
+        macOS before Python 3.13, and on Windows, which does not tell what it used.
+        """
+        if not hasattr(os, "wait4"):
+            code = self._process.poll()
+            return None if code is None else _Used(code, 0.0, 0)
+        ended, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+        return self._read_usage(status, usage) if ended else None
+
+    def _read_usage(self, status: int, usage: Any) -> _Used:
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        if self._descriptor is not None:
-            os.close(self._descriptor)
         cpu = usage.ru_utime + usage.ru_stime
         return _Used(self._process.returncode, cpu, peak_memory(usage))
+
+    def reap(self) -> _Used:
+        end_group(self._process)
+        used = self._used
+        if used is None and hasattr(os, "wait4"):
+            used = self._read_usage(*os.wait4(self._process.pid, 0)[1:])
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        return used or _Used(self._process.wait(), 0.0, 0)
 
 
 class _Forked:
@@ -186,7 +215,7 @@ class _Forked:
         if self._answer is None and self.pid is None:
             self._waiting.close()  # It may import for ever.
         found = self._answer or self._waiting.stop(self._number)
-        code = int(found.get("code", -signal.SIGKILL))
+        code = int(found.get("code", _KILLED))
         return _Used(code, found.get("cpu", 0.0), found.get("memory", 0))
 
 
@@ -201,8 +230,8 @@ class LaunchedProcess:
         job: Job,
         limits: Limits,
         facts: Mapping[str, Any],
-        begin: Callable[[Job, str | None, int, int], _Process],
-        lock: int,
+        begin: Callable[[Job, str | None, int, _Lock], _Process],
+        lock: _Lock,
     ) -> None:
         self._job, self._limits, self._lock, self._facts = job, limits, lock, facts
         self._peak, self._next_look = 0, 0.0
@@ -278,14 +307,46 @@ class LaunchedProcess:
         return lines[-1][:_LONGEST] if lines else ""
 
     def _give_back(self) -> None:
-        """Remove the lock while it is held, so that no process locks a removed file."""
+        self._lock.remove()
+
+
+class _Lock:
+    """A lock file that this process holds, and so do commands that inherit its descriptors."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path, self._descriptor = path, descriptor
+        self.descriptors: tuple[int, ...] = (descriptor,)
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+    def remove(self) -> None:
+        """Remove the file while it is held, so that no process locks a removed file."""
         with suppress(OSError):
-            Path(f"{self._job.stem}.lock").unlink(missing_ok=True)
-        os.close(self._lock)
+            Path(self._path).unlink(missing_ok=True)
+        self.release()
 
 
-def _locked(path: str) -> int | None:
-    """Lock a file, and return its descriptor; None if another process holds it."""
+class _ProcessLock(_Lock):
+    """The lock of a system without `fcntl`, which ends with this process and is not inherited."""
+
+    def __init__(self, path: str, lock: filelock.BaseFileLock) -> None:
+        self._path, self._held = path, lock
+        self.descriptors = ()
+
+    def release(self) -> None:
+        self._held.release()
+
+
+def _locked(path: str) -> _Lock | None:
+    """Lock a file; None if another process holds it."""
+    if fcntl is None:
+        held = filelock.FileLock(path, timeout=0)
+        try:
+            held.acquire()
+        except filelock.Timeout:
+            return None
+        return _ProcessLock(path, held)
     while True:
         with translated_os_errors(path, "write"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -300,7 +361,7 @@ def _locked(path: str) -> int | None:
                 raise
         with suppress(FileNotFoundError):
             if Path(path).stat().st_ino == os.fstat(descriptor).st_ino:
-                return descriptor
+                return _Lock(path, descriptor)
         os.close(descriptor)  # Who held it has removed it.
 
 
@@ -314,8 +375,10 @@ def _essence_in(path: str) -> dict[str, Any] | None:
 
 def resident(pid: int) -> int:
     """Return how many bytes of memory a process and its descendants have resident; 0 where the
-    system does not tell.
+    system does not tell, as on Windows.
     """
+    if not Path("/proc/self/statm").exists():
+        return _resident_of(pid, _process_table())
     total, waiting = 0, [pid]
     while waiting:
         folder = Path(f"/proc/{waiting.pop()}")
@@ -325,3 +388,29 @@ def resident(pid: int) -> int:
             for task in (folder / "task").iterdir():
                 waiting += map(int, (task / "children").read_text().split())
     return total
+
+
+def _process_table() -> list[tuple[int, int, int]]:
+    """Return the number, the parent and the resident KiB of each process, as POSIX's `ps` lists
+    them; nothing without `ps`.
+    """
+    command = ["ps", "-A", "-o", "pid=", "-o", "ppid=", "-o", "rss="]
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return [
+            (int(pid), int(parent), int(kib))
+            for pid, parent, kib in map(str.split, text.splitlines())
+        ]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return []
+
+
+def _resident_of(pid: int, table: Sequence[tuple[int, int, int]]) -> int:
+    """Return the resident bytes of a process and its descendants."""
+    family = {pid}
+    while True:
+        members = {number for number, parent, _ in table if parent in family} - family
+        if not members:
+            break
+        family |= members
+    return 1024 * sum(kib for number, _, kib in table if number in family)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from attrs import evolve
 
+from polygraphy.adapters.processes.launching import resident
+from polygraphy.domain.errors import UsageError
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.ports.machine import cores, free_memory, machine_facts
 from polygraphy.ports.sweeping import Launched, launch
@@ -35,6 +37,12 @@ class LocalPool:
         limits: Limits,
         ended: Callable[[Job, Mapping[str, Any]], object],
     ) -> None:
+        if limits.memory and not resident(os.getpid()):
+            raise UsageError(
+                "--memory has no effect here: this system does not tell how much memory a process"
+                " uses.",
+                hint="Leave it out, and lower --jobs instead.",
+            )
         devices = _devices()
         count = limits.jobs or (len(devices) if len(devices) > 1 else cores())
         memory = limits.memory or free_memory() // 2 // count

@@ -24,6 +24,7 @@ from polygraphy.domain.report.summary import (
     proof_of,
     sample_sentences,
 )
+from polygraphy.domain.states.comparing import steps_in_words
 
 _MOST_ROWS = 50
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")
@@ -51,6 +52,8 @@ def _lines(document: Document) -> Iterator[str]:
             yield from _causes(result)
         elif result["kind"] == "samples":
             yield from _samples(result)
+        elif result["kind"] == "steps":
+            yield from _steps(result)
     others = [check for check in checks_of(document) if check.outcome != PASSED]
     others = others if not document.comparisons else []
     if others:
@@ -107,6 +110,20 @@ def _samples(found: Mapping[str, Any]) -> Iterator[str]:
         yield from _table(("sample", "label", *found["parties"]), rows)
     if len(found["changed"]) > len(changed):
         yield from ("", f"{len(found['changed']) - len(changed)} more are in the document.")
+
+
+def _steps(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which step of a model with states is the first that differs, and the table of steps."""
+    yield ""
+    yield " ".join(map(text_of, steps_in_words(found)))
+    if found["first_wrong"] is not None:
+        yield ""
+        rows = (
+            [f"{row['first']}", f"{row['position']}", f"{row['error']}", f"{row['kl']}",
+             f"{row['tokens']}", row["state"], "passed" if row["passed"] else "FAILED"]
+            for row in found["rows"]
+        )  # fmt: skip
+        yield from _table(("step", "position", "error", "KL", "tokens", "state", ""), rows)
 
 
 def _culprit(culprit: object) -> Iterator[str]:

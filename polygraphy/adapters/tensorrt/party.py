@@ -5,7 +5,6 @@ float32.
 from __future__ import annotations
 
 import io
-import shlex
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from types import MappingProxyType
@@ -60,16 +59,16 @@ class TrtParty:
         self._unnamed: set[str] = set()
 
     @property
-    def options(self) -> list[str]:
-        """How engines are built, as words of a command line: see the port."""
+    def options(self) -> dict[str, Any]:
+        """Return how engines are built: see the port."""
         how = self._settings
-        words = [f"--{self.lowers_to}"] if self.lowers_to else []
-        words += ["--tf32"] if how["tf32"] else []
-        limits = how["memory_pool_limits"] or {}
-        pools = [f"{pool}:{size}" for pool, size in limits.items()]
-        words += ["--pool-limit", *pools] if pools else []
-        level = how["builder_optimization_level"]
-        return [*words, *([] if level is None else ["--builder-optimization-level", str(level)])]
+        options = {
+            **({self.lowers_to: True} if self.lowers_to else {}),
+            "tf32": how["tf32"],
+            "pool_limit": how["memory_pool_limits"],
+            "builder_optimization_level": how["builder_optimization_level"],
+        }
+        return {name: value for name, value in options.items() if value is not None}
 
     def in_float32(self) -> TrtParty:
         """Return the same party, computing in float32."""
@@ -87,15 +86,13 @@ class TrtParty:
     def executed(self, model: Any, *, without: Collection[str] = ()) -> None:
         """Return None: engines do not show their graph."""
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model in float32, or some of its nodes."""
-        words = ["polygraphy", "run", path, "--trt"]
+    def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        """Return the options that run a model in float32, or some of its nodes."""
         if plain or not without:
-            return shlex.join([*words, *self.in_float32().options])
-        layers = [f"{name}:float32" for name in self._layer_names(without)]
-        obey = ["--precision-constraints", "obey"] if _obeys() else []
-        words += [*self.options, "--layer-precisions", *layers, *obey, "--onnxrt"]
-        return shlex.join(words)
+            return self.in_float32().options
+        layers = dict.fromkeys(self._layer_names(without), "float32")
+        obey = {"precision_constraints": "obey"} if _obeys() else {}
+        return {**self.options, "layer_precisions": layers, **obey}
 
     def _layer_names(self, nodes: Collection[str]) -> list[str]:
         """Return what TensorRT calls nodes: one without a name goes by what it computes."""

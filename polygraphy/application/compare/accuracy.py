@@ -31,6 +31,7 @@ from polygraphy.domain.compare.pairwise import is_program
 from polygraphy.domain.compare.result import check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
+from polygraphy.domain.states.comparing import StepFigures, step_row
 from polygraphy.domain.tensors.naming import Note
 from polygraphy.ports.machine import cores
 from polygraphy.ports.reporting import Console
@@ -320,6 +321,8 @@ def compare_accuracy(
     if comparison.samples is not None:
         for found in comparison.samples.results(is_whole=is_whole):
             comparison.console.samples_compared(found)
+    for figures in comparison.steps.values():
+        comparison.console.steps_compared(figures.compared())
     if comparison.worst is not None:
         comparison.worst.save()
     if plot is not None and verdicts is not None:
@@ -390,6 +393,7 @@ class _Comparison:
     ) -> None:
         self._asked = samples
         self.samples: SampleComparison | None = None
+        self.steps: dict[int, StepFigures] = {}  # By the position of the pair.
         self.record = record
         self.worst = worst
         self.console = resolve(Console)
@@ -478,6 +482,8 @@ class _Comparison:
         if self._allow_missing_outputs:
             left_out = [*not_shared(run0, shared0), *not_shared(run1, shared1)]
             pair = self._without_missing(pair, verdict, position, left_out)
+        if verdict is self.verdicts[0]:
+            self._take_step(position, (run0, run1), pair)
         self.console.iteration_compared(pair)
         if self.record is not None:
             self.record.add(pair)
@@ -493,6 +499,22 @@ class _Comparison:
         if not pair.results:  # Another part of the iteration may have some.
             return any(run is not None and run.part is not None for _, run in (run0, run1))
         return not pair.mismatched
+
+    def _take_step(self, position: int, runs: tuple[Run, Run], pair: PairResult) -> None:
+        """Keep the figures of a step of a model with states."""
+        outputs = [run for _, run in runs if run is not None]
+        facts = next((run.step for run in outputs if run.step is not None), None)
+        if facts is None or len(outputs) < len(runs) or not pair.results:
+            return
+        judged = facts.judged or ""
+        row = step_row(
+            facts,
+            (outputs[0], outputs[1]),
+            pair.results,
+            (outputs[0].compute_dtype(judged), outputs[1].compute_dtype(judged)),
+        )
+        names = (label_of_runner(pair.runners[0]), label_of_runner(pair.runners[1]))
+        self.steps.setdefault(position, StepFigures(names)).add(facts, row, pair.results)
 
     def _let_go(self, result: CompareResult) -> None:
         """Make a result independent of the outputs, which may change when they were compared."""

@@ -11,11 +11,11 @@ from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.diagnose.lowered.half import (
     HalfPrecision,
     casting,
-    convert_command,
     rank_nodes,
     try_half_precision,
 )
 from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.commands import convert_command
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.search import (
     Outcome,
@@ -156,7 +156,8 @@ def find_nodes_to_keep(
         _tell_kept(found)
     else:
         kept = _checked(model, dtype, iterations, data_loader)
-    G_LOGGER.info(f"Convert it so:\n    {convert_command(path, dtype, kept)}")
+    if command := convert_command(path, dtype, kept):
+        G_LOGGER.info(f"To convert it: {command}")
     return list(kept)
 
 

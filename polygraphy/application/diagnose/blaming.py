@@ -80,7 +80,7 @@ def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed
                     plain, without = best
                     off = tried[best] or 0.0
                     command = case.command(party, plain=plain, without=without, off=off)
-                    remedy = Remedy(command, True)
+                    remedy = Remedy(command or None, True)
                     facts.append(evidence.right_without_rewrites(without))
                 made.append(evolve(one, remedy=remedy, facts=facts))
             if tried:

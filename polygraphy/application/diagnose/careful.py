@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -46,8 +46,8 @@ class CarefulParty:
         """Return the graph that is really run; see the port."""
         return alone(lambda: self._party.executed(model, without=without, level=level), self.name)
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        return self._party.remedy(path, plain=plain, without=without)
+    def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
+        return self._party.remedy(plain=plain, without=without)
 
 
 def alone(

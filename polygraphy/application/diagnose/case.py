@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
 
 import numpy as np
-from attrs import evolve
+from attrs import Factory, define, evolve, field, frozen
 
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import ComputePrecision
+from polygraphy.domain.diagnosis.commands import insert_commands, run_command
 from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     Attempt,
@@ -26,7 +26,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.diagnosis.variants import Variant, undoing
+from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import remedies
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
 from polygraphy.domain.rounding import (
@@ -72,58 +72,83 @@ _MOST = 768 << 20
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
+@define
+class Log:
+    """What a diagnosis has done so far, whatever form of the model it looks at.
+
+    Attributes:
+        attempts: the steps that were taken.
+        curves: the errors of tensors that were measured.
+        evidence: what was compared of what was asked.
+    """
+
+    attempts: list[Attempt] = field(factory=list)
+    curves: list[Curve] = field(factory=list)
+    evidence: Evidence = field(factory=Evidence)
+
+
+@define(eq=False)
+class Memo:
+    """What is computed once for a form of the model.
+
+    Attributes:
+        loaded: what backends have loaded, with the model and the backend, by their identities.
+        facts: what the outputs of a model are, with the model.
+        moved: the data for which outputs were last computed as rounding to a type may move them,
+            that type, and these.
+        nbytes: how many bytes all tensors may take at a time; None before that is asked for.
+    """
+
+    loaded: dict[tuple[Any, ...], tuple[Compute, Any, SuspectedParty]] = field(factory=dict)
+    facts: tuple[OpenModel, Facts] | None = None
+    moved: tuple[Feed, str, Sequence[Values]] | None = None
+    nbytes: int | None = None
+
+
+@frozen(eq=False)
 class Case:
-    """A model that is diagnosed, with those who run it.
+    """A model that is diagnosed, with the backends that run it. A step that needs another case,
+    such as one on other data, takes `evolve(case, ...)`, which shares the log and what is known.
 
     Attributes:
         model: the model, taken apart; branches of If nodes may stand in their place.
-        whole: the same before that.
         path: where it is, for command lines.
         parties: who may be at fault.
-        attempts: what was tried so far.
-        data_options: options of a command line that make the data on which something is wrong.
+        reports: who shows the steps.
+        budget: how many bytes all tensors may take at a time, where that is given.
+        lowered: how operators on float32 tensors are computed, if not in float32.
+        whole: the model before branches stood in the place of If nodes.
+        data_options: options of the command line that create the data on which something is wrong.
         feed: the data on which something is wrong, or else the first.
         expected: the outputs that are right on `feed`, where they were given.
-        evidence: what was compared of what was asked.
-        curves: the errors of tensors that were measured so far.
-        budget: how many bytes all tensors may take at a time, where that is given.
+        repaired: makes the model as it is right, where it is to blame itself and that is known.
         is_given: whether this is the model that was given, and not another form of it.
         is_made_up: whether the data are.
         are_shapes_open: whether they are, and no shape was given.
         versions: other versions of each party that can be asked, in environments of their own.
-        moved: the data for which outputs were last computed as rounding to a type may move them,
-            that type, and these.
+        log: what was done so far.
+        memo: what was computed once.
     """
 
-    def __init__(
-        self,
-        model: OpenModel,
-        path: str,
-        parties: Sequence[SuspectedParty],
-        reports: DiagnosisReports,
-        memory: int | None = None,
-        lowered: ComputePrecision | None = None,
-    ) -> None:
-        self.model = self.whole = model
-        self._lowered = lowered
-        self.path = path
-        self.parties = list(parties)
-        self.attempts: list[Attempt] = []
-        self.data_options: list[str] = []
-        self.feed: Feed = {}
-        self._right: OpenModel | Callable[[], OpenModel] | None = None
-        self.expected: Values | None = None
-        self.evidence = Evidence()
-        self.is_given = True
-        self.is_made_up = self.are_shapes_open = False
-        self.curves: list[Curve] = []
-        self.versions: Mapping[str, Mapping[str, OtherEnvironment]] = {}
-        self.moved: tuple[Feed, str, Sequence[Values]] | None = None
-        self._reports = reports
-        self.budget = memory
-        self._memory = memory
-        self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
-        self._facts: tuple[OpenModel, Facts] | None = None
+    model: OpenModel
+    path: str
+    parties: Sequence[SuspectedParty]
+    reports: DiagnosisReports
+    budget: int | None = None
+    lowered: ComputePrecision | None = None
+    whole: OpenModel = field(
+        default=Factory(lambda case: case.model, takes_self=True), kw_only=True
+    )
+    data_options: Mapping[str, Any] = field(factory=dict, kw_only=True)
+    feed: Feed = field(factory=dict, kw_only=True)
+    expected: Values | None = field(default=None, kw_only=True)
+    repaired: Callable[[], OpenModel | None] | None = field(default=None, kw_only=True)
+    is_given: bool = field(default=True, kw_only=True)
+    is_made_up: bool = field(default=False, kw_only=True)
+    are_shapes_open: bool = field(default=False, kw_only=True)
+    versions: Mapping[str, Mapping[str, OtherEnvironment]] = field(factory=dict, kw_only=True)
+    log: Log = field(factory=Log, kw_only=True)
+    memo: Memo = field(factory=Memo, kw_only=True)
 
     def of(self, model: OpenModel, lowered: ComputePrecision | None = None) -> Case:
         """Return a case of another form of the model, whose steps are listed with those of this.
@@ -132,29 +157,36 @@ class Case:
             model: the form.
             lowered: how operators on float32 tensors are computed in it, if not in float32.
         """
-        made = Case(model, self.path, self.parties, self._reports, self.budget, lowered)
-        made.attempts, made.curves, made.evidence = self.attempts, self.curves, self.evidence
-        made.is_given, made.versions = False, self.versions
-        made.is_made_up, made.are_shapes_open = self.is_made_up, self.are_shapes_open
-        return made
+        return Case(
+            model,
+            self.path,
+            self.parties,
+            self.reports,
+            self.budget,
+            lowered,
+            is_given=False,
+            is_made_up=self.is_made_up,
+            are_shapes_open=self.are_shapes_open,
+            versions=self.versions,
+            log=self.log,
+        )
 
     @property
-    def right(self) -> OpenModel | None:
-        """The model as it is right, where it is to blame itself and that is known."""
-        if callable(self._right):
-            self._right = self._right()
-        return self._right
+    def attempts(self) -> list[Attempt]:
+        """The steps that were taken so far."""
+        return self.log.attempts
 
-    def mend(self, right: Callable[[], OpenModel]) -> None:
-        """Note what makes the model as it is right, if that is asked for."""
-        self._right = right
+    @property
+    def evidence(self) -> Evidence:
+        """What was compared of what was asked."""
+        return self.log.evidence
 
     @property
     def memory(self) -> int:
         """How many bytes all tensors may take at a time."""
-        if self._memory is None:
-            self._memory = min(self.room, _MOST)
-        return self._memory
+        if self.memo.nbytes is None:
+            self.memo.nbytes = min(self.room, _MOST) if self.budget is None else self.budget
+        return self.memo.nbytes
 
     @property
     def room(self) -> int:
@@ -173,7 +205,7 @@ class Case:
             return
         made = Attempt(title, " ".join(result), time.perf_counter() - start)
         self.attempts.append(made)
-        self._reports.attempted(made)
+        self.reports.attempted(made)
 
     def loaded(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
@@ -183,13 +215,14 @@ class Case:
         Raises:
             BackendError: it refuses it, or crashes.
         """
-        key = (self.parties.index(party) if party in self.parties else -1, plain, tuple(without))
-        if key not in self._loaded:
-            model = self.model.proto if plain or without else self.model.given
+        model = self.model.proto if plain or without else self.model.given
+        key = (id(model), id(party), plain, tuple(without))
+        if key not in self.memo.loaded:
             if not plain and not without:
                 self.try_alone(party, model)
-            self._loaded[key] = party.load(model, plain=plain, without=without)
-        return self._loaded[key]
+            compute = party.load(model, plain=plain, without=without)
+            self.memo.loaded[key] = compute, model, party  # What is kept has its identity.
+        return self.memo.loaded[key][0]
 
     def try_alone(self, party: SuspectedParty, model: Any) -> None:
         """Let a party that may crash run a model where that does no harm.
@@ -207,7 +240,7 @@ class Case:
 
     def unload(self) -> None:
         """Let go of what parties have loaded, which is as large as the model."""
-        self._loaded.clear()
+        self.memo.loaded.clear()
         release_memory()
 
     def command(
@@ -217,8 +250,9 @@ class Case:
         plain: bool = False,
         without: Collection[str] = (),
         off: float = 0.0,
+        is_auto: bool = False,
     ) -> str:
-        """Return the command line that runs the model as a party would be right, beside the other
+        """Return the command that runs the model as a party would be right, beside the other
         parties and on the data on which it was wrong, so that its exit code says whether it is.
 
         Args:
@@ -226,27 +260,27 @@ class Case:
             plain: whether nothing is rewritten.
             without: the names of rewrites that are switched off.
             off: by how much the outputs still differ at most.
+            is_auto: whether they are compared within the rounding limit.
         """
-        command = party.remedy(self.path, plain=plain, without=without)
-        others = words_of(one for one in self.parties if one.name != party.name)
-        if not command.startswith("polygraphy run ") or not others:
-            return command
-        words = [*others, *self.data_options]
-        if off > _USUAL_ATOL:  # Not `auto`: rounding of quantised types explains almost anything.
-            words += ["--atol", f"{10.0 ** np.ceil(np.log10(2 * off)):g}"]
-        return f"{command} {shlex.join(words)}"
+        others = [(one.name, one.options) for one in self.parties if one.name != party.name]
+        backends = [(party.name, party.remedy(plain=plain, without=without)), *others]
+        if not others:
+            return run_command(self.path, backends, {}, is_auto=is_auto)
+        # Not `auto` by default: rounding of quantized types explains almost anything.
+        atol = float(10.0 ** np.ceil(np.log10(2 * off))) if off > _USUAL_ATOL else None
+        return run_command(self.path, backends, self.data_options, atol=atol, is_auto=is_auto)
 
     def undoing(self, side: Side, changed: Sequence[Variant]) -> Remedy:
         """Return what undoes that nodes of the model were changed, which was tried."""
         is_file = self.is_given and self.model.given is self.model.proto
-        command = undoing(self.path, side, changed) if is_file else None
+        command = insert_commands(self.path, side, changed) if is_file else ""
         note = "" if command else remedies.undo([one.change for one in changed])
-        return Remedy(command, True, note)
+        return Remedy(command or None, True, note)
 
     def measured(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
         """Keep the errors of tensors; see `Curve`."""
         made = [found[name] for node in self.model.nodes for name in node.makes if name in found]
-        self.curves.append(Curve(party, what, made))
+        self.log.curves.append(Curve(party, what, made))
 
     def epsilon(self, output: str) -> float | None:
         """Return the epsilon of the coarsest type of floats in which an output is computed; None
@@ -259,13 +293,11 @@ class Case:
     @property
     def facts(self) -> Facts:
         """What the outputs of the model are."""
-        if self._facts is None or self._facts[0] is not self.model:
-            found = self.model.facts() if self._lowered is None else self._lowered_facts()
-            self._facts = self.model, found
-        return self._facts[1]
-
-    def _lowered_facts(self) -> Facts:
-        return find_facts(self.model.proto, self._lowered)
+        if self.memo.facts is None or self.memo.facts[0] is not self.model:
+            is_wide = self.lowered is None
+            facts = self.model.facts() if is_wide else find_facts(self.model.proto, self.lowered)
+            self.memo.facts = self.model, facts
+        return self.memo.facts[1]
 
     def differing(
         self, values: Values, expected: Values, noise: Mapping[str, Any] | None = None
@@ -322,11 +354,6 @@ def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
         for name, value in values.items()
         if not isinstance(value, list)
     }
-
-
-def words_of(parties: Iterable[SuspectedParty]) -> list[str]:
-    """Return parties, and how they run models, as words of a command line."""
-    return [word for one in parties for word in (f"--{one.name}", *one.options)]
 
 
 def _number(name: str) -> int:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.domain.data.lengths import longer
@@ -15,7 +17,7 @@ from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.domain.tensors.shapes import is_shape_dynamic, typed_shape
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import free_memory
@@ -106,6 +108,16 @@ def feeds_that_run(
     return first
 
 
+def with_data_loader(case: Case, data_loader: Any) -> Case:
+    """Return a case that knows whether its data are made up, and their shapes."""
+    are_generated = isinstance(data_loader, DataLoader)
+    return evolve(
+        case,
+        is_made_up=data_loader is None or are_generated,
+        are_shapes_open=data_loader is None or (are_generated and not data_loader.has_shapes),
+    )
+
+
 def feeds_of_parties(
     case: Case, data_loader: Any, *, are_saved: bool = False
 ) -> list[dict[str, Any]]:
@@ -136,10 +148,6 @@ def feeds_of_parties(
     def runs(feed: dict[str, Any]) -> bool:
         return all(takes(party, feed) for party in case.parties)
 
-    case.is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
-    case.are_shapes_open = data_loader is None or (
-        isinstance(data_loader, DataLoader) and not data_loader.has_shapes
-    )
     fits = _fitting(case.room, case.evidence.left_out, " (--memory-budget)")
     return feeds_that_run(case.model, data_loader, runs, fits=fits, is_varied=not are_saved)
 
@@ -197,41 +205,32 @@ def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:
 
 def data_options(
     model: OpenModel, data_loader: Any, number: int, feed: Mapping[str, Any]
-) -> list[str]:
-    """Return the options of a command line that makes the same data as those of a number that
-    `feeds_of` returned; none where they come from elsewhere.
+) -> dict[str, Any]:
+    """Return the options of a command line that create the same data as those of a number that
+    `feeds_of` returned; none if the data have another source.
     """
     paths = getattr(data_loader, "paths", None)
     if paths:
-        return ["--load-inputs", *map(str, paths)]
+        preprocess = getattr(data_loader, "preprocess", None)
+        return {"load_inputs": tuple(map(str, paths)), "preprocess": preprocess}
     if data_loader is not None and not isinstance(data_loader, DataLoader):
         script = getattr(data_loader, "script", None)
-        return ["--data-loader-script", script] if isinstance(script, str) else []
+        return {"data_loader_script": script} if isinstance(script, str) else {}
     loaders = _varied(DataLoader() if data_loader is None else data_loader, model.inputs)
     loader = loaders[number] if len(loaders) > 1 else loaders[0]
-    words = []
+    options: dict[str, Any] = {}
     if loader.seed != DEFAULT_SEED:
-        words += ["--seed", str(loader.seed)]
+        options["seed"] = loader.seed
     if loader.iterations > 1:
-        words += ["--iterations", str(loader.iterations)]
+        options["iterations"] = loader.iterations
     if loader.val_range != DEFAULT_VAL_RANGE:
-        ranges = loader.val_range
-        named = ranges.items() if isinstance(ranges, Mapping) else [("", ranges)]
-        words += ["--val-range", *(_bounded(name, bounds) for name, bounds in named)]
-    open_shapes = [
-        name
+        options["val_range"] = loader.val_range
+    shapes = {
+        name: (tuple(feed[name].shape),)
         for name, meta in model.inputs.items()
         if name in feed and (meta.shape is None or is_shape_dynamic(meta.shape))
-    ]
-    if open_shapes:
-        shapes = [f"{name}:{typed_shape(feed[name].shape)}" for name in open_shapes]
-        words += ["--input-shapes", *shapes]
-    return words
-
-
-def _bounded(name: str, bounds: tuple[Any, Any]) -> str:
-    low, high = bounds
-    return f"{name}:[{low:g},{high:g}]" if name else f"[{low:g},{high:g}]"
+    }
+    return {**options, "input_shapes": shapes} if shapes else options
 
 
 def _varied(loader: Any, inputs: TensorMetadata) -> list[Any]:

@@ -19,7 +19,8 @@ from polygraphy.application.diagnose.counterparts import (
     with_weights,
 )
 from polygraphy.application.diagnose.locating import judged
-from polygraphy.application.diagnose.oracle import Oracle
+from polygraphy.application.diagnose.oracle import Oracle, Request
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.saved import SavedRun
 from polygraphy.binding import resolve
@@ -73,22 +74,23 @@ _SHAPING = frozenset(
 """Operators of which a number that an exporter took from its example is an operand."""
 
 
-def against_program(
-    case: Case, source: SourceProgram, feeds: Sequence[Feed], third: SuspectedParty
-) -> DiagnosisResult | None:
-    """Find out why a model and the program that it was exported from differ.
+def against_program(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model and the program that it was exported from differ, if that is given.
 
     Returns:
-        What was found out; None where they do not, or a backend is at fault.
+        What was found; a skip where they do not differ, and several backends are compared.
 
     Raises:
         InputError: the program takes other inputs than the model.
         UsageError: they have no output in common.
     """
+    source, feeds = request.program, request.feeds
+    if source is None:
+        return Skip("no program is given")
     opened = [source.open(feed) for feed in feeds]
     if opened[0].unsteady:
-        return DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady)
-    return _Exported(case, source, opened, feeds, third).result()
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)
+    return _Exported(case, source, opened, feeds, request.arbiter).result()
 
 
 class _Exported:
@@ -109,20 +111,20 @@ class _Exported:
         self._third = third
         self._party: SuspectedParty = case.parties[0]
 
-    def result(self) -> DiagnosisResult | None:
+    def result(self) -> StepOutcome:
         """Go through the steps."""
         case, party, opened = self._case, self._party, self._opened
         with case.attempt("outputs") as notes:
             made = [one.run(feed) for one, feed in zip(opened, self._feeds)]
             if not opened[0].nodes and self._is_unsteady(made[0]):
-                return DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
+                unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
+                return Found(unsteady, case)
             try:
                 compute = case.loaded(party)
                 values = [compute(feed) for feed in self._feeds]
             except BackendError as error:
-                case.evidence.unexplained = reasons.program_runs(self._source.name, error)
                 notes.append(steps.refuses(party.name))
-                return None
+                return Unexplained(reasons.program_runs(self._source.name, error))
             names, left_out = self._outputs(made[0], values[0])
             sets: list[MutableMapping[str, Any]] = [
                 {names[name]: value for name, value in one if name in names} for one in made
@@ -132,16 +134,19 @@ class _Exported:
             case.evidence.compared(right.name, right.left_out)
             notes.append(said_of(compared.found, len(names), self._source.name))
         if not compared:
-            reason = self._beside(values)
-            return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
+            if len(case.parties) > 1:
+                return Skip("the model computes what the program does")
+            return Found(DiagnosisResult(AGREE, reason=self._beside(values)), case)
         number = compared.number
-        case.feed = feed = self._feeds[number]
+        feed = self._feeds[number]
+        case = evolve(case, feed=feed)
         if not opened[number].nodes:
             run = SavedRun(self._source.name, sets, kind="the program", what=_WORDS)
             found = against_results(case, [run], self._feeds, self._third)
-            if found is None:
-                return None
-            return evolve(found, culprits=[*map(_of_exporter, found.culprits)])
+            if not isinstance(found, Found):
+                return found
+            culprits = [*map(_of_exporter, found.result.culprits)]
+            return evolve(found, result=evolve(found.result, culprits=culprits))
         return _Inside(
             case, self._source.name, opened[number], feed, sets[number], self._third
         ).result()
@@ -222,22 +227,25 @@ class _Inside:
             self._found = Counterparts(case, program, feed, expected)
             notes.append(self._found.notes())
 
-    def result(self) -> DiagnosisResult | None:
+    def result(self) -> StepOutcome:
         """Find the nodes that compute something else than the program, and say why."""
         case, saved = self._case, self._found.saved
         side = Side(graph_with_weights(case.model.proto))
         self._check_relation(side)
         run = SavedRun("program", [saved], kind="the program", what=_WORDS, is_traced=True)
         found = against_results(case, [run], [self._feed], self._third)
-        if found is None or found.verdict != FAULT:
+        if not isinstance(found, Found) or found.result.verdict != FAULT:
             return found
-        wrong = [one for one in found.culprits if one.party == MODEL and one.tensor is not None]
+        wrong = [
+            one for one in found.result.culprits if one.party == MODEL and one.tensor is not None
+        ]
         proof = self._found.proof([str(one.tensor) for one in wrong if one.tensor in saved])
         culprits = [
             self._explained(one, saved, side, proof) if one in wrong else one
-            for one in found.culprits
+            for one in found.result.culprits
         ]
-        return evolve(found, culprits=self._helped(_merged(self._united(culprits))))
+        culprits = self._helped(_merged(self._united(culprits)))
+        return evolve(found, result=evolve(found.result, culprits=culprits))
 
     def _united(self, culprits: Sequence[Culprit]) -> list[Culprit]:
         """Return culprits of which those that read the same wrong weight are one."""

@@ -13,9 +13,10 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.careful import CarefulParty
-from polygraphy.application.diagnose.case import REFUSALS, Case, words_of
+from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import keyed, resolve
+from polygraphy.domain.diagnosis.commands import report_command
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.failure import (
     PROGRAM_FILE,
@@ -25,7 +26,6 @@ from polygraphy.domain.diagnosis.failure import (
     usual_tolerances,
 )
 from polygraphy.domain.diagnosis.regions import around
-from polygraphy.domain.diagnosis.variants import reporting
 from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -107,7 +107,7 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
         return result
     if not first.nodes:  # It is too new, or too old, for that party, which says so.
         return result
-    command = reporting(case.path, words_of(case.parties), case.data_options)
+    command = report_command(case.path, case.parties, case.data_options) or None
     made = [
         evolve(one, remedy=Remedy(command)) if one.remedy == first.remedy else one
         for one in result.culprits
@@ -148,6 +148,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
     if known is None:
         return
     held = known.held
+    repaired = None if case.repaired is None else case.repaired()
     places = [i for i, node in enumerate(case.model.nodes) if node.name in set(culprit.nodes)]
     size = 0
     for hops in _HOPS if places else ():
@@ -157,14 +158,14 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
         size = len(chosen)
         try:
             part = case.model.part(chosen, held)
-            right = part if case.right is None else _same_part(case.right, case, chosen, held)
+            right = part if repaired is None else _same_part(repaired, case, chosen, held)
             made = _failure(culprit, party, third, part, right, held, size)
         except (*REFUSALS, KeyError):
             continue
         if made is not None:
             yield made
     whole = case.model.proto
-    right = whole if case.right is None else case.right.proto
+    right = whole if repaired is None else repaired.proto
     try:
         made = _failure(
             culprit, party, third, whole, right, held, len(case.model.nodes), case.expected

@@ -5,13 +5,50 @@ what a party makes differs from it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.domain.rounding import Deviation
+from polygraphy.ports.diagnosing import SourceProgram, SuspectedParty
 
-Found = Mapping[str, Deviation]
+if TYPE_CHECKING:
+    from polygraphy.application.diagnose.versions import Elsewhere
+
+Differing = Mapping[str, Deviation]
+
+
+@frozen
+class Request:
+    """What a model is compared with, and on which data.
+
+    Attributes:
+        data_loader: where the data come from, as they were asked for.
+        feeds: the data.
+        arbiter: the backend that computes what is right where nothing else is given.
+        reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
+        golden: files of results that are right.
+        program: the program that the model was exported from.
+        elsewhere: environments with other versions of the backends.
+    """
+
+    data_loader: Any
+    feeds: Sequence[Feed]
+    arbiter: SuspectedParty
+    reference: Any = None
+    golden: Sequence[str] | None = None
+    program: SourceProgram | None = None
+    elsewhere: Elsewhere | None = None
+
+    @property
+    def has_oracle(self) -> bool:
+        """Whether something that is right is given."""
+        return any(each is not None for each in (self.reference, self.golden, self.program))
+
+    def compares_versions_first(self, case: Case) -> bool:
+        """Return whether other versions of the only backend are what it is compared with."""
+        return self.elsewhere is not None and len(case.parties) == 1 and not self.has_oracle
 
 
 @frozen
@@ -37,7 +74,7 @@ class Oracle:
 class Compared:
     """Which tensors differ by more than rounding, for each set of data. True where some do."""
 
-    sets: Sequence[Found] = field(factory=list)
+    sets: Sequence[Differing] = field(factory=list)
 
     def __bool__(self) -> bool:
         return any(self.sets)
@@ -48,7 +85,7 @@ class Compared:
         return max(range(len(self.sets)), key=lambda number: _size(self.sets[number]), default=0)
 
     @property
-    def found(self) -> Found:
+    def found(self) -> Differing:
         """What differs on these data."""
         return self.sets[self.number] if self.sets else {}
 
@@ -68,5 +105,5 @@ class Compared:
         return Compared([max(pair, key=_size) for pair in pairs])
 
 
-def _size(found: Found) -> float:
+def _size(found: Differing) -> float:
     return max((each.relative for each in found.values()), default=-1.0)

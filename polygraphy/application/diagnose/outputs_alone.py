@@ -16,6 +16,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
@@ -62,7 +63,7 @@ def of_outputs(
     run: tuple[Feed, Values, Values],
     found: Mapping[str, Deviation],
     third: SuspectedParty,
-) -> DiagnosisResult | None:
+) -> StepOutcome:
     """Find out why outputs are not those that were saved.
 
     Args:
@@ -70,9 +71,6 @@ def of_outputs(
         run: the data, what was saved, and what the party makes of them.
         found: how the outputs differ.
         third: who computes what is right.
-
-    Returns:
-        What was found out; None where a backend is at fault.
     """
     return _Guesses(case, run, found, third).result()
 
@@ -108,7 +106,7 @@ class _Guesses:
         self._left_out: list[str] = []
         self._side = Side(graph_with_weights(case.model.proto))
 
-    def result(self) -> DiagnosisResult | None:
+    def result(self) -> StepOutcome:
         """See whether the data, one changed node or one changed weight explains the outputs."""
         case, saved = self._case, self._saved
         with case.attempt("third party") as notes:
@@ -120,11 +118,10 @@ class _Guesses:
             if not case.differing(other, saved):
                 notes.append(steps.matches_saved(self._third.name, True))
                 both = self._third.name, self._party.name
-                case.evidence.unexplained = reasons.party_differs_from_saved(*both)
-                return None
+                return Unexplained(reasons.party_differs_from_saved(*both))
             notes.append(steps.matches_saved(self._third.name, False))
         if self._are_usual_data():
-            return self._of_data(evidence.usual_data_match())
+            return Found(self._of_data(evidence.usual_data_match()), case)
         changed: list[Culprit] = []
         with case.attempt("changed nodes") as notes:
             changed += self.changed_nodes(notes)
@@ -132,16 +129,17 @@ class _Guesses:
             changed += self._scaled(notes)
         changed = [*{one.nodes[0]: one for one in reversed(changed)}.values()][::-1]
         if len(changed) == 1 and not self._left_out:
-            return DiagnosisResult(FAULT, changed)
+            return Found(DiagnosisResult(FAULT, changed), case)
         if changed:
             names = [one.nodes[0] for one in changed[:4]]
             reason = reasons.candidates(names, len(changed), self._left_out)
             candidates = [evolve(one, remedy=Remedy()) for one in changed]
-            return DiagnosisResult(INCONCLUSIVE, candidates, reason=reason)
+            return Found(DiagnosisResult(INCONCLUSIVE, candidates, reason=reason), case)
         if not self._alike():
-            return DiagnosisResult(INCONCLUSIVE, reason=self._unlike(next(iter(self._found))))
-        reason = reasons.model_or_data_changed(self._is_of_these_data())
-        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+            reason = self._unlike(next(iter(self._found)))
+        else:
+            reason = reasons.model_or_data_changed(self._is_of_these_data())
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
     def _alike(self) -> list[str]:
         """Return the outputs that differ in numbers alone: shapes are the same."""

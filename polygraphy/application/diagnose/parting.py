@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,19 @@ class Parting:
     expected: Any
     unproven: tuple[int, ...]
     instead: tuple[str, ...]
+
+
+@frozen
+class Differences:
+    """Differences that are proven to change the outputs.
+
+    Attributes:
+        culprits: the nodes that differ.
+        repaired: makes the model with these differences mended; None where that is not known.
+    """
+
+    culprits: Sequence[Culprit] = ()
+    repaired: Callable[[], OpenModel | None] | None = None
 
 
 @frozen
@@ -575,7 +588,7 @@ def parted(
     feeds: tuple[Feed, Feed],
     goal: Values,
     known: Sequence[Culprit],
-) -> list[Culprit]:
+) -> Differences:
     """Return the nodes that make something else of right values than the reference.
 
     Args:
@@ -595,7 +608,7 @@ def parted(
         found = partings(case, reference, party, *feeds, goal)
         if found is None:
             notes.append(steps.NO_DIVERGENCE)
-            return list(known)
+            return Differences(known)
         notes.append(steps.equal_pairs(len(found.same), len(found.places)))
     made: list[Culprit] = []
     reasons: list[Explanation] = []
@@ -617,13 +630,15 @@ def parted(
         late = time.perf_counter() > stop
         notes.append(steps.explained_changes(len(reasons), len(made), late))
     is_whole = reasons and len(reasons) == len(made)
-    if is_whole and not _proven(case, pairing.model, party, feeds[0], goal, reasons):
-        return list(known) or made
+    repaired = None
     if is_whole:
+        repaired = _repaired(case, pairing.model, party, feeds[0], goal, reasons)
+        if repaired is None:
+            return Differences(known or made)
         remedy = case.undoing(pairing.model, [one.variant for one in reasons])
         made = [evolve(one, remedy=remedy) for one in made]
     # They are the fewest that explain the outputs: fewer of them prove nothing.
-    return list(known) if all(one in known for one in made) else made
+    return Differences(known if all(one in known for one in made) else made, repaired)
 
 
 def _changed(case: Case, reason: Explanation) -> Culprit:
@@ -653,28 +668,28 @@ def _unexplained(case: Case, group: Sequence[Parting]) -> Culprit:
     return Culprit(names[-_FEW:], last, MODEL, "structure", facts=facts, op=op)
 
 
-def _proven(
+def _repaired(
     case: Case,
     side: Side,
     party: SuspectedParty,
     feed: Feed,
     goal: Values,
     reasons: Sequence[Explanation],
-) -> bool:
-    """Return whether all outputs match with what was changed undone, in the whole model."""
+) -> Callable[[], OpenModel | None] | None:
+    """Return what makes the whole model with what was changed undone, if all outputs match then;
+    None where they do not.
+    """
     model = case.model.proto
     known = {"", *feed, *side.weights, *side.producer}
     if any(set(one.variant.node.inputs) - known - one.variant.weights.keys() for one in reasons):
-        return True  # What is missing is only in the reference, from where it was taken.
+        return lambda: None  # What is missing is only in the reference, from where it was taken.
     try:
         for reason in reasons:
             output = next(filter(None, reason.variant.node.outputs))
             model = altered(model, output, reason.variant)
         values = party.load(model)(feed)
     except (PolygraphyException, StopIteration):
-        return False
+        return None
     found = case.differing(values, goal)
     is_right = all(each.relative <= _LEFT for each in found.values())
-    if is_right:
-        case.mend(lambda: open_model(model))
-    return is_right
+    return cache(lambda: open_model(model)) if is_right else None

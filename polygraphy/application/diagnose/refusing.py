@@ -11,6 +11,7 @@ from polygraphy.application.diagnose.blaming import blamed, refusal_passes
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.locating import Place, judged
+from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.voting import vote
 from polygraphy.domain.diagnosis.culprit import (
@@ -40,7 +41,7 @@ _OPERATORS = 6
 
 def diagnose_refusals(
     case: Case, third: SuspectedParty, refusals: Mapping[int, PolygraphyException], feed: Feed
-) -> DiagnosisResult:
+) -> Found:
     """Find out which nodes are refused by parties, given by their positions with what they said.
 
     Raises:
@@ -50,11 +51,11 @@ def diagnose_refusals(
     for error in refusals.values():
         if isinstance(error, UnavailableError):
             raise error
-    whole, case.model = case.model, with_branches(case, [feed])
-    if case.model is not whole and any(
-        _runs(case, CarefulParty(case.parties[index]), feed) for index in refusals
-    ):
-        case.model = whole  # What is refused stands in a branch that is not taken.
+    branched = evolve(case, model=with_branches(case, [feed]))
+    if branched.model is case.model or not any(
+        _runs(branched, CarefulParty(case.parties[index]), feed) for index in refusals
+    ):  # Else what is refused stands in a branch that is not taken.
+        case = branched
     able = [third, *(party for i, party in enumerate(case.parties) if i not in refusals)]
     known = None
     for party in able:
@@ -71,10 +72,8 @@ def diagnose_refusals(
         also = reasons.cannot_either(others) if others else ""
         raise BackendError(f"{messages[0]}{also}{_of_open_shapes(case)}", backend=first)
     if known is None:
-        return DiagnosisResult(
-            INCONCLUSIVE,
-            reason=reasons.nobody_runs(" ".join(messages), _of_open_shapes(case)),
-        )
+        reason = reasons.nobody_runs(" ".join(messages), _of_open_shapes(case))
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     culprits = []
     with case.attempt("refusal") as result:
         for index, error in refusals.items():
@@ -86,13 +85,11 @@ def diagnose_refusals(
                 culprits.append(found)
                 result.append(steps.refused_nodes(len(found.nodes), len(case.model.nodes)))
     if lacking := _lacking(culprits, refusals.values()):
-        return DiagnosisResult(INCONCLUSIVE, reason=lacking)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=lacking), case)
     if not culprits:
-        return DiagnosisResult(
-            INCONCLUSIVE,
-            reason=reasons.no_part_refused(" ".join(messages)),
-        )
-    return DiagnosisResult(FAULT, culprits)
+        reason = reasons.no_part_refused(" ".join(messages))
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+    return Found(DiagnosisResult(FAULT, culprits), case)
 
 
 def _of_names(found: Culprit) -> Culprit:
@@ -189,7 +186,7 @@ def _of_part(
         wider = refusal_passes(party, case.model.given, known.feed)
         passes, healed = wider or passes, bool(wider)
     is_whole = bool(healed)
-    command = None
+    command = ""
     if healed:
         command = case.command(party, without=passes)
     elif plain and (healed := _runs(case, party, known.feed, whole=True, plain=True)):
@@ -210,7 +207,7 @@ def _of_part(
         "refusal",
         "+".join(passes) or None,
         facts,
-        Remedy(command, bool(healed)),
+        Remedy(command or None, bool(healed)),
         nodes[chosen[-1]].op,
     )
 
@@ -230,7 +227,7 @@ def _only_whole(case: Case, party: SuspectedParty, known: Trace, message: str) -
         evidence.runs_without(passes, party.name),
     ]
     rewrite = "+".join(passes) or None
-    remedy = Remedy(command, True)
+    remedy = Remedy(command or None, True)
     return Culprit([], None, party.name, "refusal", rewrite, facts, remedy, "Model")
 
 
@@ -299,5 +296,5 @@ def _of_open_shapes(case: Case) -> str:
 def refused_narrow(case: Case, wide: SuspectedParty, message: str) -> Culprit:
     """Describe that a party refuses in half precision what it runs in float32, where all agree."""
     facts = [evidence.refused(wide.name, message), evidence.runs_in_float32()]
-    remedy = Remedy(f"{case.command(wide)} --rtol auto --atol auto", True)
+    remedy = Remedy(case.command(wide, is_auto=True) or None, True)
     return Culprit([], None, wide.name, "refusal", None, facts, remedy, "Model")

@@ -18,10 +18,18 @@ from polygraphy.application.diagnose.locating import (
     off_from_inputs,
 )
 from polygraphy.application.diagnose.lowered.half_verdict import diagnose_saved_outputs, half_model
-from polygraphy.application.diagnose.oracle import Compared, Oracle
+from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.outputs_alone import of_outputs, with_change
 from polygraphy.application.diagnose.rounding import adds_up, explained
-from polygraphy.application.diagnose.saved import Fitted, Lent, SavedRun, fitting, in_types_of
+from polygraphy.application.diagnose.saved import (
+    Fitted,
+    Lent,
+    SavedRun,
+    fitting,
+    in_types_of,
+    saved_results,
+)
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import correlation, introduces_nan, is_partly_equal
 from polygraphy.domain.diagnosis.culprit import (
@@ -65,13 +73,26 @@ _EXPONENTS = tuple(step / 2 for step in range(-16, 5))
 """Powers of ten that are tried for a number that is not known."""
 
 
+def against_golden(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model does not give saved results, if such are given.
+
+    Raises:
+        FileError: a file is missing or damaged.
+        UsageError: the results are of other tensors than the model has.
+    """
+    if request.golden is None:
+        return Skip("no saved results are given")
+    runs = saved_results(request.golden, len(request.feeds), case.budget)
+    return against_results(case, runs, request.feeds, request.arbiter)
+
+
 def against_results(
     case: Case, runs: Sequence[SavedRun], feeds: Sequence[Feed], third: SuspectedParty
-) -> DiagnosisResult | None:
+) -> StepOutcome:
     """Find out why a model does not give saved results.
 
     Returns:
-        What was found out; None where the model gives them, or a backend is at fault.
+        What was found; a skip where the model gives them and several backends are compared.
 
     Raises:
         UsageError: the results are of other tensors than the model has.
@@ -83,23 +104,24 @@ def against_results(
             compute = case.loaded(party)
             values: list[Values] = [compute(feed) for feed in feeds]
         except BackendError:
-            case.evidence.unexplained = reasons.not_comparable(party.name, kind)
-            return None
+            return Unexplained(reasons.not_comparable(party.name, kind))
         made = [_Comparison(case, run, feeds, values, third) for run in runs]
         for one in made:
             notes.extend(one.notes(several=len(made) > 1))
     agreed = ""
     for one in made:
         if one.compared:
-            found = one.result()
-            if found is None or found.verdict != AGREE:
-                return found
-            agreed = found.reason
+            answer = one.result()
+            if not isinstance(answer, Found) or answer.result.verdict != AGREE:
+                return answer
+            agreed = answer.result.reason
     doubts = [one.fitted.doubt() for one in made if not one.fitted.is_proof]
     if doubts:
-        return DiagnosisResult(INCONCLUSIVE, reason=doubts[0])
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=doubts[0]), case)
     reason = next(filter(None, (one.fitted.doubt() for one in made)), agreed)
-    return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
+    if len(case.parties) > 1:
+        return Skip("the model gives the saved results")
+    return Found(DiagnosisResult(AGREE, reason=reason), case)
 
 
 def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]:
@@ -188,32 +210,33 @@ class _Comparison:
         outputs = {name: value.dtype for name, value in made.items() if is_float(value)}
         return in_types_of({**outputs, **self._dtypes}, self._saved[number])
 
-    def result(self) -> DiagnosisResult | None:
-        """Find out why results differ; None where a backend is at fault."""
+    def result(self) -> StepOutcome:
+        """Find out why results differ."""
         case, number = self._case, self.compared.number
         feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
-        case.feed = feed
+        case = self._case = evolve(case, feed=feed)
         if not self.fitted.inner and self._is_rounding():
-            return DiagnosisResult(AGREE, reason=ROUNDED)
+            return Found(DiagnosisResult(AGREE, reason=ROUNDED), case)
         broken = None
         if introduces_nan(values, saved) and not self._run.is_traced:
             broken = first_non_finite(case, trace(case, self._third, feed))
         if not self.fitted.inner and not self._run.is_traced:
             if broken is not None:
                 run = (feed, saved, values)
-                return DiagnosisResult(FAULT, [with_change(case, run, broken, self._third)])
+                culprit = with_change(case, run, broken, self._third)
+                return Found(DiagnosisResult(FAULT, [culprit]), case)
             return self._of_outputs(number, values, self.compared.found, self.fitted)
         floats = [array.dtype for array in saved.values() if is_float(array)]
         self._coarse = max(map(epsilon_of, floats), default=0.0)
         made = self._of_tensors(number, self._in_own_types(number))
         if broken is not None:
-            known = [] if made is None else made.culprits
-            return DiagnosisResult(FAULT, _with_nan(broken, known))
-        if made is None and case.evidence.unexplained:
+            known = made.result.culprits if isinstance(made, Found) else []
+            return Found(DiagnosisResult(FAULT, _with_nan(broken, known)), case)
+        if isinstance(made, Unexplained):
             if self._is_rounding():
-                case.evidence.unexplained = ""
-                return DiagnosisResult(AGREE, reason=ROUNDED)
-            return self._of_half_model(number, values)
+                return Found(DiagnosisResult(AGREE, reason=ROUNDED), case)
+            lost = self._of_half_model(number, values)
+            return lost if isinstance(lost, Found) else made
         return made
 
     def _is_rounding(self) -> bool:
@@ -222,27 +245,27 @@ class _Comparison:
 
     def _of_outputs(
         self, number: int, values: Values, found: Mapping[str, Deviation], fitted: Fitted
-    ) -> DiagnosisResult | None:
+    ) -> StepOutcome:
         """Find out why outputs differ, where nothing before them was saved."""
-        if (lost := self._of_half_model(number, values)) is not None:
+        if isinstance(lost := self._of_half_model(number, values), Found):
             return lost
         run = (self._feeds[number], self._saved[number], values)
         made = of_outputs(self._case, run, found, self._third)
-        if fitted.lost and made is not None and made.verdict == INCONCLUSIVE:
-            return evolve(made, reason=fitted.doubt(differs=True))
+        if fitted.lost and isinstance(made, Found) and made.result.verdict == INCONCLUSIVE:
+            return evolve(made, result=evolve(made.result, reason=fitted.doubt(differs=True)))
         return made
 
-    def _of_half_model(self, number: int, values: Values) -> DiagnosisResult | None:
+    def _of_half_model(self, number: int, values: Values) -> StepOutcome:
         """Return what half precision does to a model that computes in it, if that explains it."""
         half = half_model(self._case, [self._feeds[number]])
         if half is None or not half.is_whole:
-            return None
+            return Skip("the model does not compute in half precision")
         made = diagnose_saved_outputs(self._case, half, self._saved[number], values, self._third)
-        if made is not None:
-            self._case.evidence.unexplained = ""
-        return made
+        if made is None:
+            return Skip("half precision does not explain the outputs")
+        return Found(made, self._case)
 
-    def _of_tensors(self, number: int, saved: Values) -> DiagnosisResult | None:
+    def _of_tensors(self, number: int, saved: Values) -> StepOutcome:
         """Compute every node from what was saved, which says where they part."""
         case, model, feed = self._case, self._case.model, self._feeds[number]
         order = producers(model.nodes)
@@ -254,7 +277,7 @@ class _Comparison:
             notes.append(steps.NO_DIFFERENCE if first is None else steps.first_difference(first))
         differing = self._wrong_alone(known)
         if differing is None:
-            return None
+            return Unexplained(reasons.NO_NODES)
         regions: dict[str, list[int]] = {}
         for name in differing:  # A node with several results is one culprit.
             region = region_before(model.nodes, name, known.values.keys() | feed.keys())
@@ -265,9 +288,8 @@ class _Comparison:
             runs = {0: self._values, 1: self._saved}
             if self.compared.most > LARGE or not adds_up(case, feeds, runs):
                 reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
-                case.evidence.unexplained = reason
-                return None
-            return DiagnosisResult(AGREE, reason=ADDS_UP)
+                return Unexplained(reason)
+            return Found(DiagnosisResult(AGREE, reason=ADDS_UP), case)
         side = Side(graph_with_weights(model.proto))
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         culprits = []
@@ -284,11 +306,11 @@ class _Comparison:
             and not any(x.remedy.proven for x in culprits)
         )
         if is_entry and self._is_other_data(known, regions, differing, feed):
-            return self._of_data(culprits)
+            return Found(self._of_data(culprits), case)
         if len(self._changed) == len(culprits):
             remedy = case.undoing(side, self._changed)
             culprits = [evolve(one, remedy=remedy) for one in culprits]
-        return DiagnosisResult(FAULT, culprits)
+        return Found(DiagnosisResult(FAULT, culprits), case)
 
     def _wrong_alone(self, known: Trace) -> dict[str, tuple[Deviation, Any]] | None:
         """Return the tensors that no party makes of what was saved, with what it makes; None where
@@ -314,7 +336,6 @@ class _Comparison:
                     }
                 )
             if not wrong:
-                case.evidence.unexplained = reasons.NO_NODES
                 return None
             # What only one of two makes otherwise is no fault of the model.
             differing = {

@@ -11,19 +11,18 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
-from polygraphy.application.diagnose.tracing import Trace, repeated, trace
+from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
-    FAULT,
     ILL_CONDITIONED,
     INCONCLUSIVE,
     MODEL,
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.regions import BOUNDED, GraphNode, computing_op, producers
+from polygraphy.domain.diagnosis.regions import BOUNDED, computing_op, producers
 from polygraphy.domain.diagnosis.words import evidence, reasons
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import (
@@ -44,12 +43,10 @@ from polygraphy.domain.tensors.facts import (
     layout_of,
 )
 from polygraphy.domain.tensors.precision import is_float, precision_of
-from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
+from polygraphy.ports.diagnosing import NarrowModels
 
 _GAIN = 30.0
 """By how much a node makes errors larger that is ill-conditioned itself."""
-_RUNS = 5
-"""How often all tensors are computed where outputs differ from one run to the next."""
 
 
 def adds_up(case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Values]]) -> bool:
@@ -143,12 +140,14 @@ def _inside(case: Case, name: str, value: Any, expected: Any) -> Rounding | None
 
 def _moved(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[str, Any]]:
     """Return the outputs as rounding may move them; nothing where that cannot be computed."""
-    if case.moved is None or case.moved[0] is not feed or case.moved[1] != dtype:
+    moved = case.memo.moved
+    if moved is None or moved[0] is not feed or moved[1] != dtype:
         try:
-            case.moved = feed, dtype, resolve(NarrowModels).roughly(case.model.proto, dtype)(feed)
+            moved = feed, dtype, resolve(NarrowModels).roughly(case.model.proto, dtype)(feed)
         except PolygraphyException:
-            case.moved = feed, dtype, []
-    return case.moved[2]
+            moved = feed, dtype, []
+        case.memo.moved = moved
+    return moved[2]
 
 
 def _seen(
@@ -240,59 +239,3 @@ def _amplifier(case: Case, known: Trace) -> Culprit | None:
         ],
         op=node.op,
     )  # fmt: skip
-
-
-def unsteady(
-    case: Case, outputs: Mapping[int, Sequence[Values]], arithmetic: str
-) -> DiagnosisResult | None:
-    """Return a party whose outputs differ from one run to the next; None where none does.
-
-    Args:
-        case: what is diagnosed.
-        outputs: by the position of each party that runs the model, what it made of the data.
-        arithmetic: the name of the party that is plain arithmetic, and slow: beside others it is
-            believed.
-    """
-    nodes = case.model.nodes
-    for index, (first, *_) in outputs.items():
-        party = case.parties[index]
-        if party.name == arithmetic and len(case.parties) > 1:
-            continue
-        found = case.differing(case.loaded(party)(case.feed), first)
-        if found:
-            name = next(iter(found))
-            makers = _random(nodes) or _first_unsteady(case, party)
-            makers = makers or [producers(nodes).get(name, len(nodes) - 1)]
-            culprit = Culprit(
-                [nodes[i].name for i in makers],
-                name,
-                party.name,
-                "nondeterminism",
-                facts=[evidence.runs_disagree(party.name, name, found[name])],
-                op=nodes[makers[-1]].op,
-            )
-            return DiagnosisResult(FAULT, [culprit])
-    return None
-
-
-def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
-    """Return the first node that does not compute the same twice, as one that reads memory that
-    nobody wrote; none where handing out all tensors hides it, or they do not fit into memory.
-    """
-    try:
-        first, *others = repeated(case, party, case.feed, _RUNS) or [{}]
-    except REFUSALS:
-        return []
-    for index, node in enumerate(case.model.nodes):
-        for name in node.makes:
-            if name in first and any(deviation(other[name], first[name]) for other in others):
-                return [index]
-    return []
-
-
-def _random(nodes: Sequence[GraphNode]) -> list[int]:
-    return [
-        index
-        for index, node in enumerate(nodes)
-        if node.op.startswith("Random") or node.op in {"Bernoulli", "Multinomial"}
-    ]

@@ -9,6 +9,8 @@ from contextlib import suppress
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Skip, StepOutcome, Unexplained
 from polygraphy.binding import Unbound, keyed, resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.versions import wrong_span
@@ -21,6 +23,13 @@ from polygraphy.ports.diagnosing import (
     SuspectedParty,
     open_environment,
 )
+
+
+def against_versions(case: Case, request: Request) -> StepOutcome:
+    """Compare the only backend with its other versions, where nothing else is right."""
+    if request.elsewhere is None or not request.compares_versions_first(case):
+        return Skip("something else is right, or there are no other versions")
+    return request.elsewhere.compare(case, request.feeds)
 
 
 class Elsewhere:
@@ -37,10 +46,8 @@ class Elsewhere:
             FileError: none of them is there.
             BackendError: none of them has the backend.
         """
-        self._case = case
         self._known: dict[str, dict[str, OtherEnvironment]] = {}
         errors: list[PolygraphyException] = []
-        case.versions = self._known
         for party in case.parties:
             with suppress(Unbound):
                 open_ = keyed(open_environment, party.name)
@@ -50,15 +57,24 @@ class Elsewhere:
         if errors and not any(self._known.values()):
             raise errors[0]
 
-    def compare(self, feeds: Sequence[Feed]) -> None:
-        """Compare each backend of a case with its other versions."""
-        is_single = len(self._case.parties) == 1
-        for party in self._case.parties:
-            title = "other versions" if is_single else f"other versions, {party.name}"
-            self._compare(party, feeds, title)
+    @property
+    def versions(self) -> Mapping[str, Mapping[str, OtherEnvironment]]:
+        """The environments, by the name of a backend and its version there."""
+        return self._known
 
-    def _compare(self, party: SuspectedParty, feeds: Sequence[Feed], title: str) -> None:
-        case = self._case
+    def compare(self, case: Case, feeds: Sequence[Feed]) -> StepOutcome:
+        """Compare each backend of a case with its other versions."""
+        outcome: StepOutcome = Skip("no version differs")
+        is_single = len(case.parties) == 1
+        for party in case.parties:
+            title = "other versions" if is_single else f"other versions, {party.name}"
+            answer = self._compare(case, party, feeds, title)
+            outcome = answer if isinstance(answer, Unexplained) else outcome
+        return outcome
+
+    def _compare(
+        self, case: Case, party: SuspectedParty, feeds: Sequence[Feed], title: str
+    ) -> StepOutcome:
         known = self._known.get(party.name, {})
         here = _version_here(party) if known else ""
         others = {version: known[version] for version in known if version != here}
@@ -68,12 +84,12 @@ class Elsewhere:
                     said.append(f"The environments have no version other than {here}.")
                 else:
                     said.append("The environments do not have this backend.")
-            return
+            return Skip("no other version")
         with case.attempt(title) as said:
             try:
                 own = [case.loaded(party)(feed) for feed in feeds]
-            except REFUSALS:
-                return
+            except REFUSALS as error:
+                return Skip(str(error))
             alike: list[str] = []
             differing: list[str] = []
             for version, environment in others.items():
@@ -90,25 +106,27 @@ class Elsewhere:
                 said.append(steps.same_as_versions(here, alike))
             if differing:
                 reason = reasons.versions_differ(party.name, here, differing)
-                case.evidence.unexplained = reason
-                said.append(case.evidence.unexplained)
+                said.append(reason)
+                return Unexplained(reason)
+        return Skip("no version differs")
 
-    def tried(self, result: DiagnosisResult) -> DiagnosisResult:
+    def tried(self, case: Case, result: DiagnosisResult) -> DiagnosisResult:
         """Run the whole model in other environments, and say which versions of the party at fault
         are right; where nothing else was proven to help, that version is the remedy.
 
         Args:
+            case: what was diagnosed.
             result: what was found out.
         """
         if result.verdict != FAULT:
             return result
         blamed = {one.party for one in result.culprits if one.cause not in NO_FAULT}
-        for party in self._case.parties:
+        for party in case.parties:
             if party.name in blamed:
-                result = _tried(self._case, result, party, self._known.get(party.name))
+                result = _tried(case, result, party, self._known.get(party.name))
                 blamed.discard(party.name)
         if result.culprits and blamed:
-            with self._case.attempt("environments") as said:
+            with case.attempt("environments") as said:
                 said.append(steps.not_at_fault(blamed))
         return result
 

@@ -27,6 +27,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.results.results import DeviceTimes
+from polygraphy.domain.states.memory import StepFeed
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line
@@ -298,4 +299,5 @@ def _seed_of(data_loader: Any) -> int | None:
 
 
 def _copies_of(feed: Feed) -> Feed:
-    return {name: own_copy(array) for name, array in feed.items()}
+    copies = {name: own_copy(array) for name, array in feed.items()}
+    return feed.like(copies) if isinstance(feed, StepFeed) else copies

@@ -30,6 +30,7 @@ from polygraphy.domain.results.results import (
     RunResults,
     kind_of_runner,
 )
+from polygraphy.domain.states.memory import StateMemory, StepFeed
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
@@ -129,20 +130,25 @@ class _RunnerState:
     runtimes: array[float] = Factory(lambda: array("d"))
     device_times: list[DeviceTimes] = Factory(list)
     is_streaming: bool = False
+    memory: StateMemory = Factory(StateMemory)
     _roughly: tuple[str, Callable[[Feed], Sequence[Mapping[str, Any]]]] | None = None
     _moved: tuple[Feed, str, Sequence[Mapping[str, Any]]] | None = None
 
     def infer(self, feed: Feed) -> IterationResult:
-        outputs = self.runner.infer(self.fit(feed), check_inputs=False)
+        fed = self.memory.complete(feed)
+        outputs = self.runner.infer(self.fit(fed), check_inputs=False)
         runtime = self.runner.last_inference_time()
         if runtime is not None:
             self.runtimes.append(runtime)
         measured = last_device_times(self.runner)
         if measured is not None:
             self.device_times.append(measured)
-        made = IterationResult(self._kept(outputs), runtime, self.runner.name, facts=self.facts)
+        kept = self.memory.keep(feed, fed, self._kept(outputs), self.runner.name)
+        made = IterationResult(kept, runtime, self.runner.name, facts=self.facts)
+        if isinstance(feed, StepFeed):
+            made.step = feed.step
         if self.is_streaming:
-            made.rough = partial(self._rough, feed)
+            made.rough = partial(self._rough, fed)
         unmarked = getattr(outputs, "unmarked", None)
         if unmarked:
             made.unmarked = self._kept(unmarked)
@@ -412,7 +418,8 @@ def _one_iteration(
     for state in states:
         name = state.runner.name
         if is_first:
-            console.inputs_described(name, TensorMetadata.from_feed_dict(state.fit(feed)))
+            fed = state.memory.complete(feed)
+            console.inputs_described(name, TensorMetadata.from_feed_dict(state.fit(fed)))
         outputs = state.infer(feed)
         if is_first:
             console.outputs_described(name, TensorMetadata.from_feed_dict(outputs))

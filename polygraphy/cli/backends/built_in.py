@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import Options, Values
+from polygraphy.cli.declare.option import Options, Values, flags_in
 from polygraphy.codegen.source import Call, Expression, Source, Step
 from polygraphy.domain.catalog.formats import formats_of
 
@@ -273,7 +273,7 @@ def modules_for(words: Iterable[str]) -> list[str]:
     """Return the modules that a command line needs, as far as its flags say; none of them starts
     what would not survive a fork.
     """
-    flags = set(words)
+    flags = flags_in(list(words))
     backends = (each for each in built_in().values() if each.flag in flags)
     return [*_NEEDED_BY_ALL, *(module for each in backends for module in each.modules)]
 

@@ -85,6 +85,14 @@ class Command:
         """
         return {}
 
+    def nested(self, values: Values) -> Mapping[str, Values]:
+        """Return the options of named runners, by name.
+
+        Raises:
+            CommandLineError: those of one are not valid.
+        """
+        return {}
+
     def program(self, values: Values) -> Program:
         """Return the program for these options.
 
@@ -102,7 +110,8 @@ class Command:
         """
         before = said_so_far()
         made = self.program(values)
-        warn_of_needs(values, before)
+        for each in (values, *(values.overridden(own) for own in values.nested.values())):
+            warn_of_needs(each, before)
         return self.written(made, line, log_of(values))
 
     def written(self, made: Program, line: str, log: Log) -> str:

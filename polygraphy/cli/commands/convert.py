@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -15,11 +13,11 @@ from polygraphy.cli.declare.kinds import Choice
 from polygraphy.cli.declare.option import (
     Options,
     Values,
-    argv_of,
     changed,
     flags_given,
     option,
     option_group,
+    options_of,
 )
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import (
@@ -43,6 +41,7 @@ from polygraphy.cli.shared.onnx import (
 )
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.source import Call, Source, Step
+from polygraphy.domain.asked import command_line
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
 CONVERSIONS = [each.conversion() for each in built_in().values() if each.conversion]
@@ -128,7 +127,8 @@ class ConvertCommand(Command):
         verifies = _verifies(values, kind, target)
         statements = _by(target, values, onnx if parses else None, data, output)
         if statements is None:
-            statements = _to_onnx(onnx, data if verifies else None, _advice(values, model))
+            advice = _advice(values, model, onnx)
+            statements = _to_onnx(onnx, data if verifies else None, advice)
         return Program(
             "convert.py.j2",
             f"Convert {values[ModelOptions].in_words} to {TARGETS[target].becomes}.",
@@ -137,27 +137,35 @@ class ConvertCommand(Command):
         )
 
 
-_HALF = {"convert_to_fp16": "--fp-to-fp16", "convert_to_bf16": "--to-bf16"}
+_HALF = {"convert_to_fp16": "fp_to_fp16", "convert_to_bf16": "to_bf16"}
 
 
-def _advice(values: Values, model: str) -> list[str]:
-    """Return the words of a command that says why outputs differ, without the type."""
-    shapes = ModelOptions(input_shapes=values[ModelOptions].input_shapes)
-    words = [*argv_of(shapes), *argv_of(values[DataOptions])]
-    return ["polygraphy", "diagnose", split_symbol(model)[0], *words]
+def _advice(values: Values, model: str, onnx: OnnxModel) -> str:
+    """Return the command that says why outputs differ in half precision; empty if the model is not
+    converted to it.
+    """
+    half = [_HALF[call.name] for call in onnx.calls if call.name in _HALF]
+    if not half:
+        return ""
+    data = values[DataOptions]
+    return command_line(
+        "diagnose",
+        {"path": split_symbol(model)[0], "input_shapes": values[ModelOptions].input_shapes},
+        {row.name: getattr(data, row.name) for row in options_of(DataOptions)},
+        {half[-1]: True},
+    )
 
 
-def _to_onnx(onnx: OnnxModel, data: Call | None, advice: Sequence[str]) -> dict[str, Any]:
+def _to_onnx(onnx: OnnxModel, data: Call | None, advice: str) -> dict[str, Any]:
     """Return the statements that make an ONNX model, and compare outputs on some data, if any."""
     path, model = RunnerModel.path, Source("model")
     unsaved = onnx.without("save_onnx")
     original = OnnxModel(onnx.calls[:1], onnx.graph)
     loader = None if data is None or data == USUAL else Source("data_loader")
-    flags = [_HALF[call.name] for call in onnx.calls if call.name in _HALF]
     compare = {
         "data_loader": loader,
         "compare_func": tolerance_of(onnx.calls),
-        "advice": shlex.join([*advice, flags[-1]]) if flags else None,
+        "advice": advice or None,
     }
     return {
         "before": [*([] if data is None else data_step(data)), Step("model", unsaved.of(path))],

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 
 
 class BadValue(ValueError):
-    """An invalid value of an option; the message gives the reason, without the option."""
+    """An invalid value of an option; the message gives the reason, without the option.
+
+    Attributes:
+        flag: the flag that has the value, where an option has a flag for each; empty otherwise.
+    """
+
+    def __init__(self, message: str, flag: str = "") -> None:
+        super().__init__(message)
+        self.flag = flag
 
 
 class CommandLineError(Exception):

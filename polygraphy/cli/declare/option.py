@@ -299,9 +299,22 @@ class Rest(Texts):
         return tuple(words)
 
 
+NAMED_RUNNER = "--runner"
+"""The flag of a runner with a name: its text has flags of its own, ``NAME='--onnxrt ...'``."""
+
+
 def flags_in(words: Sequence[str]) -> set[str]:
-    """Return the flags of a command line, and what else begins as they do."""
-    return {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
+    """Return the flags of a command line, also those of named runners, and what else begins as they
+    do.
+    """
+    flags = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
+    if NAMED_RUNNER in flags:
+        for word, following in zip(words, [*words[1:], ""]):
+            flag, equals, text = word.partition("=")
+            if flag == NAMED_RUNNER:
+                own = (text if equals else following).partition("=")[2].split()
+                flags |= {each.partition("=")[0] for each in own if each.startswith("--")}
+    return flags
 
 
 def split_rest(
@@ -342,8 +355,12 @@ class Values:
     it had been left out.
     """
 
-    def __init__(self, groups: Mapping[type[Options], Options]) -> None:
+    def __init__(
+        self, groups: Mapping[type[Options], Options], nested: Mapping[str, Values] | None = None
+    ) -> None:
+        """Take the groups, and the options of named runners by name."""
         self._groups = groups
+        self.nested = nested or {}
 
     def __getitem__(self, group: type[G]) -> G:
         found: Any = self._groups.get(group)
@@ -351,11 +368,21 @@ class Values:
 
     def replaced(self, *groups: Options) -> Values:
         """Return the same with some groups instead of those of their classes."""
-        return Values({**self._groups, **{type(group): group for group in groups}})
+        made = {**self._groups, **{type(group): group for group in groups}}
+        return Values(made, self.nested)
 
     def without(self, *classes: type[Options]) -> Values:
         """Return the same without some groups."""
-        return Values({each: group for each, group in self._groups.items() if each not in classes})
+        kept = {each: group for each, group in self._groups.items() if each not in classes}
+        return Values(kept, self.nested)
+
+    def overridden(self, own: Values) -> Values:
+        """Return the same with the options in place that have other values than their defaults."""
+        changes: dict[type[Options], dict[str, Any]] = {}
+        for group, row, value in own.given:
+            changes.setdefault(type(group), {})[row.name] = value
+        groups = (changed(self[each], **values) for each, values in changes.items())
+        return self.replaced(*groups)
 
     def __iter__(self) -> Any:
         return iter(self._groups.values())

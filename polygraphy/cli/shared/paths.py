@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import Option, Values
+from polygraphy.cli.declare.option import Option, Options, Values
 from polygraphy.domain.errors import UnknownNameError, UsageError, close_matches
 
 _UPDATED = {
@@ -65,10 +65,20 @@ def _named_by(values: Values, is_one: Callable[[Option], object]) -> Iterator[tu
     """Yield the files that the options of some rows name, each with the flag; standard output is
     none.
     """
-    for _, row, value in values.given:
+    for label, _, row, value in _given_anywhere(values):
         if value and is_one(row):
             paths = [path for path, _ in row.kind.files(value) if path != "-"]
-            yield from zip(row.kind.flags_of(value) or [row.spelling] * len(paths), paths)
+            flags = row.kind.flags_of(value) or [row.spelling] * len(paths)
+            yield from zip((f"{flag}{label}" for flag in flags), paths)
+
+
+def _given_anywhere(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
+    """Yield what has a value other than its default, also in named runners, each with what messages
+    add to its flag.
+    """
+    yield from (("", *each) for each in values.given)
+    for name, own in values.nested.items():
+        yield from ((f" of {name}", *each) for each in own.given)
 
 
 def check_log_and_program(values: Values) -> None:
@@ -83,7 +93,7 @@ def check_log_and_program(values: Values) -> None:
     """
     written: list[tuple[str, str]] = []
     named: set[str] = set()
-    for _, row, value in values.given:
+    for _, _, row, value in _given_anywhere(values):
         texts = _texts(value) if isinstance(value, (str, Mapping, tuple, list)) else ()
         if row.spelling in _LATE:
             written += [(row.spelling, text) for text in texts]
@@ -109,7 +119,7 @@ def check_read(values: Values) -> None:
     Raises:
         UsageError: there is none.
     """
-    for _, row, value in values.given:
+    for _, _, row, value in _given_anywhere(values):
         if row.reads is None or not value:
             continue
         for path, symbol in row.kind.files(value):
@@ -123,10 +133,15 @@ def read_in(values: Values) -> list[tuple[str, str]]:
     flag that names it.
     """
     saved = dict(_named_by(values, lambda row: row.writes))
+
+    def is_updated(label: str, path: str) -> bool:
+        flag, of, name = label.partition(" of ")
+        return flag in _UPDATED and saved.get(f"{_UPDATED[flag]}{of}{name}") == path
+
     return [
-        (flag, path)
-        for flag, path in _named_by(values, lambda row: row.reads is not None)
-        if flag not in _UPDATED or saved.get(_UPDATED[flag]) != path
+        (label, path)
+        for label, path in _named_by(values, lambda row: row.reads is not None)
+        if not is_updated(label, path)
     ]
 
 

@@ -7,6 +7,7 @@ RULES = {
     "graph/duplicate-name": "Two nodes share one name, so tools confuse them.",
     "graph/duplicate-tensor": "Two nodes, inputs or weights define a tensor with one name.",
     "graph/order": "A node reads a tensor that a later node computes.",
+    "graph/states": "A state continues another input in the graph than its name says.",
     "graph/undefined-input": "A node reads a tensor that does not exist.",
     "graph/undefined-output": "An output of the model is computed by no node.",
     "graph/unused-input": "No output depends on an input of the model.",

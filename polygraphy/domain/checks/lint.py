@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.catalog.lint import RULES
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.model.description import Graph, Model, Node, Weight
+from polygraphy.domain.states.pairs import state_pairs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 
 EXCEPTION, WARNING, INFO = "exception", "warning", "info"
@@ -267,6 +268,7 @@ def graph_findings(model: Model) -> Iterator[LintEntry]:
     yield from _order(model.graph, labels)
     yield from _unused(model.graph, labels)
     yield from _imports(model)
+    yield from _states(model.graph)
     for graph in model.graph.walk():
         for weight in graph.weights:
             yield from _overflow(f"Initializer: '{weight.name}'", weight)
@@ -279,6 +281,12 @@ def _entry(
     rule: str, level: str, message: str, nodes: tuple[str, ...] = (), op: str = ""
 ) -> LintEntry:
     return LintEntry(level, Source.GRAPH, message, nodes, op, rule)
+
+
+def _states(graph: Graph) -> Iterator[LintEntry]:
+    for conflict in state_pairs(graph)[1]:
+        nodes = (conflict.node,) if conflict.node else ()
+        yield _entry("graph/states", WARNING, str(conflict), nodes)
 
 
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:

@@ -421,7 +421,8 @@ class StreamingDataLoader:
         # Data that are made up do without.
         from polygraphy.domain.data.preprocessing import Preprocess
 
-        self._preprocess = Preprocess.of(preprocess or {})
+        self.preprocess = dict(preprocess or {})
+        self._preprocess = Preprocess.of(self.preprocess)
         self.paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
         if not self.paths:
             raise UsageError("There is no path to load input data from.")

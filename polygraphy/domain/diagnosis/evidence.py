@@ -25,30 +25,31 @@ class Evidence:
     Attributes:
         against: with what, in words, such as ``saved results``.
         left_out: what was asked for and not compared, a sentence without its period each.
-        unexplained: why what differs was not explained; empty where nothing does, or all of it was.
     """
 
     against: list[str] = Factory(list)
     left_out: list[str] = Factory(list)
-    unexplained: str = ""
 
     def compared(self, what: str, left_out: Sequence[str] = ()) -> None:
         """Note with what outputs were compared, and what was not."""
         self.against.append(what)
         self.left_out += [said for said in left_out if said not in self.left_out]
 
-    def allowed(self, result: DiagnosisResult, alone: str = "") -> DiagnosisResult:
+    def allowed(
+        self, result: DiagnosisResult, alone: str = "", unexplained: str = ""
+    ) -> DiagnosisResult:
         """Return what may be said: a result that blames nobody holds only where everything was
         compared.
 
         Args:
             result: what was found out.
             alone: the only backend that ran, where there is nothing else to compare with.
+            unexplained: why a difference is not explained; empty where there is none.
         """
         if result.verdict != AGREE:
             return result
-        if self.unexplained:
-            reason = self.unexplained
+        if unexplained:
+            reason = unexplained
         elif not self.against:
             reason = reasons.nothing_to_compare(alone)
         elif self.left_out:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Graph
     from polygraphy.domain.results.results import DeviceTimes, OutputValidity
+    from polygraphy.domain.states.comparing import StepsCompared
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
 SCHEMA = 1
@@ -458,6 +459,9 @@ class Recorder:
 
     def samples_compared(self, found: SamplesCompared) -> None:
         self.found("samples", plain(found))
+
+    def steps_compared(self, found: StepsCompared) -> None:
+        self.found("steps", plain(found))
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         tables = self._table.tables(result)

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from polygraphy.domain.accuracy.output_rows import row_in_words, uniform_in_words
 from polygraphy.domain.accuracy.summarizing import failed_in_words, passed_in_words, worst_row
+from polygraphy.domain.asked import command_line
 from polygraphy.domain.report.document import Document, Problem
 from polygraphy.domain.tensors.naming import counted, enumerated, some_of
 
@@ -401,11 +402,11 @@ def advice_on_outputs(
         if runs and compared and "--allow-missing-outputs" not in words:
             if "--load-outputs" in words and "--mark-all" not in words:
                 yield Advice(
-                    "Also compare the saved intermediate tensors.", f"{command} --mark-all"
+                    "Also compare the saved intermediate tensors.", _with(command, "--mark-all")
                 )
                 return
             yield Advice(
-                "Skip outputs that only one run has.", f"{command} --allow-missing-outputs"
+                "Skip outputs that only one run has.", _with(command, "--allow-missing-outputs")
             )
         return
     is_rounding = failing and all(row.worst.is_rounding for row in failing)
@@ -547,7 +548,7 @@ def _diagnosis(command: str, known: Collection[tuple[int, ...]]) -> str:
     parties = tuple(map(words.count, _PARTIES))
     if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or parties not in known:
         return ""
-    return shlex.join(["polygraphy", "diagnose", *words[2:]])
+    return command_line("diagnose", words[2:])
 
 
 _PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch")
@@ -556,7 +557,7 @@ _PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch")
 def _held_to_rounding(command: str) -> str:
     """Return a command line with the tolerances 'auto', in place of those that it has."""
     words = _without(_words(command), _TOLERANCES)
-    return shlex.join([*words, "--rtol", "auto", "--atol", "auto"])
+    return command_line("run", words[2:], {"rtol": "auto", "atol": "auto"})
 
 
 _TOLERANCES = frozenset({"--rtol", "--rel-tol", "--atol", "--abs-tol"})
@@ -589,5 +590,6 @@ def _without(words: Sequence[str], options: Collection[str], most: float = inf) 
 
 def _with(command: str, *options: str) -> str:
     """Return a command line with options that it does not have yet."""
-    added = [option for option in options if option not in _words(command)]
-    return " ".join([command, *added])
+    words = _words(command)
+    added = [option for option in options if option not in words]
+    return command_line("run", [*words[2:], *added])

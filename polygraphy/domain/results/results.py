@@ -210,12 +210,14 @@ class IterationResult(dict[str, Any]):
         rough: makes all outputs twice, as rounding to a data type may move them, or once so and
             once without; as long as the run goes on.
         origin: the file that they were read from; empty for none.
+        step: which step of a model with states it is; None for none.
     """
 
     unmarked: Mapping[str, Any] = MappingProxyType({})
     lineage: Lineage | None = None
     rough: Callable[[str], Sequence[Mapping[str, Any]]] | None = None
     origin = ""
+    step: Any = None
 
     def __init__(
         self,
@@ -548,7 +550,9 @@ def short_names(names: Iterable[str]) -> list[str]:
     short = []
     for name in names:
         origin = _ORIGIN.fullmatch(name)
-        kind = origin[1] if origin else kind_of_runner(name).removesuffix("-runner")
+        kind = origin[1] if origin else kind_of_runner(name)
+        if kind != name and origin is None:  # The user did not choose the name.
+            kind = kind.removesuffix("-runner")
         counts[kind] = counts.get(kind, 0) + 1
         short.append(kind if counts[kind] == 1 else f"{kind} ({counts[kind]})")
     return short

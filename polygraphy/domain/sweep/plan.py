@@ -163,7 +163,7 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     if not models:
         raise _bad("models", "names no model", 'as in models = ["models/*.onnx"]')
     _check_distinct("models", models)
-    runners = [_runner(name, row) for name, row in _table(data, "runners").items()]
+    runners = [parse_runner(name, row) for name, row in _table(data, "runners").items()]
     if not runners:
         raise _bad("runners", "has no row", 'as in [runners] and onnxrt = "--onnxrt"')
     _check_rows("runners", {one.name: one.flags for one in runners})
@@ -271,7 +271,13 @@ def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return rows
 
 
-def _runner(name: str, row: Any) -> RunnerRow:
+def parse_runner(name: str, row: Any) -> RunnerRow:
+    """Return the runner that a row describes: its flags, or a table with them. ``--runner`` of the
+    command line is such a row, too.
+
+    Raises:
+        UsageError: the row is not valid.
+    """
     what = f"runner {name!r}"
     if not isinstance(row, Mapping):
         row = {"flags": row}

@@ -11,6 +11,7 @@ import pytest
 
 from polygraphy.adapters.onnxruntime.environments import open_environment
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.errors import BackendError, FileError
 from tests.support import models
 
@@ -77,11 +78,11 @@ def test_the_interpreter_of_a_folder_is_found(tmp_path: Path) -> None:
 def test_what_a_party_is_asked_stands_on_printed_command_lines() -> None:
     providers = ["cpu", ("mine", {"device_id": "1", "config": '{"a": 1}'})]
     party = OnnxrtParty(providers, "basic", 2, ["ConstantFolding"], {"mine": "lib.so"})
-    assert party.options == [
-        *("--provider-library", "mine=lib.so", "--providers", "cpu"),
-        *('mine:device_id=1,config={"a": 1}', "--graph-optimization-level", "basic"),
-        *("--intra-op-threads", "2", "--disabled-optimizers", "ConstantFolding"),
-    ]
-    assert OnnxrtParty().options == []
-    said = party.remedy("m.onnx", plain=True, without=())
-    assert said.startswith("polygraphy run m.onnx --onnxrt --provider-library mine=lib.so")
+    assert run_command("m.onnx", [("onnxrt", party.options)], {}) == (
+        "polygraphy run m.onnx --onnxrt --provider-library mine=lib.so --providers cpu"
+        """ 'mine:device_id=1,config={"a": 1}' --graph-optimization-level ENABLE_BASIC"""
+        " --intra-op-threads 2 --disabled-optimizers ConstantFolding"
+    )
+    assert OnnxrtParty().options == {}
+    plain = run_command("m.onnx", [("onnxrt", party.remedy(plain=True, without=()))], {})
+    assert plain.endswith("--graph-optimization-level DISABLE_ALL --intra-op-threads 2")

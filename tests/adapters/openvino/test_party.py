@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from polygraphy.adapters.openvino.party import OpenvinoParty
 from polygraphy.application.diagnose.diagnosing import diagnose
 from polygraphy.backend.onnxrt import OnnxrtParty
 from polygraphy.binding import bind
+from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.diagnosis.culprit import Culprit
 from polygraphy.domain.diagnosis.failure import Failure
 from polygraphy.ports.diagnosing import DiagnosisReports, failure_program, write_failure
@@ -44,18 +44,19 @@ def test_what_is_run_as_one_is_run_so_whatever_is_asked() -> None:
 
 def test_a_remedy_says_what_was_switched_off() -> None:
     party = OpenvinoParty(precision_hint="f32", properties={"PERF_COUNT": "YES"})
-    said = party.remedy("m.onnx", plain=False, without=["fusion", "SNIPPETS_MODE"])
-    assert said == (
+    options = party.remedy(plain=False, without=["fusion", "SNIPPETS_MODE"])
+    assert run_command("m.onnx", [("openvino", options)], {}) == (
         "polygraphy run m.onnx --openvino --openvino-precision f32 --no-openvino-fusion"
         " --openvino-properties PERF_COUNT=YES SNIPPETS_MODE=DISABLE"
     )
-    assert "LP_TRANSFORMS_MODE=NO" in party.remedy("m.onnx", plain=True, without=())
+    plain = party.remedy(plain=True, without=())
+    assert plain["openvino_properties"]["LP_TRANSFORMS_MODE"] == "NO"
 
 
 def test_what_it_is_asked_stands_on_printed_command_lines() -> None:
     party = OpenvinoParty("CPU", "f32", 1, {"PERF_COUNT": "YES"}, ["y"], False)
-    assert shlex.join(party.options) == (
-        "--openvino-device CPU --openvino-precision f32 --openvino-threads 1 --no-openvino-fusion"
+    assert run_command("m.onnx", [("openvino", party.options)], {}) == (
+        "polygraphy run m.onnx --openvino --openvino-device CPU --openvino-precision f32 --openvino-threads 1 --no-openvino-fusion"
         " --openvino-properties PERF_COUNT=YES --openvino-float32 y"
     )
     assert not OpenvinoParty().options
@@ -73,8 +74,7 @@ def test_nodes_that_stay_in_float32_do() -> None:
     kept = party.load(model, without=["first"])({"x": X})["y"]
     assert np.allclose(kept, exact, atol=1e-5)
     assert np.abs(party.load(model)({"x": X})["y"] - exact).max() > 1e-3
-    said = party.remedy("m.onnx", plain=False, without=["first"])
-    assert "--openvino-float32 c " in said
+    assert party.remedy(plain=False, without=["first"])["openvino_float32"] == ("c",)
 
 
 def test_the_default_precision_is_that_of_the_device() -> None:

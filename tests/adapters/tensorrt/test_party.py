@@ -10,6 +10,7 @@ import pytest
 from polygraphy.adapters.tensorrt import party as module
 from polygraphy.adapters.tensorrt.party import TrtParty
 from polygraphy.cli.main import main
+from polygraphy.domain.diagnosis.commands import diagnose_command, run_command
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -24,8 +25,8 @@ SETTINGS: list[dict[str, Any]] = [
 def test_its_options_are_how_it_was_set(
     settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["diagnose", "m.onnx", "--trt", *TrtParty(**settings).options, "--gen-script", "-"]
-    assert main(words) == 0
+    line = diagnose_command("m.onnx", [TrtParty(**settings)])
+    assert main([*shlex.split(line)[1:], "--gen-script", "-"]) == 0
     program = capsys.readouterr().out
     order = ["fp16", "bf16", "tf32", "memory_pool_limits", "builder_optimization_level"]
     given = [f"{name}={settings[name]!r}" for name in order if name in settings]
@@ -36,8 +37,9 @@ def test_what_helps_is_printed_with_how_it_was_built(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "_obeys", lambda: True)
     party = TrtParty(fp16=True, memory_pool_limits={"workspace": 5}, builder_optimization_level=2)
     built = "--pool-limit workspace:5 --builder-optimization-level 2"
-    line = party.remedy("m.onnx", plain=False, without=["a b"])
-    layers = "--layer-precisions 'a b:float32' --precision-constraints obey --onnxrt"
+    line = run_command("m.onnx", [("trt", party.remedy(plain=False, without=["a b"]))], {})
+    layers = "--layer-precisions 'a b:float32' --precision-constraints obey"
     assert line == f"polygraphy run m.onnx --trt --fp16 {built} {layers}"
-    assert party.remedy("m.onnx", plain=True, without=[]) == f"polygraphy run m.onnx --trt {built}"
+    plain = run_command("m.onnx", [("trt", party.remedy(plain=True, without=[]))], {})
+    assert plain == f"polygraphy run m.onnx --trt {built}"
     assert main([*shlex.split(line)[1:], "--gen-script", "-"]) == 0

@@ -12,13 +12,14 @@ import pytest
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.ports.diagnosing import open_environment
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.facts import facts_of
-from tests.support.parties import WrongRewriter
+from tests.support.parties import WrongRewriter, command_of_fakes
 
 
 @pytest.fixture
@@ -29,7 +30,8 @@ def kept() -> Iterator[Kept]:
 
 
 def test_a_rewrite_of_a_third_backend_is_named(kept: Kept) -> None:
-    assert not diagnose(network(), [WrongRewriter(), OnnxParty()])
+    with bind(command_line, command_of_fakes):
+        assert not diagnose(network(), [WrongRewriter(), OnnxParty()])
     [culprit] = kept.culprits
     assert kept.verdict == "fault"
     assert culprit["nodes"] == ["exp1", "log1"]
@@ -37,7 +39,8 @@ def test_a_rewrite_of_a_third_backend_is_named(kept: Kept) -> None:
         "wrong", "rewrite", "ExpLogFusion",
     )  # fmt: skip
     assert culprit["remedy"] == {
-        "command": "wrong MODEL ExpLogFusion", "proven": True, "note": "",
+        "command": "polygraphy run model_file=MODEL runners=('wrong',) without=('ExpLogFusion',)"
+        " runners=('onnx',) seed=3 val_range={'x': (-3.0, 3.0)}", "proven": True, "note": "",
     }  # fmt: skip
     assert culprit["tensor"] == "l1"
 
@@ -55,8 +58,8 @@ class Secretive(WrongRewriter):
 
 
 def test_that_all_matches_without_rewrites_is_said_where_no_node_can_be_named() -> None:
-    said = "All outputs match with all rewrites of wrong disabled: wrong MODEL plain"
-    with pytest.raises(InconclusiveError, match=said):
+    said = "All outputs match with all rewrites of wrong disabled: polygraphy run .* plain=True"
+    with pytest.raises(InconclusiveError, match=said), bind(command_line, command_of_fakes):
         diagnose(network(), [Secretive(), OnnxParty()])
 
 

@@ -15,9 +15,9 @@ from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.application.diagnose.lowered import half
 from polygraphy.application.diagnose.lowered.half import (
     HalfPrecision,
-    convert_command,
     try_half_precision,
 )
+from polygraphy.domain.diagnosis.commands import convert_command
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.tensors.datatype import DataType
 from tests.support.diagnosis.half_precision_cases import BLAMED, PLANTED, SIZE, network

@@ -5,13 +5,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from attrs import evolve
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.comparing import introduces_nan
 from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.words import evidence, remedies
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import open_model
@@ -101,7 +102,7 @@ def test_an_infinity_that_is_made_of_numbers_is() -> None:
 
 def test_it_is_said_that_data_were_made_up() -> None:
     case, known = masked(-np.inf)
-    case.is_made_up = True
+    case = evolve(case, is_made_up=True)
     culprit = first_non_finite(case, known)
     assert culprit is not None
     assert culprit.remedy.note == remedies.USE_REAL_DATA

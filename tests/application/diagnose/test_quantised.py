@@ -226,7 +226,7 @@ def test_a_quantised_reference_of_another_structure_blames_nobody(
         def quantised(self) -> onnx.ModelProto:
             return chain(others, quantised=True)
 
-    monkeypatch.setattr("polygraphy.application.diagnose.comparing.Quantised", Quantised)
+    monkeypatch.setattr("polygraphy.application.diagnose.steps.quantization.Quantised", Quantised)
     feed = {"x": np.random.default_rng(0).normal(size=32).astype(np.float32)}
     model, reference = chain(operators, quantised=True), chain(others, quantised=False)
     kept = Kept()

@@ -200,6 +200,12 @@ _RUN_FLAGS = {
         "data_loader_script": "--data-loader-script d.py:f",
         "data_loader_func_name": "--data-loader-script d.py + --data-loader-func-name g",
     },
+    "StepOptions": {
+        "steps": "--steps 5",
+        "prompt": "--steps + --prompt 3",
+        "state": "--steps + --state hn:h0",
+        "tokens": "--steps + --tokens t.txt",
+    },
     "OrderOptions": {
         "sequential_runners": "--sequential-runners",
         "warm_up": "--warm-up 3",

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import numpy as np
+import pytest
 from attrs import evolve
 
+from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.domain.diagnosis.commands import (
+    convert_command,
+    copy_command,
+    insert_commands,
+    output_path,
+    report_command,
+    run_command,
+)
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.variants import Variant, copying, undoing
+from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor
 
 EPSILON = Attribute("epsilon", "float", float(np.float32(1e-5)))
@@ -24,17 +37,19 @@ FIRST += " --inputs x x --outputs a --attrs epsilon=1e-05 -o m_fixed.onnx"
 
 
 def test_nodes_of_a_reference_are_copied_once_each() -> None:
-    assert copying("d/m.onnx", "r.onnx", ["b c", "a", "a"]) == (
+    assert copy_command("d/m.onnx", "r.onnx", ["b c", "a", "a"]) == (
         "polygraphy surgeon copy d/m.onnx --reference r.onnx --nodes 'b c' a -o m_fixed.onnx"
     )
 
 
 def test_a_node_is_put_back_as_it_was() -> None:
-    assert undoing("d/m.onnx", SIDE, [Variant("epsilon", "", NORM)]) == FIRST
+    assert insert_commands("d/m.onnx", SIDE, [Variant("epsilon", "", NORM)]) == FIRST
 
 
 def test_the_next_command_goes_on_with_what_the_first_saved() -> None:
-    made = undoing("d/m.onnx", SIDE, [Variant("epsilon", "", NORM), Variant("structure", "", SUB)])
+    made = insert_commands(
+        "d/m.onnx", SIDE, [Variant("epsilon", "", NORM), Variant("structure", "", SUB)]
+    )
     assert made == (
         f"{FIRST} && polygraphy surgeon insert m_fixed.onnx --op Sub --inputs a x --outputs y"
         " -o m_fixed2.onnx"
@@ -50,4 +65,44 @@ def test_what_a_command_line_cannot_say_is_not_said() -> None:
         Variant("structure", "", evolve(SUB, domain="com.microsoft")),
         Variant("structure", "", evolve(SUB, attributes=(Attribute("then", "graph", GRAPH),))),
     ):
-        assert undoing("m.onnx", SIDE, [variant]) is None
+        assert insert_commands("m.onnx", SIDE, [variant]) == ""
+
+
+HOSTILE = [
+    "a  b.onnx", "x --rtol 3.onnx", "-m.onnx", "a\nb.onnx", "it's \"m\".onnx", "$(touch x).onnx",
+    "`id`\\.onnx", "a=b;c&d|e.onnx", "~m*?.onnx", "modèle 模型.onnx", "\x1b[1m.onnx",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_shell_reads_the_names_in_printed_commands(name: str, tmp_path: Path) -> None:
+    sub = evolve(SUB, outputs=(name,), inputs=("a", "x"))
+    backends = [("onnxrt", {"disabled_optimizers": (name,)}), ("onnx", {})]
+    path = f"./{name}" if name.startswith("-") else name
+    output = output_path(name, "_fixed.onnx")
+    for line, model, named in (
+        (run_command(name, backends, {"load_inputs": (name,)}, atol=1e-3), path, [name, name]),
+        (report_command(name, [OnnxParty()], {"input_shapes": {name: ((1, 2),)}}), path, []),
+        (convert_command(name, "fp16", [name, "b"]), path, [name]),
+        (copy_command(name, name, [name]), path, [name, name, output]),
+        (insert_commands(name, SIDE, [Variant("structure", "", sub)]), path, [name, output]),
+    ):
+        script = f"polygraphy() {{ printf '%s\\0' \"$@\"; }}; {line}"
+        done = subprocess.run(
+            ["sh", "-c", script], cwd=tmp_path, capture_output=True, check=True, text=True
+        )
+        words = done.stdout.split("\0")[:-1]
+        assert model in words
+        values = [value for word in words for value in (word, word.partition("=")[2])]
+        assert all(values.count(each) >= named.count(each) for each in named)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_that_no_user_can_type_is_not_printed() -> None:
+    assert run_command("m.onnx", [("no-such-backend", {})], {}) == ""
+    assert run_command("m.onnx", [("onnxrt", {"threads": -1})], {}) == ""
+    twice = [("onnxrt", {"threads": 1}), ("onnxrt", {"threads": 2})]
+    assert run_command("m.onnx", twice, {}) == ""
+    dashed = evolve(SUB, inputs=("-a", "x"))
+    graph = evolve(GRAPH, inputs=(Tensor("x"), Tensor("-a")))
+    assert insert_commands("m.onnx", Side(graph), [Variant("structure", "", dashed)]) == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
+from itertools import takewhile
 from typing import Any
 
 from polygraphy.binding import resolve
@@ -18,7 +20,7 @@ class Builder:
     rewrites = False
     levels = ()
     settings: dict[str, Any] = {}
-    options = ()
+    options: dict[str, Any] = {}
     lowers_to = "fp16"
 
     def __init__(self, wrong: float = 0.0) -> None:
@@ -41,8 +43,15 @@ class Builder:
     ) -> None:
         return None
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        return f"keep {' '.join(without)} in {path}"
+    def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        return {} if plain else {"layer_precisions": dict.fromkeys(without, "float32")}
+
+
+def nodes_in_float32(command: str) -> tuple[str, ...]:
+    """Return the nodes that a command of the builder runs in float32."""
+    words = iter(shlex.split(command.partition(" --layer-precisions ")[2]))
+    kept = takewhile(lambda word: not word.startswith("--"), words)
+    return tuple(word.removesuffix(":float32") for word in kept)
 
 
 class InFloat32(Builder):

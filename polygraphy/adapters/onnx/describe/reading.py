@@ -37,6 +37,7 @@ from polygraphy.domain.model import (
     Weight,
 )
 from polygraphy.domain.model.description import frames_in
+from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
@@ -186,6 +187,17 @@ def described(
     describing = _Describing(detail, arrays, Path(path).name, skips_files=skips_files)
     with _collector_paused():
         return _model(model, path, describing)
+
+
+def read_graph(model: Any) -> Graph | None:
+    """See the port of this name."""
+    detail = Detail(layers=True, attrs=True)
+    if isinstance(model, (str, Path)):
+        if technology_of(kind_of(str(model))) != "onnx":
+            return None
+        return described(load_structure(str(model)), str(model), detail).graph
+    is_model = hasattr(model, "graph") and hasattr(model, "opset_import")
+    return described(model, "", detail).graph if is_model else None
 
 
 @contextmanager

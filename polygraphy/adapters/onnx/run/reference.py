@@ -99,7 +99,7 @@ class OnnxParty:
     rewrites = False
     levels: Sequence[str] = ()
     settings: Mapping[str, Any] = MappingProxyType({"module": "onnx.reference"})
-    options: Sequence[str] = ()
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Look up the implementations of a model's nodes; see the port."""
@@ -113,9 +113,9 @@ class OnnxParty:
         """Return the model itself: nothing is rewritten."""
         return model
 
-    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model here."""
-        return f"polygraphy run {path} --onnx"
+    def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
+        """Return no options: nothing is rewritten."""
+        return {}
 
 
 class FormulaParty(OnnxParty):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ from polygraphy.domain.diagnosis.headroom import (
     ranked,
     worst_of,
 )
-from polygraphy.domain.diagnosis.variants import keeping, made_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.rounding import (
     BESIDE,
@@ -498,14 +496,3 @@ def _rounded(value: Any, dtype: DataTypeEntry) -> Any:
     array = np.asarray(value)
     with np.errstate(over="ignore"):
         return array.astype(dtype.numpy()).astype(array.dtype) if is_float(array) else array
-
-
-def convert_command(model: str, dtype: str, keep: Sequence[str]) -> str:
-    """Return the command that converts a model so that it works."""
-    words = ["polygraphy", "convert", model, casting_flag(dtype), *keeping(keep)]
-    return shlex.join([*words, "-o", made_of(model, f"_{dtype}.onnx")])
-
-
-def casting_flag(dtype: str) -> str:
-    """Return the option that converts a model to half precision."""
-    return "--fp-to-fp16" if dtype == "fp16" else "--to-bf16"

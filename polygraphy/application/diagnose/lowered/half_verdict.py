@@ -11,7 +11,6 @@ helps to keep nodes in float32 is tried on what the backend builds of the whole 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -39,12 +38,12 @@ from polygraphy.application.diagnose.lowered.half import (
     Tolerance,
     Trial,
     casting,
-    casting_flag,
-    convert_command,
     named,
 )
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.diagnosis.commands import cast_words, convert_command, run_command
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -62,7 +61,7 @@ from polygraphy.domain.diagnosis.headroom import ADDING, Range
 from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
-from polygraphy.domain.diagnosis.variants import epsilon_of, keeping
+from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.domain.rounding import ADDS_UP, LARGE, OutputError, in_a_row
@@ -140,7 +139,7 @@ def _cast(
     """Return who is to blame in a float32 model, with the command that casts it so it works."""
     if not found.kept:
         return [*culprits_of(found, Remedy(), [], names=names, is_cast=True)]
-    remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
+    remedy = Remedy(convert_command(path, dtype, found.kept) or None, found.after.is_tolerable)
     after, is_enough = found.after, found.after.is_tolerable
     proof = evidence.error_by_kept_nodes(
         dtype, str(found.before), len(found.kept), str(after), found.allowance, is_enough,
@@ -174,7 +173,7 @@ def diagnose_precision_loss(
     curve = isolated_loss(found, dtype)
     tensors = {other: name for name, other in pairing.tensors.items()}
     renamed = [evolve(one, name=tensors.get(one.name, one.name)) for one in curve.tensors]
-    case.curves.append(evolve(curve, tensors=renamed))
+    case.log.curves.append(evolve(curve, tensors=renamed))
     reason = reasons.inputs_alone(narrow)
     made = DiagnosisResult(
         found.verdict, culprits, reason=reason if found.verdict == ILL_CONDITIONED else ""
@@ -219,7 +218,8 @@ def recast(
         notes.append(
             f"{case.parties[0].name} runs it on {counted(len(ran), 'set')} of data: {off}."
         )
-    return Remedy(convert_command(path, dtype, found.kept), True) if off.is_tolerable else None
+    command = convert_command(path, dtype, found.kept) or None
+    return Remedy(command, True) if off.is_tolerable else None
 
 
 def isolated_loss(found: HalfPrecision, dtype: str) -> Curve:
@@ -345,8 +345,8 @@ def diagnose_half_model(
         return None
     remedy, proof = Remedy(), list[Fact]()
     if found.kept:
-        options = shlex.join([casting_flag(name), *keeping(found.kept)])
-        remedy = Remedy(None, found.after.is_tolerable, remedies.convert_again(options))
+        note = remedies.convert_again(cast_words(name, found.kept))
+        remedy = Remedy(None, found.after.is_tolerable, note)
         proof.append(evidence.error_in_narrow_type(name, str(found.before)))
         proof.append(evidence.error_with_nodes_in_float32(found.kept, str(found.after)))
     culprits = [*culprits_of(found, remedy, proof)]
@@ -479,8 +479,8 @@ def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
     return None
 
 
-def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> DiagnosisResult | None:
-    """Find out whether a backend may compute a model in half precision; None where it is wrong in
+def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> StepOutcome:
+    """Find out whether a backend may compute a model in half precision; a skip where it is wrong in
     float32 as well.
     """
     entry = casting(party.lowers_to or "")
@@ -499,7 +499,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Dia
     reference = others[0] if others else resolve(SuspectedParty, "onnxrt")
     built = None if measured is None else Lowered(measured.passes, partial(party.load, proto))
     with case.attempt(f"{party.lowers_to}, {party.name}") as said:
-        case.feed = feeds[0]
+        case = evolve(case, feed=feeds[0])
         compute = case.loaded(reference)
         exact = [compute(feed) for feed in feeds]
         case.try_alone(party, proto)
@@ -507,19 +507,19 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Dia
         worst = tolerance.worst(exact, made)
         said.append(steps.judged(worst.is_tolerable, worst))
     if worst.is_tolerable:
-        return DiagnosisResult(AGREE)
+        return Found(DiagnosisResult(AGREE), case)
     with case.attempt(f"float32, {party.name}") as said:
         plain = party.load(proto, plain=True)
         is_lowering = tolerance.worst(exact, map(plain, feeds)).is_tolerable
         said.append("Matches." if is_lowering else steps.WRONG_IN_FLOAT32)
         del plain
     if not is_lowering:
-        return None
-    case.data_options = data_options(case.model, data_loader, 0, feeds[0])
+        return Skip(steps.WRONG_IN_FLOAT32)
+    case = evolve(case, data_options=data_options(case.model, data_loader, 0, feeds[0]))
     if measured is None or built is None:
-        command = _on_the_data(case, party.remedy(case.path, plain=True, without=()))
+        command = _run_command(case, party, reference, ())
         reason = reasons.right_in_float32_by(command, unmeasured)
-        return DiagnosisResult(INCONCLUSIVE, reason=reason)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     with case.attempt("nodes that stay in fp32") as said:
         try:
             # Why nodes lose too much is seen where every operator rounds, so those that do there
@@ -535,18 +535,25 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Dia
             if not after.is_tolerable:
                 found = Trial(measured, tolerance, feeds, lowered=built).result()
         except REFUSALS as error:
-            return DiagnosisResult(INCONCLUSIVE, reason=str(error))
+            return Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
         said.append(steps.kept_nodes(len(found.kept), len(built.passes), built.loads))
-    return _of_kept(case, party, found)
+    return Found(_of_kept(case, party, found, reference), case)
 
 
-def _on_the_data(case: Case, command: str) -> str:
-    """Return a command with the options that make the data on which it was tried."""
-    words = case.data_options if command.startswith("polygraphy run ") else []
-    return " ".join([command, *map(shlex.quote, words)])
+def _run_command(
+    case: Case, party: LoweringParty, reference: SuspectedParty, nodes: Sequence[str]
+) -> str:
+    """Return the command that runs some nodes in float32, or without any the model, and compares
+    the outputs with those of a reference, on the data on which that was tried.
+    """
+    options = party.remedy(plain=not nodes, without=nodes)
+    backends = [(party.name, options), (reference.name, reference.options)]
+    return run_command(case.path, backends, case.data_options, is_auto=True)
 
 
-def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> DiagnosisResult:
+def _of_kept(
+    case: Case, party: LoweringParty, found: HalfPrecision, reference: SuspectedParty
+) -> DiagnosisResult:
     """Return what was found, with the remedy that was tried."""
     if found.verdict == ILL_CONDITIONED:
         return DiagnosisResult(ILL_CONDITIONED, reason=reasons.INPUTS_ALONE)
@@ -556,8 +563,8 @@ def _of_kept(case: Case, party: LoweringParty, found: HalfPrecision) -> Diagnosi
         return DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_KEPT_NODES)
     remedy = Remedy()
     if found.kept:
-        command = _on_the_data(case, party.remedy(case.path, plain=False, without=found.kept))
-        remedy = Remedy(command, found.after.is_tolerable)
+        command = _run_command(case, party, reference, found.kept)
+        remedy = Remedy(command or None, found.after.is_tolerable)
     errors = str(found.after), str(found.before)
     proof = evidence.right_with_nodes_in_float32(found.kept, *errors, found.is_fewest)
     return DiagnosisResult(FAULT, [*culprits_of(found, remedy, [proof], party.name)])

@@ -7,17 +7,18 @@ judged, on the same data.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.case import Case, Feed, words_of
+from polygraphy.application.diagnose.case import Case, Feed
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
+from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.rounding import explained
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.catalog.compute import TF32
+from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -27,6 +28,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.diagnosis.words.precision import lowered_alone, lowered_outputs
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
@@ -45,9 +47,9 @@ def tf32_parties(parties: Sequence[SuspectedParty]) -> list[LoweringParty]:
 def diagnose_in_float32_first(
     case: Case,
     parties: Sequence[LoweringParty],
-    diagnose_rest: Callable[[], DiagnosisResult],
+    diagnose_rest: Callable[[Case], Found],
     data_loader: Any,
-) -> DiagnosisResult:
+) -> Found:
     """Diagnose in float32; if nothing is wrong there, judge what TF32 does.
 
     Args:
@@ -57,31 +59,32 @@ def diagnose_in_float32_first(
         data_loader: yields the data.
     """
     wide = {id(party): party.in_float32() for party in parties}
-    for party in parties:
-        case.parties[case.parties.index(party)] = wide[id(party)]
+    case = evolve(case, parties=[wide.get(id(party), party) for party in case.parties])
     case.unload()
-    result = diagnose_rest()
+    found = diagnose_rest(case)
+    result = found.result
     if result.verdict != AGREE:
-        return result
+        return found
     notes = []
     for party in parties:
-        judged = _judge(case, party, wide[id(party)], data_loader)
-        if judged.verdict != AGREE:
+        judged = _judge(found.case, party, wide[id(party)], data_loader)
+        if judged.result.verdict != AGREE:
             return judged
-        notes += [judged.reason] if judged.reason else []
-    return evolve(result, reason=" ".join([*([result.reason] if result.reason else []), *notes]))
+        notes += [judged.result.reason] if judged.result.reason else []
+    reason = " ".join([*([result.reason] if result.reason else []), *notes])
+    return evolve(found, result=evolve(result, reason=reason))
 
 
-def _judge(
-    case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any
-) -> DiagnosisResult:
+def _judge(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any) -> Found:
     """Compare a backend in TF32 with the same backend in float32, on the same data."""
     lowered = party.lowered
     assert lowered is not None
     own = case.of(case.model, lowered)
     if own.facts.lowered is None:
-        return DiagnosisResult(AGREE)  # The model has no operator that is computed in TF32.
-    own.parties = [wide]
+        return Found(
+            DiagnosisResult(AGREE), case
+        )  # The model has no operator that is computed in TF32.
+    own = evolve(own, parties=[wide])
     feeds = feeds_of_parties(own, data_loader)
     with case.attempt(f"TF32, {party.name}") as notes:
         compute = own.loaded(wide)
@@ -91,7 +94,7 @@ def _judge(
         worst, at = _worst(own, values, expected)
         if worst is None:
             notes.append("Matches float32.")
-            return DiagnosisResult(AGREE)
+            return Found(DiagnosisResult(AGREE), case)
         is_explained = explained(own, feeds, values, expected)
         notes.append(
             f"Differs from float32 by {worst.largest:.2g}; TF32"
@@ -100,11 +103,11 @@ def _judge(
     lowered = own.facts.lowered or lowered
     why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
     if is_explained:
-        return DiagnosisResult(AGREE, reason=str(why))
-    case.data_options = data_options(case.model, data_loader, at, feeds[at])
-    case.feed = feeds[at]
-    own.feed = feeds[at]
-    return _culprits(own, party, wide, why, _command(case, wide))
+        return Found(DiagnosisResult(AGREE, reason=str(why)), case)
+    options = data_options(case.model, data_loader, at, feeds[at])
+    case = evolve(case, feed=feeds[at], data_options=options)
+    own = evolve(own, feed=feeds[at])
+    return Found(_culprits(own, party, wide, why, _command(case, wide)), case)
 
 
 def _worst(
@@ -123,7 +126,7 @@ def _culprits(
     case: Case, party: LoweringParty, wide: SuspectedParty, why: Fact, command: str
 ) -> DiagnosisResult:
     """Name the nodes that lose more in TF32 than their operands' precision explains."""
-    remedy = Remedy(command, True)
+    remedy = Remedy(command or None, True)
     losses = sorted(_losses(case, party, wide, case.feed), key=lambda loss: -loss[2].excess)
     culprits = [
         Culprit(
@@ -138,17 +141,15 @@ def _culprits(
         for index, tensor, found in losses[:_MOST_NAMED]
     ]
     if not culprits:
-        reason = f"{why}. No single node loses that much: the errors of TF32 add up."
-        return DiagnosisResult(INCONCLUSIVE, reason=f"{reason} Run it in float32: {command}")
+        return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(str(why), command))
     return DiagnosisResult(FAULT, culprits)
 
 
 def _command(case: Case, wide: SuspectedParty) -> str:
     """Return the command line that runs the model in float32, beside the other parties."""
-    others = [party for party in case.parties if party is not wide]
-    words = ["polygraphy", "run", case.path, *words_of([wide]), *words_of(others)]
-    words += [*case.data_options, *(["--rtol", "auto", "--atol", "auto"] if others else [])]
-    return shlex.join(words)
+    parties = [wide, *(party for party in case.parties if party is not wide)]
+    backends = [(party.name, party.options) for party in parties]
+    return run_command(case.path, backends, case.data_options, is_auto=len(parties) > 1)
 
 
 def _losses(

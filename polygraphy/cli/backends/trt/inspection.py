@@ -61,7 +61,7 @@ def _warn_about(values: Values, groups: Iterable[type[Options]], because: str) -
 
 def _warn(values: Values, paths: Sequence[str]) -> None:
     named = values[TrtNetworkOptions].trt_network_func_name
-    if named is not None and not any(path.partition(":")[0].endswith(".py") for path in paths):
+    if named is not None and not any(split_symbol(path)[0].endswith(".py") for path in paths):
         warn("--trt-network-func: has no effect, because no model is a network script.")
 
 

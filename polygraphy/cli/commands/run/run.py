@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
@@ -24,10 +25,16 @@ from polygraphy.cli.backends.foreign import (
     warn_of_others,
 )
 from polygraphy.cli.commands.command import Command, Program
+from polygraphy.cli.commands.named import (
+    ChosenRunner,
+    RunnerFlags,
+    chosen_runners,
+    parse_named,
+)
 from polygraphy.cli.commands.run.run_plugins import check_types, checked, with_flags
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
-from polygraphy.cli.declare.kinds import Ordered
 from polygraphy.cli.declare.option import (
+    NAMED_RUNNER,
     Option,
     Options,
     Values,
@@ -72,7 +79,16 @@ from polygraphy.cli.shared.onnx import (
     onnx_of,
 )
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
-from polygraphy.codegen.source import Call, Expression, FunctionOfModel, Source, Step, quoted
+from polygraphy.cli.shared.steps import StepOptions, with_steps
+from polygraphy.codegen.source import (
+    Call,
+    Expression,
+    FunctionOfModel,
+    Source,
+    Step,
+    quoted,
+    renamed,
+)
 from polygraphy.domain.catalog.formats import formats_of
 from polygraphy.domain.tensors.naming import enumerated
 
@@ -89,8 +105,9 @@ class RunnerOptions(Options):
 
     runners: tuple[str, ...] = option(
         *_BY_FLAG,
+        NAMED_RUNNER,
         reads="Model",
-        kind=Ordered(
+        kind=RunnerFlags(
             {flag: each.name for flag, each in _BY_FLAG.items()},
             {flag: each.help for flag, each in _BY_FLAG.items()},
             {flag: each.text for flag, each in _BY_FLAG.items() if each.text},
@@ -100,31 +117,77 @@ class RunnerOptions(Options):
 
 
 @frozen
+class UsedRunner:
+    """A runner of a program.
+
+    Attributes:
+        backend: the name of its backend.
+        text: what its flag names, if anything.
+        name: the name that the user chose for it, if any.
+        suffix: how the names of its statements end, so that they are its own.
+        chosen: how the program uses its backend; the same for all without a name.
+    """
+
+    backend: str
+    text: str
+    name: str
+    suffix: str
+    chosen: Chosen
+
+    def of(self, chosen: Chosen, model: RunnerModel) -> Expression:
+        """Return what makes it, as its backend is used here: with its name, if that can be said in
+        a call.
+        """
+        made = chosen.runner(evolve(model, text=self.text))
+        if not isinstance(made, Call) or not self.name:
+            return made
+        call: Call = renamed(made.of(name=self.name), self._names(model))
+        return call
+
+    def steps(self, chosen: Chosen, model: RunnerModel) -> list[Step]:
+        """Return the statements before it."""
+        names = self._names(model)
+        return [renamed(step, names) for step in chosen.steps(model)]
+
+    def _names(self, model: RunnerModel) -> dict[str, str]:
+        """Return the names of its statements, also those that the unmarked model shares."""
+        if not self.suffix:
+            return {}
+        forms = [each for each in (self.chosen, self.chosen.unmarked) if each is not None]
+        steps = [step for each in forms for step in each.steps(model)]
+        return {step.name: f"{step.name}{self.suffix}" for step in steps}
+
+
+@frozen
 class Backends:
     """The backends of a program, and the model that they run.
 
     Attributes:
-        runners: the name of each runner's backend, and what its flag names, if anything.
-        chosen: how the program uses each backend, by name.
+        runners: the runners, in order.
         onnx: how the ONNX model comes to be, for those that take one.
         accepting: the names of the backends that do.
     """
 
-    runners: Sequence[tuple[str, str]]
-    chosen: Mapping[str, Chosen]
+    runners: Sequence[UsedRunner]
     onnx: OnnxModel
     accepting: Collection[str]
 
     @property
+    def different(self) -> list[UsedRunner]:
+        """The runners, of those that are used alike the first."""
+        return list({id(each.chosen): each for each in reversed(self.runners)}.values())[::-1]
+
+    @property
     def shares_onnx(self) -> bool:
         """Whether several runners take the ONNX model, so that it is loaded once, before them."""
-        return len([name for name, text in self.runners if name in self.accepting and not text]) > 1
+        runners = [each for each in self.runners if each.backend in self.accepting]
+        return len([each for each in runners if not each.text]) > 1
 
     @property
     def excluded(self) -> list[str]:
         """The outputs that are compared in no runner."""
         names = [*self.onnx.outputs.get("exclude_outputs", ())]
-        names += [name for each in self.chosen.values() for name in each.excluded]
+        names += [name for each in self.runners for name in each.chosen.excluded]
         return list(dict.fromkeys(names))
 
 
@@ -141,8 +204,8 @@ def backends_of(
     Raises:
         CommandLineError: a backend cannot run such a model, or options do not fit together.
     """
-    runners = values[RunnerOptions].runners
-    chosen = named_in(runners)
+    runners = chosen_runners(values, RunnerOptions)
+    chosen = named_in(each.backend for each in runners)
     names = set(chosen)
     options = values[ModelOptions]
     takes_graphs = [set(each.model_types) <= {*TF_TYPES} for each in chosen.values()]
@@ -160,24 +223,47 @@ def backends_of(
     is_loaded = bool(accepting) and kind in formats_of("onnx", "tensorflow")
     for each in declared:
         each.warn(values, names, kind)
+    for runner in runners:
+        if runner.own is not None and runner.backend in chosen:
+            chosen[runner.backend].warn(runner.own, {runner.backend}, kind)
     if not is_tensorflow:
         unused = flags_given(values, [TfLoadOptions, TfOnnxOptions])
         warn_idle(unused, ", because the model is not a TensorFlow model")
-    used = {name: each.chosen(values, kind) for name, each in chosen.items()}
+    used = _used(runners, chosen, plugins, kind)
     onnx = onnx_of(
         values,
         is_loaded=is_loaded,
         has_others=any(each.marks_outputs for each in chosen.values())
-        or (any(each.builds for each in used.values()) and not is_loaded),
+        or (any(each.chosen.builds for each in used) and not is_loaded),
         graph=graph_of(values, kind) if is_tensorflow else (),
         opset=values[TfOnnxOptions].opset if is_tensorflow else None,
     )
-    return Backends(
-        runners=[(name, text) for name, _, text in (each.partition(":") for each in runners)],
-        chosen={**used, **{plugin.name: plugin.chosen(values) for plugin in plugins}},
-        onnx=onnx,
-        accepting=accepting,
-    )
+    return Backends(used, onnx, accepting)
+
+
+def _used(
+    runners: Sequence[ChosenRunner],
+    chosen: Mapping[str, BuiltIn],
+    plugins: Sequence[PluggedBackend],
+    kind: str,
+) -> list[UsedRunner]:
+    """Return the runners as the program uses them; those without a name share their backend."""
+    others = {plugin.name: plugin for plugin in plugins}
+    shared: dict[str, Chosen] = {}
+    used: list[UsedRunner] = []
+    for each in runners:
+        known = None if each.name else shared.get(each.backend)
+        if known is None and each.backend in chosen:
+            known = chosen[each.backend].chosen(each.values, kind)
+        elif known is None:
+            known = others[each.backend].chosen(each.values)
+        if not each.name:
+            shared[each.backend] = known
+        suffix = re.sub(r"\W", "_", f"_{each.name}") if each.name else ""
+        if suffix and suffix in {other.suffix for other in used}:
+            suffix = f"{suffix}_{len(used)}"
+        used.append(UsedRunner(each.backend, each.text, each.name, suffix, known))
+    return used
 
 
 @frozen
@@ -213,29 +299,28 @@ def as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked:
         also_unmarked: whether runners of which tensors are marked are joined by ones of the model
             as it is.
     """
-    chosen = backends.chosen
-    names = dict.fromkeys(name for name, text in backends.runners)
     unmarked = _unmarked(backends) if also_unmarked else {}
-    calibrates = any(chosen[name].calibrates for name in names)
+    calibrates = any(each.chosen.calibrates for each in backends.runners)
     name = Source("model" if backends.shares_onnx else "load_model")
     before, model = _loaded(backends.onnx, name, is_shared=backends.shares_onnx)
     before += data_step(data, calibrates=True) if calibrates else []
-    for each in names:
-        before += chosen[each].steps(model)
+    for each in backends.different:
+        before += each.steps(each.chosen, model)
     plain_model = model
     if unmarked:
         plain = backends.onnx.without("modify_outputs", "save_onnx")
         loads, plain_model = _loaded(plain, Source("load_unmarked"))
         before += loads
-    for as_it_is in unmarked.values():
-        before += as_it_is.steps(plain_model)
+    for each in backends.different:
+        if (as_it_is := unmarked.get(id(each.chosen))) is not None:
+            before += each.steps(as_it_is, plain_model)
     runners: list[Expression] = []
-    for each, text in backends.runners:
-        runner = chosen[each].runner(RunnerModel(model.source, model.is_path, text))
-        if each in unmarked:
+    for each in backends.runners:
+        runner = each.of(each.chosen, model)
+        if (as_it_is := unmarked.get(id(each.chosen))) is not None:
             runner = Call(
                 "WithUnmarked",
-                [runner, unmarked[each].runner(plain_model)],
+                [runner, each.of(as_it_is, plain_model)],
                 {"exclude_outputs": backends.excluded or None},
             )
         runners.append(runner)
@@ -244,7 +329,7 @@ def as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked:
     return Run(
         before=before,
         runners=runners,
-        after=[] if calibrates else data_step(data),
+        after=[*_namings(backends, runners), *([] if calibrates else data_step(data))],
         call=call_of(
             "Comparator.run",
             values,
@@ -274,15 +359,26 @@ def _loaded(
     return [Step(name, made)], RunnerModel(name, is_path=False)
 
 
-def _unmarked(backends: Backends) -> dict[str, Chosen]:
-    """Return the backends whose tensors are marked, as they run the model as it is, where that
-    tells more.
+def _namings(backends: Backends, runners: Sequence[Expression]) -> list[Step]:
+    """Return the statements that name runners whose names no call takes: those that other packages
+    make.
+    """
+    return [
+        Step(f"runners[{position}].name", each.name)
+        for position, (each, made) in enumerate(zip(backends.runners, runners))
+        if each.name and not isinstance(made, Call)
+    ]
+
+
+def _unmarked(backends: Backends) -> dict[int, Chosen]:
+    """Return backends whose tensors are marked, by how they are used, as they run the model as it
+    is, where that tells more.
     """
     marks = bool(backends.onnx.outputs)
     return {
-        name: each.unmarked
-        for name, each in backends.chosen.items()
-        if each.unmarked is not None and (each.marks or marks)
+        id(chosen): chosen.unmarked
+        for chosen in (each.chosen for each in backends.runners)
+        if chosen.unmarked is not None and (chosen.marks or marks)
     }
 
 
@@ -313,7 +409,7 @@ def _refuse(values: Values) -> None:
     choose = "" if runners else f"Choose at least one of {', '.join(able_in_parts().values())}."
     if not runners and not values[CompareOptions].load_outputs:
         raise CommandLineError(f"nothing is selected to run. {choose}")
-    runs_model = any(":" not in runner for runner in runners)
+    runs_model = any(not runner.text for runner in chosen_runners(values, RunnerOptions))
     if runs_model and values[ModelOptions].model_file is None:
         raise CommandLineError("missing model for the selected runner: add its path.")
     if not runners and any((saved.save_inputs, saved.save_outputs, saved.save_input_blob)):
@@ -340,9 +436,10 @@ def _idle(
     alone = [each for each in backends if each.idle]
     if not runners:
         own = [group for each in alone for group in each.own_groups]
-        yield "nothing is run", (ModelOptions, *own, DataOptions, OrderOptions), ()
+        groups: Groups = (ModelOptions, *own, DataOptions, StepOptions, OrderOptions)
+        yield "nothing is run", groups, ()
         return
-    chosen = named_in(runners)
+    chosen = named_in(each.backend for each in chosen_runners(values, RunnerOptions))
     for each in alone:
         if each.name not in chosen:
             yield each.idle, each.own_groups, ()
@@ -366,7 +463,7 @@ def _runs_nothing(values: Values) -> bool:
     return bool(values[RunnerOptions].runners) and data.iterations == 0 and not given
 
 
-def chosen_for_parts(values: Values, backends: Backends) -> list[tuple[Chosen, str]] | None:
+def chosen_for_parts(values: Values, backends: Backends) -> list[tuple[Chosen, UsedRunner]] | None:
     """Return the runners where the model is run layer by layer, each as it runs a part; None where
     it is run as a whole.
 
@@ -379,14 +476,14 @@ def chosen_for_parts(values: Values, backends: Backends) -> list[tuple[Chosen, s
         if budget is not None:
             raise CommandLineError(f"--memory-budget: {obstacle}")
         return None
-    if budget is None and any(each.builds for each in backends.chosen.values()):
+    if budget is None and any(each.chosen.builds for each in backends.runners):
         return None
-    parts = [(backends.chosen[name].of_parts, text) for name, text in backends.runners]
-    return [(part, text) for part, text in parts if part is not None]
+    parts = [(each.chosen.of_parts, each) for each in backends.runners]
+    return [(part, each) for part, each in parts if part is not None]
 
 
 def by_layers(
-    values: Values, backends: Backends, parts: Sequence[tuple[Chosen, str]], data: Call
+    values: Values, backends: Backends, parts: Sequence[tuple[Chosen, UsedRunner]], data: Call
 ) -> Run:
     """Return how a model is run layer by layer.
 
@@ -400,7 +497,7 @@ def by_layers(
     path, unmarked = RunnerModel.path, backends.onnx.without("modify_outputs")
     return Run(
         name=Source("make_runners"),
-        runners=[FunctionOfModel(chosen.runner(part)) for chosen, _ in parts],
+        runners=[FunctionOfModel(runner.of(chosen, part)) for chosen, runner in parts],
         after=data_step(data),
         call=call_of(
             "Comparator.run_layerwise",
@@ -417,7 +514,7 @@ def by_layers(
 def _obstacle(values: Values, backends: Backends) -> str | None:
     """Return why a model cannot be run layer by layer; None where it can."""
     able = able_in_parts()
-    names = {name for name, _ in backends.runners}
+    names = {each.backend for each in backends.runners}
     for stands_in_the_way, text in (
         (
             not backends.onnx.is_marked,
@@ -442,11 +539,15 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
             " --use-subprocess.",
         ),
         (
+            values[StepOptions].steps is not None,
+            "--steps runs the model as a whole: its states are outputs of the last layers.",
+        ),
+        (
             values[OnnxSaveOptions].save_onnx is not None,
             "no model is run as a whole, so that --save-onnx has nothing to save.",
         ),
         (
-            any(backends.chosen[name].of_parts is None for name in names),
+            any(each.chosen.of_parts is None for each in backends.runners),
             "each segment of layers becomes an engine of its own, which has no calibration,"
             " profiles, edits of the network, nor a file to be saved to.",
         ),
@@ -459,17 +560,21 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
 def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> str:
     """Return the sentence; `titles` are what people call the backends."""
     model = values[ModelOptions].in_words
-    runners = [each.partition(":")[::2] for each in values[RunnerOptions].runners]
-    of_text = named_in(values[RunnerOptions].runners).values()
+    runners = chosen_runners(values, RunnerOptions)
+    of_text = named_in(each.backend for each in runners).values()
     saved = {each.name for each in of_text if each.text and not each.groups()}
-    backends = [titles[name] for name, _ in runners if name not in saved]
-    engines = [quoted(text) for name, text in runners if name in saved]
+    backends = [
+        f"{each.name} ({titles[each.backend]})" if each.name else titles[each.backend]
+        for each in runners
+        if each.backend not in saved or each.name
+    ]
+    engines = [quoted(each.text) for each in runners if each.backend in saved and not each.name]
     loaded = [quoted(path) for path in values[CompareOptions].load_outputs]
     if not backends and engines:
-        model, backends = enumerated(engines), [titles[name] for name, _ in runners[:1]]
+        model, backends = enumerated(engines), [titles[each.backend] for each in runners[:1]]
         engines = []
     elif not model:
-        model = enumerated([quoted(text) for _, text in runners if text])
+        model = enumerated([quoted(each.text) for each in runners if each.text])
     if not backends:
         return f"Compare the saved outputs {enumerated(loaded)}."
     twice = [
@@ -494,6 +599,7 @@ _AFTER: Groups = (
     TfLoadOptions,
     TfOnnxOptions,
     DataOptions,
+    StepOptions,
     OrderOptions,
     RunOptions,
     CompareOptions,
@@ -558,6 +664,22 @@ class RunCommand(Command):
             for flag in plugin.option_flags
         }
 
+    def nested(self, values: Values) -> dict[str, Values]:
+        """Return the options of named runners, by name."""
+        own = {
+            each.name: (each.declared.options,)
+            for each in self.plugins
+            if each.declared.options is not None
+        }
+
+        def groups_of(name: str) -> Groups:
+            if name not in built_in():
+                return own.get(name, ())
+            backend = built_in()[name]
+            return tuple(each for each in backend.groups() if each not in backend.shared)
+
+        return parse_named(self, RunnerOptions, values, groups_of)
+
     def program(self, values: Values) -> Program:
         _refuse(values)
         for because, groups, besides in _idle(values, self.backends):
@@ -565,6 +687,9 @@ class RunCommand(Command):
         backends = backends_of(values, self.backends, self.plugins)
         compares = compares_runs(values)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
+        is_onnx = kind_of_model(values, unknown="onnx") == "onnx"
+        has_path = is_onnx and any(not each.text for each in backends.runners)
+        data = with_steps(values, data, _PATH if has_path else None)
         checks, verdicts = _checks(values)
         parts = chosen_for_parts(values, backends)
         if parts is not None:
@@ -578,14 +703,13 @@ class RunCommand(Command):
             run = Run()
         calls = [run.call, *([verdicts] if compares else [])]
         constants, [call, *compared] = constants_of(values, calls)
-        if any(not text for _, text in backends.runners):
+        if any(not each.text for each in backends.runners):
             constants.insert(
                 0, Step("MODEL", split_symbol(values[ModelOptions].model_file or "")[0])
             )
         saved = values[CompareOptions].save_accuracy_results
-        titles = {
-            name: each.title for name, each in named_in(values[RunnerOptions].runners).items()
-        }
+        chosen = named_in(each.backend for each in backends.runners)
+        titles = {name: each.title for name, each in chosen.items()}
         titles |= {plugin.name: plugin.declared.title for plugin in self.plugins}
         return Program(
             "run.py.j2",

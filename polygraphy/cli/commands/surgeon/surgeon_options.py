@@ -155,7 +155,19 @@ class Attributes(Kind):
         return attributes
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
-        return [f"{name}={item!r}" for name, item in value.items()]
+        return [f"{name}={_attribute_text(item)}" for name, item in value.items()]
+
+
+def _attribute_text(value: Any) -> str:
+    """Return what `_attribute` reads as this value: a string without quotes if it can."""
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(repr, value))}]"
+    if not isinstance(value, str):
+        return repr(value)
+    try:
+        return value if _attribute(value) == value else repr(value)
+    except BadValue:
+        return repr(value)
 
 
 def _attribute(text: str) -> Any:

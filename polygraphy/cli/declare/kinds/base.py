@@ -64,8 +64,15 @@ class Kind:
         return value
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
-        """Return the words with the flag in front that makes them belong to the option."""
-        return [*flags[:1], *words]
+        """Return the words after their flag; those that start with a dash come last, and after
+        ``=``, because argparse takes them for flags elsewhere.
+        """
+        dashed = [word for word in words if word.startswith("-") and word != "-"]
+        if not flags or not dashed:
+            return [*flags[:1], *words]
+        long = next((flag for flag in flags if flag.startswith("--")), flags[0])
+        plain = [word for word in words if word not in dashed]
+        return [*([flags[0], *plain] if plain else []), *(f"{long}={word}" for word in dashed)]
 
 
 def split_symbol(path: str) -> tuple[str, str | None]:
@@ -100,7 +107,7 @@ class Repeated(Kind):
 
     def command_line(self, flags: tuple[str, ...], words: list[Any]) -> list[str]:
         """Return the flag before the words of each value."""
-        return [word for each in words for word in (flags[0], *each)]
+        return [word for each in words for word in super(Repeated, self).command_line(flags, each)]
 
 
 class Flag(Kind):
@@ -155,7 +162,7 @@ class Ordered(Kind):
 
     def extended(self, names: Mapping[str, str], helps: Mapping[str, str]) -> Ordered:
         """Return the same with further flags."""
-        return Ordered({**self.names, **names}, {**self.helps, **helps}, self.texts)
+        return type(self)({**self.names, **names}, {**self.helps, **helps}, self.texts)
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the flags that were there; a flag's text stands behind ``=``."""
@@ -166,7 +173,7 @@ class Ordered(Kind):
         if flag not in self.texts:
             return self.names[flag]
         if not text:
-            raise BadValue(f"{flag} needs a {self.texts[flag]}")
+            raise BadValue(f"it needs a {self.texts[flag]}", flag)
         return f"{self.names[flag]}:{text}"
 
     def unparse(self, value: Sequence[str]) -> list[str]:
@@ -347,9 +354,9 @@ class Script(Kind):
 
         return Call("InvokeFromScript", value[:1], {"name": value[1]})
 
-    def unparse(self, value: tuple[str, str]) -> list[str]:
-        """Return path and symbol in one word."""
-        return [":".join(value)]
+    def unparse(self, value: tuple[str, str] | str) -> list[str]:
+        """Return path and symbol in one word; a string is both."""
+        return [value if isinstance(value, str) else ":".join(value)]
 
 
 class Number(Kind):
@@ -424,7 +431,12 @@ class Range(Kind):
 
     def unparse(self, value: tuple[float, float]) -> list[str]:
         """Return the range in brackets."""
-        return [f"[{value[0]!r},{value[1]!r}]"]
+        return [f"[{_digits(value[0])},{_digits(value[1])}]"]
+
+
+def _digits(value: float) -> str:
+    """Return a number without a fraction of zero, and without loss."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def bracketed(text: str) -> list[str]:

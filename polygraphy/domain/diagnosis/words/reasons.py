@@ -76,7 +76,7 @@ def unexplained(relative: float) -> str:
 
 
 def right_without_rewrites(party: str, command: str) -> str:
-    return f" All outputs match with all rewrites of {party} disabled: {command}"
+    return f" All outputs match with all rewrites of {party} disabled{_with(command)}"
 
 
 def not_comparable(party: str, kind: str) -> str:
@@ -215,9 +215,8 @@ def only_in(names: Sequence[str], model: str) -> str:
 
 
 def hardware_loses_more(party: str, error: str, command: str) -> str:
-    return (
-        f" {party} does not round at every operator. Hardware that does loses more: {error}. To"
-        f" find the cause: {command}"
+    return f" {party} does not round at every operator. Hardware that does loses more: {error}." + (
+        f" To find the cause: {command}" if command else ""
     )
 
 
@@ -271,8 +270,14 @@ def right_in_float32(dtype: str, error: object) -> str:
     )
 
 
+def tf32_adds_up(why: str, command: str) -> str:
+    how = f" Run it in float32: {command}" if command else ""
+    return f"{why}. No single node loses that much: the errors of TF32 add up.{how}"
+
+
 def right_in_float32_by(command: str, why: str) -> str:
-    return f"All outputs match in float32 ({command}). Which nodes need it is unknown: {why}"
+    how = f" ({command})" if command else ""
+    return f"All outputs match in float32{how}. Which nodes need it is unknown: {why}"
 
 
 def fixed_dimension(name: str, shape: Sequence[object], axes: Sequence[int]) -> str:
@@ -348,3 +353,8 @@ def sometimes_saved(name: str, count: int, data: str) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2g} %"
+
+
+def _with(command: str) -> str:
+    """Return the end of a sentence: a command, if there is one."""
+    return f": {command}" if command else "."

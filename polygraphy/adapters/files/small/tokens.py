@@ -1,0 +1,60 @@
+"""Files about the tokens and the states of a model: a list of tokens, and a configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.domain.errors import FileError
+
+_CONFIG = "genai_config.json"
+_NUMBER = re.compile(rb"[+-]?\d+")
+_SEPARATORS = re.compile(rb"[\s,;\[\]]*")
+_LARGEST = 1 << 26
+"""Bytes of a file of tokens; more is another file."""
+
+
+def read_config(model: str) -> Any:
+    """See the port of this name. A file that is damaged counts as none."""
+    path = Path(model).parent / _CONFIG
+    try:
+        return json.loads(path.read_bytes()) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def read_tokens(path: str) -> list[int]:
+    """See the port of this name."""
+    with translated_os_errors(path, "read"):
+        file = readable_file(path, "File of tokens")
+        content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
+    tokens = _array(path) if str(path).endswith(".npy") else _numbers(content)
+    if not tokens:
+        raise FileError(
+            f"{path} is not a list of tokens.",
+            path=path,
+            hint="Write whole numbers, separated by spaces, commas or lines; or save a .npy array.",
+        )
+    return tokens
+
+
+def _numbers(content: bytes) -> list[int] | None:
+    if _SEPARATORS.fullmatch(_NUMBER.sub(b"", content)) is None:
+        return None
+    found = _NUMBER.findall(content)
+    return None if any(len(each) > 19 for each in found) else [int(each) for each in found]
+
+
+def _array(path: str) -> list[int] | None:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+        return None
+    return [int(each) for each in array.reshape(-1)]

@@ -1,0 +1,189 @@
+"""What is right: a reference model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.model_pair import ModelComparison, ModelPair, pair_models
+from polygraphy.application.diagnose.oracle import Oracle, Request
+from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
+from polygraphy.application.diagnose.rounding import explained
+from polygraphy.application.diagnose.steps.half_precision import explain_by_half_precision
+from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
+from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
+from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
+from polygraphy.application.diagnose.steps.quantization import USUAL_LOSS, explain_by_quantization
+from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.commands import diagnose_command
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.pairing import is_quantised
+from polygraphy.domain.diagnosis.quantising import rms_ratio
+from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.rounding import ROUNDED, said_of
+from polygraphy.domain.tensors.precision import is_float
+from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
+from polygraphy.ports.editing import open_model
+from polygraphy.ports.machine import release_memory
+
+STEPS: Sequence[Step[ModelComparison]] = (
+    explain_by_half_precision,
+    explain_by_quantization,
+    explain_by_differences,
+    explain_by_rounding,
+)
+
+
+def against_reference(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model and its reference differ, if one is given.
+
+    Returns:
+        What was found; a skip where the models compute the same, so that a backend is at fault.
+
+    Raises:
+        BackendError: the reference cannot be run.
+    """
+    reference = request.reference
+    if reference is None:
+        return Skip("no reference is given")
+    path = reference if isinstance(reference, str) else "REFERENCE.onnx"
+    opened = open_model(reference)
+    pair = pair_models(case, opened, path, request.arbiter, diagnose_pair)
+    return diagnose_pair(case, pair, request.feeds)
+
+
+def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOutcome:
+    """Compare two models, and take the steps if they differ."""
+    comparison = _compare(case, pair, feeds)
+    if not isinstance(comparison, ModelComparison):
+        return comparison
+    case = evolve(case, feed=comparison.feed, expected=comparison.goal)
+    return take_steps(STEPS, case, comparison)
+
+
+def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelComparison | StepOutcome:
+    """Return how the outputs of two models differ; or what is known without asking why."""
+    party, narrow = pair.party, pair.pairing.model.narrow
+    with case.attempt("outputs") as notes:
+        right = _run_reference(case, pair, feeds)
+        expected = right.sets
+        try:
+            compute = case.loaded(party)
+            values: list[Values] = [compute(feed) for feed in feeds]
+        except BackendError as error:
+            notes.append(steps.refuses_only_model(party.name))
+            return explain_refusal(case, pair, feeds, expected[0], error)
+        case.evidence.compared(right.name, right.left_out)
+        compared = right.beside(case, values)
+        outputs = sum(name in expected[0] for name in case.model.outputs)
+        note = said_of(compared.found, outputs)
+        rounded = None if narrow is None else _simulate_rounding(case, pair, feeds)
+        lost = ""
+        if rounded is not None:
+            # Some backends compute in float32 what hardware would round.
+            lost = said_of(right.beside(case, rounded).found, outputs)
+            note = steps.with_rounding(party.name, note, str(narrow), lost)
+        notes.append(note if outputs else "")
+        notes += [steps.not_compared([reason]) for reason in right.left_out]
+    is_single = len(case.parties) == 1  # Several are compared with each other.
+    if not compared:
+        if not is_single:
+            return Skip("the models compute the same")
+        reason = pair.describe_harmless(case, values, expected)
+        return Found(DiagnosisResult(AGREE, reason=reason), case)
+    del compute
+    case.unload()
+    is_coarse = narrow is not None or is_quantised(pair.pairing)
+    if is_coarse and _is_within_steps(case, pair, feeds, values, expected):
+        if not is_single:
+            return Skip("the precision of the model explains its outputs")
+        is_lost = rounded is not None and not explained(case, feeds, rounded, expected)
+        reason = _describe_rounding(case, pair, values, expected, lost if is_lost else "")
+        return Found(DiagnosisResult(AGREE, reason=reason), case)
+    return ModelComparison(pair, feeds, values, expected, compared)
+
+
+def _is_within_steps(
+    case: Case,
+    pair: ModelPair,
+    feeds: Sequence[Feed],
+    values: Sequence[Values],
+    expected: Sequence[Values],
+) -> bool:
+    """Return whether rounding in the types of the model explains its outputs: what steps explain
+    must not be more than quantizing usually loses.
+    """
+    if not explained(case, feeds, values, expected, by_steps=True):
+        return False
+    return not is_quantised(pair.pairing) or all(
+        rms_ratio(own[name], right[name]) <= USUAL_LOSS
+        for own, right in zip(values, expected)
+        for name in right
+        if name in own and is_float(right[name])
+    )
+
+
+def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle:
+    """Return the outputs of the reference, computed by the first backend that runs it."""
+    party, model, first = pair.party, pair.reference.proto, pair.feed_reference(feeds[0])
+    try:
+        if party.rewrites:  # It may crash.
+            alone(lambda: party.load(model)(first) and None, party.name)
+        compute = party.load(model)
+    except BackendError:
+        if pair.arbiter is party:
+            raise
+        compute = pair.arbiter.load(model)
+    expected: list[Values] = [
+        pair.rename_outputs(case, compute(pair.feed_reference(feed))) for feed in feeds
+    ]
+    del compute  # A session takes as much memory as the model.
+    release_memory()
+    return Oracle("the reference", expected, [*_describe_left_out(case, expected)])
+
+
+def _describe_left_out(case: Case, expected: Sequence[Values]) -> Iterator[str]:
+    """Yield which outputs only one of the models has, in words."""
+    for names, model in (
+        (set(case.model.outputs) - expected[0].keys(), "model"),
+        (expected[0].keys() - set(case.model.outputs), "reference"),
+    ):
+        if names:
+            yield reasons.only_in(sorted(names), model)
+
+
+def _simulate_rounding(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> list[Values] | None:
+    """Return the outputs of the model with rounding at every operator."""
+    try:
+        compute = pair.arbiter.load(case.model.proto, plain=True)
+        return [compute(feed) for feed in feeds]
+    except BackendError:
+        return None
+
+
+def _describe_rounding(
+    case: Case,
+    pair: ModelPair,
+    values: Sequence[Values],
+    expected: Sequence[Values],
+    lost: str,
+) -> str:
+    """Return that outputs are as near as the precision of the model allows.
+
+    Args:
+        case: the model.
+        pair: the model and its reference.
+        values: what the backend computes of the data.
+        expected: what is right.
+        lost: how much further off they are where every operator rounds, if that is too much.
+    """
+    reason = ROUNDED
+    if lost:
+        evaluator = resolve(SuspectedParty, REFERENCE)
+        command = diagnose_command(case.path, [evaluator], {"reference": pair.path})
+        reason += reasons.hardware_loses_more(pair.party.name, lost[:-1], command)
+    return f"{reason} {pair.describe_harmless(case, values, expected)}".strip()

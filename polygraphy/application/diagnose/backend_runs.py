@@ -1,0 +1,54 @@
+"""What several backends, or one alone, compute of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.lowered.half_verdict import HalfModel
+from polygraphy.application.diagnose.oracle import Compared, Request
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
+from polygraphy.domain.errors import PolygraphyException
+
+
+@frozen
+class BackendRuns:
+    """What backends compute, and how it differs.
+
+    Attributes:
+        request: the data, and who decides.
+        outputs: what each computes of each set of data, by its position in the case.
+        refusals: how the others refuse the model.
+        compared: how the outputs of the first differ from those of the others.
+        has_nan: whether outputs are not numbers.
+        half: makes the model in float32, if it computes in half precision.
+        unexplained: why what was compared before differs without a reason; empty where it does not.
+        diagnose: diagnoses another case in the same way.
+    """
+
+    request: Request
+    outputs: Mapping[int, Sequence[Values]]
+    refusals: Mapping[int, PolygraphyException]
+    compared: Compared
+    has_nan: bool
+    half: Callable[[], HalfModel | None]
+    unexplained: str
+    diagnose: Callable[[Case, Request], Found]
+
+    def has_nan_on(self, case: Case, index: int, number: int) -> bool:
+        """Return whether outputs of a backend on one set of data are not numbers."""
+        return is_not_finite(case, self.outputs[index][number], is_alone=len(self.outputs) == 1)
+
+    def able(self, case: Case) -> Case:
+        """Return a case of the backends that run the model, as it was given."""
+        parties = [case.parties[index] for index in self.outputs]
+        return evolve(case.of(case.whole), is_given=case.is_given, parties=parties)
+
+
+def is_not_finite(case: Case, values: Values, *, is_alone: bool) -> bool:
+    """Return whether outputs have NaN, or where only one backend runs the model, infinities."""
+    arrays = [values.get(name) for name in case.model.outputs]
+    return any(map(is_broken if is_alone else has_nan, arrays))

@@ -1,0 +1,112 @@
+"""What is right where nothing is given: what backends compute alike, and who of them is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, partial, reduce
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.application.diagnose.backend_runs import BackendRuns, is_not_finite
+from polygraphy.application.diagnose.case import REFUSALS, Case, Values
+from polygraphy.application.diagnose.lowered.half_verdict import half_model
+from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
+from polygraphy.application.diagnose.outcome import Found, Step, take_steps
+from polygraphy.application.diagnose.steps.accumulated_rounding import (
+    explain_by_accumulated_rounding,
+)
+from polygraphy.application.diagnose.steps.backend_faults import find_fault
+from polygraphy.application.diagnose.steps.backend_half_precision import explain_by_half_precision
+from polygraphy.application.diagnose.steps.backend_refusals import (
+    explain_backend_refusals,
+    report_refusing_arbiter,
+)
+from polygraphy.application.diagnose.steps.matching_outputs import report_matching_outputs
+from polygraphy.application.diagnose.steps.nondeterminism import explain_by_nondeterminism
+from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.tensors.naming import differing
+
+STEPS: Sequence[Step[BackendRuns]] = (
+    report_refusing_arbiter,
+    explain_backend_refusals,
+    explain_by_nondeterminism,
+    report_matching_outputs,
+    explain_by_accumulated_rounding,
+    explain_by_half_precision,
+    find_fault,
+)
+
+
+def between_backends(case: Case, request: Request, unexplained: str = "") -> Found:
+    """Compare the backends with each other.
+
+    Args:
+        case: what is diagnosed.
+        request: the data.
+        unexplained: why what was compared before differs without a reason; empty where it does not.
+            The arbiter is asked besides then.
+    """
+    arbiter = request.arbiter
+    is_besides = bool(unexplained) and arbiter not in case.parties
+    parties = [*case.parties, arbiter] if is_besides else case.parties
+    case = evolve(case, parties=parties, feed=request.feeds[0])
+    runs = _run(case, request, unexplained if is_besides else "")
+    answer = take_steps(STEPS, case, runs)
+    if not isinstance(answer, Found):
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
+    if is_besides and answer.result.verdict == AGREE:
+        reason = f"{reasons.same_here(arbiter.name, parties[0].name)} {answer.result.reason}"
+        return evolve(answer, result=evolve(answer.result, reason=reason.strip()))
+    return answer
+
+
+def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
+    """Run the model in every backend, on all data."""
+    outputs: dict[int, Sequence[Values]] = {}
+    refusals: dict[int, PolygraphyException] = {}
+
+    def runs(index: int) -> bool:
+        try:
+            compute = case.loaded(case.parties[index])
+            outputs[index] = [compute(feed) for feed in request.feeds]
+        except REFUSALS as error:
+            refusals[index] = error
+        return index in outputs
+
+    with case.attempt("outputs") as notes:
+        for index, party in enumerate(case.parties):
+            if not runs(index):
+                notes.append(steps.refuses(party.name))
+        is_alone = len(outputs) == 1
+        has_nan = any(
+            is_not_finite(case, values, is_alone=is_alone)
+            for party_values in outputs.values()
+            for values in party_values
+        )
+        compared = _compare(case, outputs)
+        notes.append(_describe(case, request, compared, len(outputs), has_nan))
+    half = cache(partial(half_model, case, request.feeds))
+    return BackendRuns(
+        request, outputs, refusals, compared, has_nan, half, unexplained, between_backends
+    )
+
+
+def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> Compared:
+    """Compare what the first backend computes with what all others do."""
+    first, *others = [*outputs.values()] or [()]
+    comparisons = [Oracle("each other", other).beside(case, first) for other in others]
+    return reduce(Compared.worse, comparisons) if comparisons else Compared()
+
+
+def _describe(case: Case, request: Request, compared: Compared, count: int, has_nan: bool) -> str:
+    if count < 2:
+        return steps.runs(len(request.feeds), has_nan)
+    if not compared.found:
+        return steps.all_match(len(request.feeds))
+    name, off = max(compared.found.items(), key=lambda item: item[1].excess)
+    size = off.relative if np.isfinite(off.relative) else None
+    outputs = differing(len(compared.found), len(case.model.outputs))
+    return steps.differ(outputs, len(request.feeds), name, off.largest, size)

@@ -1,0 +1,142 @@
+"""Which differences between a model and its reference change the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.model_pair import FEW_DIFFERENCES, ModelPair
+from polygraphy.application.diagnose.parting import Differences, parted
+from polygraphy.domain.diagnosis.commands import copy_command
+from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
+from polygraphy.domain.diagnosis.fused import traced
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
+from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
+from polygraphy.domain.diagnosis.words import evidence, remedies, steps
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.rounding import LARGE
+from polygraphy.domain.search import Outcome, smallest_good_set
+from polygraphy.ports.diagnosing import graph_with_weights
+from polygraphy.ports.editing import open_model
+
+_MOST = 64
+"""Of more differences, none is proven."""
+
+
+def find_differences(
+    case: Case, pair: ModelPair, feed: Feed, expected: Values, most: float
+) -> Differences:
+    """Return the differences that put the outputs off by so much, relative to their size."""
+    model, pairing, differing = case.model.proto, pair.pairing, suspects(pair.pairing)
+    # The reference may be a graph that was optimized.
+    fused = _optimized(case, pair, len(differing)) if len(differing) > FEW_DIFFERENCES else None
+    if fused is not None and most < LARGE / 3:
+        return Differences()
+    proven = prove_differences(case, pair, *(fused or (model, pairing, differing)), feed, expected)
+    culprits = proven.culprits
+    is_one = len(culprits) == 1 and len(differing) <= FEW_DIFFERENCES
+    is_plain = all(culprit.cause != "structure" for culprit in culprits)
+    if not differing or len(culprits) == len(differing) or (is_one and is_plain):
+        return proven
+    feeds = (feed, pair.feed_reference(feed))
+    parting = parted(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
+    by_values = parting.culprits
+    proven = evolve(proven, repaired=parting.repaired or proven.repaired)
+    if culprits and is_plain and not all(culprit.remedy.proven for culprit in by_values):
+        return proven  # They say what was changed, where values only say between what.
+    if not culprits or len(by_values) <= len(culprits):
+        return evolve(proven, culprits=by_values)
+    return proven
+
+
+def prove_differences(
+    case: Case,
+    pair: ModelPair,
+    model: Any,
+    pairing: Pairing,
+    differing: Sequence[Suspect],
+    feed: Feed,
+    expected: Values,
+) -> Differences:
+    """Return the differences of a model, or of what a backend makes of it, that are proven."""
+    with case.attempt("structure") as notes:
+        notes.append(steps.differences(len(differing)))
+    if not differing or len(differing) > _MOST:
+        return Differences()
+
+    def test(chosen: Sequence[Suspect]) -> Outcome:
+        is_right = pair.matches(case, model, pairing, chosen, feed, expected)
+        return Outcome.GOOD if is_right else Outcome.BAD
+
+    with case.attempt("remedy") as notes:
+        needed = smallest_good_set(list(differing), test)
+        if needed is None:
+            notes.append(steps.NOT_EXPLAINED)
+            return Differences()
+        notes.append(steps.explaining(len(needed), len(differing)))
+    repaired = None
+    if pairing is pair.pairing:
+        chosen = list(needed)
+
+        repaired = cache(lambda: open_model(pair.mend(model, pairing, chosen)))
+    else:
+        needed = traced(needed, pairing, pair.pairing.model, differing)
+    side = pair.pairing.model
+    culprits = [_describe_difference(side, suspect, len(needed)) for suspect in needed]
+    return Differences(culprits, repaired)
+
+
+def with_copying(
+    case: Case, pair: ModelPair, differences: Differences, feed: Feed, expected: Values
+) -> Differences:
+    """Return differences with the command that copies their nodes from the reference, if all
+    outputs match then.
+    """
+    culprits, pairing = differences.culprits, pair.pairing
+    wanted = dict.fromkeys(name for culprit in culprits for name in culprit.nodes)
+    names_of = [(suspect, named(pairing.model, suspect)) for suspect in suspects(pairing)]
+    chosen = [suspect for suspect, names in names_of if wanted.keys() & names]
+    differing = {name for _, names in names_of for name in names}
+    names = [name for name in wanted if name in differing]
+    if not case.is_given or not chosen:
+        return differences
+    if not pair.matches(case, case.model.proto, pairing, chosen, feed, expected):
+        return differences
+    remedy = Remedy(copy_command(case.path, pair.path, names) or None, True)
+    return evolve(differences, culprits=[evolve(each, remedy=remedy) for each in culprits])
+
+
+def _optimized(case: Case, pair: ModelPair, most: int) -> tuple[Any, Pairing, list[Suspect]] | None:
+    """Return the model as the backend optimizes it at that level where it differs least from the
+    reference, if it differs less than the model itself does.
+    """
+    best: tuple[Any, Pairing, list[Suspect]] | None = None
+    reference = graph_with_weights(pair.reference.proto)
+    for level in pair.party.levels:
+        try:
+            executed = pair.party.executed(case.model.proto, level=level)
+        except BackendError:
+            continue
+        if executed is None:
+            continue
+        pairing = paired(graph_with_weights(executed), reference)
+        differing = suspects(pairing)
+        if len(differing) < most:
+            best, most = (executed, pairing, differing), len(differing)
+    return best
+
+
+def _describe_difference(side: Side, suspect: Suspect, number: int) -> Culprit:
+    """Return the culprit for a difference; restoring so many makes all outputs match."""
+    nodes = named(side, suspect)
+    last = side.nodes[suspect.nodes[-1]]
+    facts = [evidence.changed(suspect.change), evidence.restored(number)]
+    tensor = next(filter(None, last.outputs), None)
+    note = remedies.take(suspect.change, [name for name, _ in suspect.weights])
+    remedy = Remedy(None, True, note)
+    op = suspect.op or last.op
+    return Culprit(nodes, tensor, MODEL, suspect.cause, facts=facts, remedy=remedy, op=op)

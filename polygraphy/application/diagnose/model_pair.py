@@ -1,0 +1,153 @@
+"""A model and a reference model, which one backend runs on the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.data import in_type
+from polygraphy.application.diagnose.oracle import Compared
+from polygraphy.application.diagnose.outcome import StepOutcome
+from polygraphy.domain.diagnosis.closeness import (
+    are_equal,
+    constant_outputs,
+    describe_constant_outputs,
+)
+from polygraphy.domain.diagnosis.pairing import Pairing, paired
+from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
+from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
+from polygraphy.ports.editing import OpenModel
+from polygraphy.ports.machine import release_memory
+
+_CLOSE = 1e-5
+"""What is left of a difference that is mended, relative to the size of the outputs."""
+FEW_DIFFERENCES = 8
+"""From more differences on, the reference may be a graph that a backend optimized."""
+
+
+@frozen
+class ModelPair:
+    """A model and its reference.
+
+    Attributes:
+        reference: the model that is right.
+        path: where it is, for command lines.
+        pairing: which nodes and tensors of the two belong together.
+        party: the backend that runs both.
+        arbiter: the backend that computes what is right where that one cannot.
+        diagnose: diagnoses another pair in the same way.
+    """
+
+    reference: OpenModel
+    path: str
+    pairing: Pairing
+    party: SuspectedParty
+    arbiter: SuspectedParty
+    diagnose: Callable[[Case, ModelPair, Sequence[Feed]], StepOutcome]
+
+    def feed_reference(self, feed: Feed) -> dict[str, Any]:
+        """Return data by the names, and in the floating-point types, of the reference."""
+        named = {self.pairing.tensors.get(name, name): value for name, value in feed.items()}
+        asked = self.reference.inputs
+        return {name: in_type(value, asked.get(name)) for name, value in named.items()}
+
+    def rename_outputs(self, case: Case, values: Values) -> dict[str, Any]:
+        """Return outputs of the reference by the names that the model has for them."""
+        names = {twin: name for name, twin in self.pairing.tensors.items()}
+        outputs = set(case.model.outputs)
+        model_names = {name: name if name in outputs else names.get(name, name) for name in values}
+        return {model_names[name]: value for name, value in values.items()}
+
+    def mend(self, model: Any, pairing: Pairing, chosen: Sequence[Suspect]) -> Any:
+        """Return a model with some of its differences taken from the reference."""
+        return mended(model, self.reference.proto, mending(pairing, chosen))
+
+    def matches(
+        self,
+        case: Case,
+        model: Any,
+        pairing: Pairing,
+        chosen: Sequence[Suspect],
+        feed: Feed,
+        expected: Values,
+    ) -> bool:
+        """Return whether all outputs match with some differences mended."""
+        try:
+            compute = self.party.load(lambda: self.mend(model, pairing, chosen))
+            values = compute(feed)
+            noise = noise_of(compute, feed, values)
+        except (PolygraphyException, KeyError):
+            return False
+        del compute
+        release_memory()
+        differing = case.differing(values, expected, noise)
+        return all(off.relative <= _CLOSE for off in differing.values())
+
+    def describe_harmless(
+        self, case: Case, values: Sequence[Values], expected: Sequence[Values]
+    ) -> str:
+        """Return in what the models differ, though their outputs match, and which outputs are
+        constant; empty where there is neither.
+        """
+        constant = describe_constant_outputs(constant_outputs(values, case.model.outputs))
+        differences = suspects(self.pairing)
+        if not differences or len(differences) > FEW_DIFFERENCES:  # Optimizing makes many.
+            return constant
+        names = dict.fromkeys(
+            name for suspect in differences for name in named(self.pairing.model, suspect)
+        )
+        if not names:
+            return constant
+        is_exact = are_equal(values, expected)
+        return f"{reasons.model_differs(len(differences), [*names], is_exact)} {constant}".strip()
+
+
+@frozen
+class ModelComparison:
+    """What a model and its reference compute, where they differ.
+
+    Attributes:
+        pair: the models.
+        feeds: the data.
+        values: what the model computes of each of them.
+        expected: what the reference computes.
+        compared: how they differ.
+    """
+
+    pair: ModelPair
+    feeds: Sequence[Feed]
+    values: Sequence[Values]
+    expected: Sequence[Values]
+    compared: Compared
+
+    @property
+    def feed(self) -> Feed:
+        """The data on which they differ most."""
+        return self.feeds[self.compared.number]
+
+    @property
+    def goal(self) -> Values:
+        """The outputs of the reference on these data."""
+        return self.expected[self.compared.number]
+
+    @property
+    def outputs(self) -> Values:
+        """The outputs of the model on these data."""
+        return self.values[self.compared.number]
+
+
+def pair_models(
+    case: Case,
+    reference: OpenModel,
+    path: str,
+    arbiter: SuspectedParty,
+    diagnose: Callable[[Case, ModelPair, Sequence[Feed]], StepOutcome],
+) -> ModelPair:
+    """Return a model and its reference, which the first backend runs."""
+    pairing = paired(graph_with_weights(case.model.proto), graph_with_weights(reference.proto))
+    return ModelPair(reference, path, pairing, case.parties[0], arbiter, diagnose)

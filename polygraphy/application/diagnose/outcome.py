@@ -1,0 +1,70 @@
+"""What a step of a diagnosis answers, and how the steps of an oracle are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Case
+from polygraphy.domain.diagnosis.culprit import DiagnosisResult
+
+
+@frozen
+class Found:
+    """The step ends the diagnosis.
+
+    Attributes:
+        result: the verdict.
+        case: the case on the data that show it, for the commands and files that follow.
+    """
+
+    result: DiagnosisResult
+    case: Case
+
+
+@frozen
+class Skip:
+    """The step finds nothing, or does not apply; the next step is taken.
+
+    Attributes:
+        why: the reason, for who reads the code or a debugger; no document has it.
+    """
+
+    why: str
+
+
+@frozen
+class Unexplained:
+    """Outputs differ, and the step does not explain it. The next step is taken; unless one ends the
+    diagnosis, no verdict may say that nothing is wrong.
+
+    Attributes:
+        why: the reason that the verdict gives.
+    """
+
+    why: str
+
+
+StepOutcome = Found | Skip | Unexplained
+
+T = TypeVar("T")
+Step = Callable[[Case, T], StepOutcome]
+"""Takes a case and what its oracle has compared."""
+
+
+def take_steps(steps: Sequence[Step[T]], case: Case, comparison: T) -> StepOutcome:
+    """Take steps in order until one ends the diagnosis.
+
+    Returns:
+        What that step found; else the last reason why a difference is unexplained; else a skip.
+    """
+    outcome: StepOutcome = Skip("no step applies")
+    for step in steps:
+        answer = step(case, comparison)
+        if isinstance(answer, Found):
+            return answer
+        if isinstance(answer, Unexplained):
+            outcome = answer
+    return outcome

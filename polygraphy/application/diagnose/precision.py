@@ -1,0 +1,90 @@
+"""What is right: the same backend in float32, for one that computes in half precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.data import data_options
+from polygraphy.application.diagnose.lowered.half_verdict import diagnose_lowering
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.refusing import refused_narrow
+from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.domain.errors import BackendError
+from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
+
+
+def lowered_first(
+    case: Case, lowering: LoweringParty, diagnose: Callable[[Case], Found], data_loader: Any
+) -> Found:
+    """Find out whether a backend may compute in half precision; where it is wrong in float32, too,
+    or refuses, diagnose it in float32.
+    """
+    refused = None
+    try:
+        answer = diagnose_lowering(case, lowering, data_loader)
+        if isinstance(answer, Found):
+            return _allow(answer)
+    except BackendError as error:
+        refused = error
+    wide = lowering.in_float32()
+    case = _exchange(case, lowering, wide)
+    case.evidence.left_out.clear()  # The data are chosen again.
+    found = diagnose(case)
+    if refused is not None and found.result.verdict == AGREE:
+        return _describe_refusal(found.case, wide, refused, data_loader)
+    return found
+
+
+def lowered_last(
+    case: Case, lowering: LoweringParty, diagnose: Callable[[Case], Found], data_loader: Any
+) -> Found:
+    """Compare with what is right in float32, where rounding hides nothing; unless something is
+    wrong there, find out whether the backend may compute in half precision.
+    """
+    wide = lowering.in_float32()
+    found = diagnose(_exchange(case, lowering, wide))
+    if found.result.verdict == FAULT:
+        return found
+    narrow = _exchange(found.case, wide, lowering)
+    try:
+        answer = diagnose_lowering(narrow, lowering, data_loader)
+        lowered = _allow(answer) if isinstance(answer, Found) else None
+    except BackendError as error:
+        lowered = _describe_refusal(narrow, wide, error, data_loader)
+        if found.result.verdict != AGREE:
+            return evolve(found, case=lowered.case)
+    if lowered is None:
+        reason = reasons.wrong_in_float32(lowering.name)
+        lowered = Found(DiagnosisResult(INCONCLUSIVE, reason=reason), narrow)
+    if found.result.verdict != AGREE and lowered.result.verdict != FAULT:
+        return evolve(found, case=lowered.case)
+    return lowered
+
+
+def _describe_refusal(
+    case: Case, wide: SuspectedParty, error: BackendError, data_loader: Any
+) -> Found:
+    """Return what may be said where all agree in float32, and half precision is refused."""
+    if error.backend != wide.name:
+        reason = reasons.agree_in_float32(error)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+    case = evolve(case, data_options=data_options(case.model, data_loader, 0, case.feed))
+    return Found(DiagnosisResult(FAULT, [refused_narrow(case, wide, str(error))]), case)
+
+
+def _allow(lowered: Found) -> Found:
+    """Return what may be said of a backend that was compared with float32."""
+    evidence = lowered.case.evidence
+    evidence.compared("float32")
+    return evolve(lowered, result=evidence.allowed(lowered.result))
+
+
+def _exchange(case: Case, party: SuspectedParty, other: SuspectedParty) -> Case:
+    """Return a case with one backend in the place of another."""
+    case.unload()
+    return evolve(case, parties=[other if each is party else each for each in case.parties])

@@ -1,0 +1,1 @@
+"""Steps of a diagnosis, one in a file; the oracles list them in their order."""

@@ -1,0 +1,17 @@
+"""Step: rounding that adds up along the model explains how backends differ."""
+
+from __future__ import annotations
+
+from polygraphy.application.diagnose.backend_runs import BackendRuns
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.rounding import ADDS_UP
+
+
+def explain_by_accumulated_rounding(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Return whether rounding adds up to the difference, so that no node has to be looked at."""
+    if runs.has_nan or not adds_up(case, runs.request.feeds, runs.outputs):
+        return Skip("rounding does not add up to the difference")
+    return Found(DiagnosisResult(AGREE, reason=ADDS_UP), case)

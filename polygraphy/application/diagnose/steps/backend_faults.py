@@ -1,0 +1,240 @@
+"""Steps: the nodes at which backends begin to differ, or to compute no numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.backend_runs import BackendRuns
+from polygraphy.application.diagnose.blaming import blamed, proven, right_when_plain
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.data import data_options
+from polygraphy.application.diagnose.locating import (
+    SMALL,
+    Place,
+    first_non_finite,
+    first_wrong,
+    wrong_nodes,
+    wrong_regions,
+)
+from polygraphy.application.diagnose.outcome import (
+    Found,
+    Skip,
+    StepOutcome,
+    take_steps,
+)
+from polygraphy.application.diagnose.rounding import diagnose_rounding, relative
+from polygraphy.application.diagnose.steps.backend_half_precision import (
+    explain_by_some_half_precision,
+    is_explained_by_precision,
+)
+from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
+from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    INCONCLUSIVE,
+    Culprit,
+    DiagnosisResult,
+)
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps
+from polygraphy.domain.rounding import Deviation
+from polygraphy.ports.diagnosing import SuspectedParty
+
+_MOST_VOTES = 8
+"""Nodes of one operator about which a third is asked, if it says the same of all."""
+
+
+def find_fault(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Return where outputs begin to differ, or to be no numbers; where no backend computes a node
+    wrongly, what half precision does to the nodes that compute in it.
+    """
+    case = evolve(case, model=with_branches(case, runs.request.feeds))
+    found = take_steps((explain_by_nodes, explain_by_first_nan), case, runs)
+    if isinstance(found, Found) and found.result.verdict == FAULT:
+        return found  # A backend does not round where the model says so.
+    lost = explain_by_some_half_precision(case, runs)
+    return lost if isinstance(lost, Found) else found
+
+
+def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Return where the first NaN comes from."""
+    for number, feed in enumerate(runs.request.feeds):
+        for index in runs.outputs:
+            if runs.has_nan_on(case, index, number):
+                known = _trace(case, runs, feed)
+                culprit = None if known is None else first_non_finite(case, known)
+                if culprit is not None:
+                    return Found(DiagnosisResult(FAULT, [culprit]), case)
+    return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
+
+
+def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Return the nodes that a backend computes wrongly, or what else explains the difference."""
+    if not runs.compared:
+        return Skip("outputs do not differ")
+    number, differing = runs.compared.number, runs.compared.found
+    feed = runs.request.feeds[number]
+    options = data_options(case.model, runs.request.data_loader, number, feed)
+    case = evolve(case, feed=feed, data_options=options)
+    known = _trace(case, runs, feed)
+    if known is None:
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_TENSORS), case)
+    culprits: list[Culprit] = []
+    mistaken: list[Culprit] = []
+    unclear: list[Culprit] = []
+    for party in case.parties:
+        if party is known.party:
+            continue
+        places, votes = _find_places(case, party, known, differing)
+        jurors = {id(place): opinion.juror for place, opinion in votes if not opinion.reference}
+        for place in places:
+            culprit = blamed(case, party, place, known)
+            if juror := jurors.get(id(place)):
+                fact = evidence.reference_is_right(juror, known.party.name)
+                culprit = evolve(culprit, facts=[*culprit.facts, fact])
+            culprits.append(culprit)
+        wrong = [(place, opinion) for place, opinion in votes if opinion.reference]
+        if wrong and known.party in case.parties:
+            mistaken += wrong_reference(case, wrong, party, known)
+        open_places = [place for place, opinion in votes if not opinion.juror]
+        unclear += undecided(case, open_places, party, known)
+    return Found(_conclude(case, runs, known, culprits, mistaken, unclear), case)
+
+
+def _conclude(
+    case: Case,
+    runs: BackendRuns,
+    known: Trace,
+    culprits: list[Culprit],
+    mistaken: Sequence[Culprit],
+    unclear: Sequence[Culprit],
+) -> DiagnosisResult:
+    """Return the verdict on the nodes that backends compute otherwise.
+
+    Args:
+        case: what is diagnosed.
+        runs: what the backends compute.
+        known: what is right.
+        culprits: nodes that a backend computes wrongly.
+        mistaken: nodes that the arbiter computes wrongly.
+        unclear: nodes of which nothing decides who computes them wrongly.
+    """
+    if culprits or mistaken:
+        culprits = proven(case, culprits, _right_outputs(case, runs, known), known.feed)
+        if unclear and not any(culprit.remedy.proven for culprit in culprits):
+            return _undecided(unclear, [*mistaken, *culprits])
+        return DiagnosisResult(FAULT, [*mistaken, *culprits])
+    if unclear:
+        return _undecided(unclear)
+    if is_explained_by_precision(case, runs, by_steps=True):
+        return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
+    result = diagnose_rounding(case, runs.compared.found, known)
+    if result.verdict == INCONCLUSIVE and known.party is runs.request.arbiter:
+        plain = right_when_plain(case, _right_outputs(case, runs, known), known.feed)
+        return evolve(result, reason=f"{result.reason}{plain}")
+    return result
+
+
+def _trace(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
+    """Compute all tensors in the arbiter, or where it cannot, in a backend."""
+    with case.attempt("all tensors") as notes:
+        for party in (runs.request.arbiter, *case.parties):
+            try:
+                known = trace(case, party, feed)
+            except REFUSALS as error:
+                notes.append(steps.party_cannot(party.name, error))
+                continue
+            notes.append(steps.traced(len(known.values), party.name))
+            return known
+    return None
+
+
+def _right_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
+    """Return the outputs of who computed all tensors: a backend where the arbiter cannot."""
+    is_plain = known.party is not runs.request.arbiter
+    return case.loaded(known.party, plain=is_plain)(known.feed)
+
+
+def _find_places(
+    case: Case, party: SuspectedParty, known: Trace, differing: Mapping[str, Deviation]
+) -> tuple[list[Place], list[tuple[Place, Vote]]]:
+    """Return where a party computes something else, and what a third says of the nodes that it
+    and the arbiter compute otherwise.
+    """
+    is_hidden = any(relative(case, name, off) > SMALL for name, off in differing.items())
+    with case.attempt(f"marked, {party.name}") as notes:
+        try:
+            first = first_wrong(case, party, known)
+            if first is not None:
+                notes.append(steps.first_difference(first))
+            elif is_hidden:
+                notes.append(steps.MARKING_HIDES)
+            else:
+                notes.append(steps.AGREE_WITHIN_ROUNDING)
+        except REFUSALS as error:
+            notes.append(steps.cannot_return_tensors(error))
+    single: list[Place] = []
+    with case.attempt(f"node by node, {party.name}") as notes:
+        try:
+            single = wrong_nodes(case, party, known)
+            notes.append(steps.wrong_nodes(len(single), len(case.model.nodes)))
+        except REFUSALS as error:
+            notes.append(steps.cannot_run_nodes(party.name, error))
+    wrong = {index for place in single for index in place.region}
+    votes = [*zip(single, _ask_jurors(case, single, party, known))]
+    single = [place for place, opinion in votes if opinion.party]
+    if not party.rewrites:
+        return single, votes
+    with case.attempt(f"rewritten graph, {party.name}") as notes:
+        try:
+            fused = wrong_regions(case, party, known)
+            notes.append(steps.wrong_regions(len(fused)))
+        except REFUSALS as error:
+            fused = []
+            notes.append(steps.cannot_run_parts(error))
+    return [*single, *(place for place in fused if not wrong & {*place.region})], votes
+
+
+def _ask_jurors(
+    case: Case, places: Sequence[Place], party: SuspectedParty, known: Trace
+) -> list[Vote]:
+    """Ask a third about the nodes that two compute otherwise."""
+    if not places:
+        return []
+    with case.attempt("third opinion") as notes:
+        votes: list[Vote] = []
+        votes_of: dict[str, list[Vote]] = {}
+        for place in places:
+            known_votes = votes_of.setdefault(case.model.nodes[place.region[-1]].op, [])
+            if len(known_votes) >= _MOST_VOTES and _agree(known_votes):
+                opinion = known_votes[-1]
+            else:
+                opinion = vote(case, place, party, known)
+                known_votes.append(opinion)
+            votes.append(opinion)
+        for juror in dict.fromkeys(opinion.juror for opinion in votes if opinion.juror):
+            own = [opinion for opinion in votes if opinion.juror == juror]
+            wrong = {
+                party.name: sum(opinion.party for opinion in own),
+                known.party.name: sum(opinion.reference for opinion in own),
+            }
+            notes.append(steps.verdicts(juror, len(own), wrong))
+        if undecided_nodes := sum(not opinion.juror for opinion in votes):
+            notes.append(steps.undecided(undecided_nodes))
+    return votes
+
+
+def _undecided(candidates: Sequence[Culprit], wrong: Sequence[Culprit] = ()) -> DiagnosisResult:
+    """Return that nothing decides who is right about some nodes; that others are wrong does not
+    explain the outputs.
+    """
+    names = [*dict.fromkeys(culprit.nodes[-1] for culprit in candidates[:4])]
+    ops = [*dict.fromkeys(culprit.op for culprit in candidates[:4])]
+    reason = reasons.undecided(candidates[0].party, ops, names)
+    return DiagnosisResult(INCONCLUSIVE, [*candidates, *wrong], reason=reason)
+
+
+def _agree(votes: Sequence[Vote]) -> bool:
+    return len({(opinion.party, opinion.reference) for opinion in votes}) == 1

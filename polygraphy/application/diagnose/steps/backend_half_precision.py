@@ -1,0 +1,61 @@
+"""Steps: half precision explains how backends differ."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.backend_runs import BackendRuns
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.data import feeds_of_parties, with_data_loader
+from polygraphy.application.diagnose.lowered.half_verdict import (
+    HalfModel,
+    diagnose_half_model,
+    is_wrong_in_float32,
+)
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.rounding import explained
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.ports.editing import open_model
+
+
+def explain_by_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Return what half precision does to a model most of which computes in it."""
+    half = runs.half()
+    if half is None or not half.is_whole:
+        return Skip("most of the model does not compute in half precision")
+    return _explain(case, runs, half)
+
+
+def explain_by_some_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Return what half precision does to a model some of which computes in it."""
+    half = runs.half()
+    if half is None or half.is_whole:
+        return Skip("the model computes in half precision nowhere, or nearly everywhere")
+    return _explain(case, runs, half)
+
+
+def _explain(case: Case, runs: BackendRuns, half: HalfModel) -> StepOutcome:
+    request = runs.request
+    if is_wrong_in_float32(case, half, request.arbiter):
+        wide = with_data_loader(case.of(open_model(half.wide)), half.feeds)
+        feeds = feeds_of_parties(wide, half.feeds)
+        found = runs.diagnose(wide, evolve(request, data_loader=half.feeds, feeds=feeds))
+        return Found(found.result, case)
+    if is_explained_by_precision(case, runs):
+        reason = reasons.rounding_only(half.dtype.name)
+        return Found(DiagnosisResult(AGREE, reason=reason), case)
+    outputs = list(runs.outputs.values())
+    result = diagnose_half_model(case, half, outputs, request.arbiter)
+    if result is None:
+        return Skip("half precision does not explain the outputs")
+    return Found(result, case)
+
+
+def is_explained_by_precision(case: Case, runs: BackendRuns, *, by_steps: bool = False) -> bool:
+    """Return whether rounding explains how far all outputs are apart; see `explained`."""
+    if runs.has_nan or len(runs.outputs) < 2:
+        return False
+    first, *others = runs.outputs.values()
+    feeds = runs.request.feeds
+    return all(explained(case, feeds, first, other, by_steps=by_steps) for other in others)

@@ -1,0 +1,47 @@
+"""Steps: backends refuse the model."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.backend_runs import BackendRuns
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.data import data_options
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.refusing import diagnose_refusals
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    ILL_CONDITIONED,
+    INCONCLUSIVE,
+    DiagnosisResult,
+)
+
+
+def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Report that the arbiter refuses the model, which was only asked besides."""
+    last = len(case.parties) - 1
+    if not runs.unexplained or last not in runs.refusals:
+        return Skip("the arbiter was not asked besides, or runs the model")
+    reason = f"{runs.unexplained} {runs.refusals[last]}"
+    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+
+
+def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Return which nodes are refused, and what is wrong where the backends differ that run the
+    model.
+    """
+    if not runs.refusals:
+        return Skip("no backend refuses the model")
+    request, feed = runs.request, runs.request.feeds[0]
+    case = evolve(case, data_options=data_options(case.model, request.data_loader, 0, feed))
+    refused = diagnose_refusals(case, request.arbiter, runs.refusals, feed)
+    if len(runs.outputs) < 2 or not runs.compared:
+        return refused
+    result = runs.diagnose(runs.able(case), request).result
+    if result.verdict in (FAULT, ILL_CONDITIONED):
+        culprits = [*refused.result.culprits, *result.culprits]
+        return evolve(refused, result=evolve(result, culprits=culprits))
+    if result.verdict == refused.result.verdict:  # Of neither it can be said.
+        reason = f"{refused.result.reason} {result.reason}"
+        return evolve(refused, result=evolve(result, reason=reason))
+    return refused

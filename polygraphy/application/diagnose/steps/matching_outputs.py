@@ -1,0 +1,20 @@
+"""Step: the outputs of all backends match."""
+
+from __future__ import annotations
+
+from polygraphy.application.diagnose.backend_runs import BackendRuns
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+
+
+def report_matching_outputs(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Report that outputs match, and which of them are constant, so that it says little."""
+    if len(runs.outputs) > 1:
+        case.evidence.compared("each other")
+    if runs.compared or runs.has_nan:
+        return Skip("outputs differ, or are not numbers")
+    values = next(iter(runs.outputs.values()))
+    constant = describe_constant_outputs(constant_outputs(values, case.model.outputs))
+    return Found(DiagnosisResult(AGREE, reason=constant), case)

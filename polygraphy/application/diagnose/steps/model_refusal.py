@@ -1,0 +1,80 @@
+"""Step: a backend refuses a model whose reference it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.careful import CarefulParty
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.differences import prove_differences, with_copying
+from polygraphy.application.diagnose.lowered.half_verdict import recast
+from polygraphy.application.diagnose.model_pair import ModelPair
+from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
+from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.two_models import suspects
+from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.errors import BackendError
+
+
+def explain_refusal(
+    case: Case, pair: ModelPair, feeds: Sequence[Feed], expected: Values, error: BackendError
+) -> StepOutcome:
+    """Return which differences make a backend refuse a model that runs its reference.
+
+    Args:
+        case: the model.
+        pair: the model and its reference.
+        feeds: the data.
+        expected: what the reference computes of the first of them.
+        error: how the backend refuses the model.
+    """
+    feed = feeds[0]
+    case = evolve(case, feed=feed, expected=expected)
+    # What crashed may do so again, with parts of the model or a mended one.
+    pair = evolve(pair, party=CarefulParty(pair.party))
+    pairing = pair.pairing
+    differences = prove_differences(
+        case, pair, case.model.proto, pairing, suspects(pairing), feed, expected
+    )
+    differences = with_copying(case, pair, differences, feed, expected)
+    case = evolve(case, repaired=differences.repaired)
+    if differences.culprits:
+        refusal = evidence.refused(pair.party.name, str(error), because=True)
+        culprits = [evolve(one, facts=[*one.facts, refusal]) for one in differences.culprits]
+        return Found(DiagnosisResult(FAULT, culprits), case)
+    refusal = evidence.refused(pair.party.name, str(error))
+    cast = _describe_cast(case, pair, feeds, refusal)
+    if cast is not None:
+        return Found(DiagnosisResult(FAULT, [cast]), case)
+    return Unexplained(str(refusal))
+
+
+def _describe_cast(
+    case: Case, pair: ModelPair, feeds: Sequence[Feed], refusal: Fact
+) -> Culprit | None:
+    """Return the culprit for a model in half precision that is refused, where its reference works
+    when it is cast; None where it is something else.
+    """
+    narrow = str(pair.pairing.model.narrow)
+    if narrow not in HALF:
+        return None
+    facts, party = [refusal], pair.party.name
+    try:
+        pair.arbiter.load(case.model.proto)(feeds[0])
+        facts.append(evidence.runs(pair.arbiter.name))
+    except BackendError as error:
+        facts.append(evidence.cannot_run_either(pair.arbiter.name, str(error)))
+        party = MODEL
+    reference_feeds = [*map(pair.feed_reference, feeds)]
+    remedy = recast(case, pair.reference, reference_feeds, pair.path, HALF[narrow])
+    if remedy is None:
+        return None
+    facts.append(evidence.runs_when_cast(pair.party.name, pair.path, HALF[narrow]))
+    refused = str(refusal)
+    named = [node for node in case.model.nodes if f"({node.name})" in refused and node.name]
+    nodes, op = [node.name for node in named], named[0].op if named else "Model"
+    return Culprit(nodes, None, party, "refusal", None, facts, remedy, op)

@@ -1,0 +1,25 @@
+"""Step: rounding that adds up along a model explains how it differs from its reference."""
+
+from __future__ import annotations
+
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.model_pair import ModelComparison
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
+from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.pairing import is_quantised
+from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.domain.rounding import ADDS_UP, LARGE
+
+
+def explain_by_rounding(case: Case, comparison: ModelComparison) -> StepOutcome:
+    """Return whether rounding adds up to the difference, which nothing else explains."""
+    most = comparison.compared.most
+    runs = {0: comparison.values, 1: comparison.expected}
+    if most <= LARGE and adds_up(case, comparison.feeds, runs):
+        if len(case.parties) > 1:
+            return Skip("rounding adds up; the backends are compared with each other")
+        return Found(DiagnosisResult(AGREE, reason=ADDS_UP), case)
+    if is_quantised(comparison.pair.pairing):
+        return Unexplained(reasons.quantization_alone(most))
+    return Unexplained(reasons.NO_MODEL_DIFFERENCE)

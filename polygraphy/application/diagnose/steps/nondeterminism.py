@@ -1,0 +1,68 @@
+"""Step: a backend does not compute the same twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.application.diagnose.backend_runs import BackendRuns
+from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.tracing import repeated
+from polygraphy.domain.diagnosis.culprit import FAULT, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.regions import GraphNode, producers
+from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.rounding import deviation
+from polygraphy.ports.diagnosing import SuspectedParty
+
+_RUNS = 5
+"""How often all tensors are computed where outputs differ from one run to the next."""
+
+
+def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
+    """Return the first backend whose outputs differ from one run to the next. The arbiter computes
+    plain arithmetic slowly: beside other backends it is not run again.
+    """
+    nodes = case.model.nodes
+    for index, (first, *_) in runs.outputs.items():
+        party = case.parties[index]
+        if party.name == runs.request.arbiter.name and len(case.parties) > 1:
+            continue
+        differing = case.differing(case.loaded(party)(case.feed), first)
+        if not differing:
+            continue
+        name = next(iter(differing))
+        makers = _random(nodes) or _first_unsteady(case, party)
+        makers = makers or [producers(nodes).get(name, len(nodes) - 1)]
+        culprit = Culprit(
+            [nodes[i].name for i in makers],
+            name,
+            party.name,
+            "nondeterminism",
+            facts=[evidence.runs_disagree(party.name, name, differing[name])],
+            op=nodes[makers[-1]].op,
+        )
+        return Found(DiagnosisResult(FAULT, [culprit]), case)
+    return Skip("every backend computes the same twice")
+
+
+def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
+    """Return the first node that does not compute the same twice, as one that reads memory that
+    nobody wrote; none where handing out all tensors hides it, or they do not fit into memory.
+    """
+    try:
+        first, *others = repeated(case, party, case.feed, _RUNS) or [{}]
+    except REFUSALS:
+        return []
+    for index, node in enumerate(case.model.nodes):
+        for name in node.makes:
+            if name in first and any(deviation(other[name], first[name]) for other in others):
+                return [index]
+    return []
+
+
+def _random(nodes: Sequence[GraphNode]) -> list[int]:
+    return [
+        index
+        for index, node in enumerate(nodes)
+        if node.op.startswith("Random") or node.op in {"Bernoulli", "Multinomial"}
+    ]

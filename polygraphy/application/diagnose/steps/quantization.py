@@ -1,0 +1,57 @@
+"""Step: a quantized model differs from the model that it was made of."""
+
+from __future__ import annotations
+
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.lowered.quantised import Quantised
+from polygraphy.application.diagnose.model_pair import (
+    FEW_DIFFERENCES,
+    ModelComparison,
+    pair_models,
+)
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.domain.diagnosis.culprit import INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.pairing import is_quantised
+from polygraphy.domain.diagnosis.two_models import suspects
+from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.errors import BackendError
+from polygraphy.ports.editing import open_model
+
+USUAL_LOSS = 0.15
+"""What quantizing a model to eight bits does to outputs at most, relative to their size."""
+
+
+def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutcome:
+    """Return what quantizing does to a model, where that explains how far it is off."""
+    pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
+    if not is_quantised(pair.pairing):
+        return Skip("the model is not quantized")
+    if compared.most <= USUAL_LOSS:
+        reason = reasons.usual_quantization(compared.most)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+
+    def rename(values: object) -> dict[str, object]:
+        return pair.rename_outputs(case, values)  # type: ignore[arg-type]
+
+    quantized = Quantised(case, pair.reference, pair.party, rename)
+    if not quantized.places:
+        return Skip("no operand has a twin in the reference")
+    reference_feeds = [*map(pair.feed_reference, feeds)]
+    try:
+        result = quantized.result(
+            reference_feeds, comparison.expected, comparison.values, compared.number
+        )
+    except BackendError as error:
+        with case.attempt("quantised reference") as notes:
+            notes.append(steps.cannot_run(error))
+        return Skip(str(error))
+    if result is not None:
+        return Found(result, case)
+    if not quantized.is_whole:
+        return Skip("the models differ in more than quantization")
+    reference = open_model(quantized.quantised())
+    besides = pair_models(case, reference, pair.path, pair.arbiter, pair.diagnose)
+    if len(suspects(besides.pairing)) <= FEW_DIFFERENCES:
+        return pair.diagnose(case, besides, feeds)
+    reason = reasons.quantized_otherwise(compared.most)
+    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)

@@ -1,0 +1,100 @@
+"""Writes command lines from the values of options, and parses them again before they are shown."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+from polygraphy.cli.backends.built_in import flag_of
+from polygraphy.cli.commands.command import Command
+from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.declare.errors import BadValue, CommandLineError
+from polygraphy.cli.declare.kinds import Ordered
+from polygraphy.cli.declare.kinds.base import Repeated
+from polygraphy.cli.declare.option import flags_in
+from polygraphy.cli.parser import HelpRequested, parse
+
+Part = Union[Mapping[str, Any], Sequence[str]]
+"""Values of options by the names of their rows, or words that somebody typed."""
+
+
+def command_line(command: str, *parts: Part) -> str:
+    """Return a command line that gives options these values; see the port."""
+    words = command_words(command, *parts)
+    return shlex.join(["polygraphy", *command.split(), *words]) if words else ""
+
+
+def command_words(command: str, *parts: Part) -> list[str]:
+    """Return the words of a command line behind the name of the command; none if no command line
+    can say this.
+    """
+    values = [part for part in parts if isinstance(part, Mapping)]
+    typed = [word for part in parts if not isinstance(part, Mapping) for word in part]
+    if command not in COMMANDS:
+        return []
+    loaded = load(command).extended({*_backend_flags(values), *flags_in(typed)})
+    rows = {row.name: row for row in loaded.options}
+    if any(name not in rows for each in values for name in each):
+        loaded = load(command).extended()
+        rows = {row.name: row for row in loaded.options}
+    arguments: list[str] = []
+    options: list[str] = []
+    expected: dict[str, list[Any]] = {}
+    for part in parts:
+        if not isinstance(part, Mapping):
+            options += part
+            continue
+        for name, value in part.items():
+            row = rows[name]
+            if value is None or value is False or value == row.default or value in ((), [], {}):
+                continue
+            try:
+                words = row.kind.unparse(_path(value) if row.is_positional else value)
+                if not isinstance(row.kind, Ordered):
+                    words = row.kind.unparse(row.kind.parse(words))  # In the usual spelling.
+            except (BadValue, KeyError):  # KeyError: the command line has no such backend.
+                return []
+            (arguments if row.is_positional else options).extend(
+                row.kind.command_line(row.flags, words)
+            )
+            if isinstance(row.kind, (Ordered, Repeated)):
+                expected[name] = [*expected.get(name, ()), *words]
+            elif expected.setdefault(name, words) != words:
+                return []
+    line = [*arguments, *options]
+    return line if _says(loaded, line, expected, has_typed=bool(typed)) else []
+
+
+def _says(
+    command: Command, line: Sequence[str], expected: Mapping[str, Sequence[Any]], *, has_typed: bool
+) -> bool:
+    """Return whether a command line is valid, and sets these options, and no others unless somebody
+    typed them.
+    """
+    try:
+        given = parse(command, line).given
+    except (BadValue, CommandLineError, HelpRequested):
+        return False
+    if has_typed and not expected:
+        return True
+    values = {row.name: row.kind.unparse(value) for _, row, value in given}
+    return (has_typed or values.keys() == expected.keys()) and all(
+        list(values.get(name, ())) == list(words) for name, words in expected.items()
+    )
+
+
+def _backend_flags(values: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the flags of the backends that take part."""
+    entries = (
+        entry for each in values for key in ("runners", "parties") for entry in each.get(key, ())
+    )
+    flags: set[str] = set()
+    for name, _, text in (entry.partition(":") for entry in entries):
+        flags |= flags_in([flag_of(name), text] if text else [flag_of(name)])
+    return flags
+
+
+def _path(value: Any) -> Any:
+    """Return the path of a file, which is not taken for a flag."""
+    return f"./{value}" if isinstance(value, str) and value.startswith("-") else value

@@ -1,0 +1,255 @@
+"""Runners with a name and options of their own: ``--runner cuda='--onnxrt --providers cuda'``.
+
+The same backend may take part several times, each time with other options. Options outside the
+quotes belong to every runner of their backend; a runner's own options win.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from polygraphy.cli.backends.built_in import Groups, built_in
+from polygraphy.cli.commands.command import Command
+from polygraphy.cli.declare.errors import BadValue, CommandLineError
+from polygraphy.cli.declare.kinds import Ordered
+from polygraphy.cli.declare.option import (
+    NAMED_RUNNER,
+    Option,
+    Options,
+    Values,
+    flags_in,
+    options_of,
+)
+from polygraphy.domain.tensors.naming import counted, enumerated
+
+if TYPE_CHECKING:
+    from polygraphy.domain.sweep.plan import RunnerRow
+
+_NAME = re.compile(r"\w[\w.+-]{0,63}")
+_ENTRY = "runner"
+_EXAMPLE = f"{NAMED_RUNNER} cuda='--onnxrt --providers cuda'"
+_TAKEN = ("exporter", "formulas", "model", "package", "reference")
+"""What a diagnosis calls others than the backends."""
+
+
+class RunnerFlags(Ordered):
+    """The flags of backends, and the one of a runner with a name: ``runner:NAME=FLAGS``."""
+
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        helps: Mapping[str, str],
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add the flag of a named runner to those of backends; see `Ordered`."""
+        super().__init__(
+            {**names, NAMED_RUNNER: _ENTRY},
+            {
+                **helps,
+                NAMED_RUNNER: "Run a backend with a name and options of its own, as in"
+                f" {_EXAMPLE}. Results show the name. Options outside the quotes apply to all"
+                " runners of their backend.",
+            },
+            {**(texts or {}), NAMED_RUNNER: "NAME=FLAGS"},
+        )
+
+    def parse(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the names; see `Ordered`.
+
+        Raises:
+            BadValue: a named runner has no name, one that is not valid, or one that another has.
+        """
+        entries = super().parse(words)
+        names = [row.name for row in map(named_row, entries) if row is not None]
+        unnamed = {entry.partition(":")[0] for entry in entries} - {_ENTRY}
+        for name in names:
+            if names.count(name) > 1 or name in unnamed:
+                raise BadValue(f"two runners have the name {name}", NAMED_RUNNER)
+        return entries
+
+    def files(self, value: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Return what the texts name; a named runner's own options say what they name."""
+        return super().files([entry for entry in value if not _is_named(entry)])
+
+    def flags_of(self, value: Sequence[str]) -> list[str]:
+        return super().flags_of([entry for entry in value if not _is_named(entry)])
+
+
+def _is_named(entry: str) -> bool:
+    return entry.startswith(f"{_ENTRY}:")
+
+
+def named_row(entry: str) -> RunnerRow | None:
+    """Return the name and the flags of an entry; None if it is a backend without a name.
+
+    Raises:
+        BadValue: it has no name or no flags, or they are not valid.
+    """
+    if not _is_named(entry):
+        return None
+    from polygraphy.domain.errors import UsageError
+    from polygraphy.domain.sweep.plan import parse_runner
+
+    text = entry[len(_ENTRY) + 1 :]
+    name, equals, flags = text.partition("=")
+    name = name.strip()
+    try:
+        if not equals or not name or name.startswith("--") or not flags.strip():
+            lacks = "flags" if name and equals else "name"
+            raise BadValue(f"{_shortened(text)} has no {lacks}; write {_EXAMPLE}")
+        if not _NAME.fullmatch(name):
+            raise BadValue(
+                f"the name {_shortened(name)} is not valid: use up to 64 letters, digits and"
+                " _ . + -"
+            )
+        if name in _TAKEN or (name in built_in() and built_in()[name].flag not in flags.split()):
+            raise BadValue(f"the name {name} has another meaning; choose another name")
+        return parse_runner(name, flags)
+    except (BadValue, UsageError) as error:
+        raise BadValue(str(error).rstrip("."), NAMED_RUNNER) from None
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
+
+
+class _OneRunner(Command):
+    """The options of a named runner: those of its backend."""
+
+    def __init__(self, whole: Command, choice: Option, groups: Groups) -> None:
+        """Take the command that it is part of, the row of its backends, and the groups of its own
+        options.
+        """
+        self.name = whole.name
+        self.groups = groups
+        self._whole = whole
+        self._choice = choice
+
+    def declared(self, group: type[Options]) -> Sequence[Option]:
+        """Return the declarations of a group; of backends, those without a name."""
+        rows = self._whole.declared(group)
+        if self._choice not in rows:
+            return rows
+        kind = self._choice.kind
+        assert isinstance(kind, Ordered)
+        flags = [flag for flag in kind.names if flag != NAMED_RUNNER]
+        texts = {flag: text for flag, text in kind.texts.items() if flag != NAMED_RUNNER}
+        plain = Ordered({flag: kind.names[flag] for flag in flags}, kind.helps, texts)
+        made = Option(tuple(flags), plain, self._choice.help, ())
+        made.name = self._choice.name
+        return [made if row is self._choice else row for row in rows]
+
+    def missing(self) -> Mapping[str, str]:
+        """Return the other flags of the command, which stand outside the quotes."""
+        of_backends = {
+            flag: f"is an option of {each.flag}, which this runner does not use."
+            for each in built_in().values()
+            for group in each.groups()
+            for row in options_of(group)
+            for flag in row.flags
+        }
+        rest = "belongs to the whole command: write it outside the quotes."
+        return {flag: of_backends.get(flag, rest) for flag in self._whole.extended().flags}
+
+
+def parse_named(
+    command: Command,
+    choice: type[Options],
+    values: Values,
+    groups_of: Callable[[str], Groups],
+) -> dict[str, Values]:
+    """Return the options of the named runners of a command line, by name.
+
+    Args:
+        command: the command.
+        choice: its group that chooses backends, of one row.
+        values: its options.
+        groups_of: returns the groups of a backend's options.
+
+    Raises:
+        CommandLineError: the options of a runner are not valid, or it has not one backend.
+    """
+    (row,) = command.declared(choice)
+    rows = map(named_row, getattr(values[choice], row.name))
+    return {
+        each.name: _parse_one(command, choice, each.name, each.flags, groups_of)
+        for each in rows
+        if each is not None
+    }
+
+
+def _parse_one(
+    command: Command,
+    choice: type[Options],
+    name: str,
+    words: Sequence[str],
+    groups_of: Callable[[str], Groups],
+) -> Values:
+    from polygraphy.cli.parser import HelpRequested, parse
+
+    (row,) = command.declared(choice)
+    assert isinstance(row.kind, Ordered)
+    backends = {flag: each for flag, each in row.kind.names.items() if flag != NAMED_RUNNER}
+    chosen = [flag for word in words if (flag := word.partition("=")[0]) in backends]
+    where = f"{NAMED_RUNNER} {name}"
+    if NAMED_RUNNER in flags_in(words):
+        raise CommandLineError(f"{where}: a runner does not contain another {NAMED_RUNNER}.")
+    if len(chosen) > 1:
+        raise CommandLineError(
+            f"{where}: it has {counted(len(chosen), 'backend')}, {enumerated(chosen)}. A runner has"
+            f" one: write {NAMED_RUNNER} again for another."
+        )
+    if not chosen:
+        raise CommandLineError(f"{where}: it has no backend. Add one of {', '.join(backends)}.")
+    one = _OneRunner(command, row, (choice, *groups_of(backends[chosen[0]])))
+    try:
+        return parse(one, words)
+    except HelpRequested:
+        raise CommandLineError(f"{where}: -h belongs outside the quotes.") from None
+    except CommandLineError as error:
+        raise CommandLineError(f"{where}: {error}") from None
+
+
+@frozen
+class ChosenRunner:
+    """A backend that the command line names.
+
+    Attributes:
+        backend: its name.
+        text: what its flag names, for one that has a model of its own.
+        name: the name of the runner; empty if the user chose none.
+        values: the options of the command line, with those of the runner in their place.
+        own: those of the runner alone; None without a name.
+    """
+
+    backend: str
+    text: str
+    name: str
+    values: Values
+    own: Values | None = None
+
+
+def chosen_runners(values: Values, choice: type[Options]) -> list[ChosenRunner]:
+    """Return the backends that a command line names, in order.
+
+    Args:
+        values: the options.
+        choice: the group that chooses backends, of one row.
+    """
+    (row,) = options_of(choice)
+    runners = []
+    for entry in getattr(values[choice], row.name):
+        named = named_row(entry)
+        if named is None:
+            backend, _, text = entry.partition(":")
+            runners.append(ChosenRunner(backend, text, "", values))
+            continue
+        own = values.nested[named.name]
+        backend, _, text = getattr(own[choice], row.name)[0].partition(":")
+        merged = values.overridden(own.without(choice))
+        runners.append(ChosenRunner(backend, text, named.name, merged, own.without(choice)))
+    return runners

@@ -1,0 +1,117 @@
+"""Models with states: how many steps are run, on which tokens, and which output is which input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.declare.errors import BadValue, CommandLineError
+from polygraphy.cli.declare.kinds import Integer, Text, Texts
+from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
+from polygraphy.cli.shared.data import USUAL
+from polygraphy.codegen.source import Call, Source
+from polygraphy.domain.catalog.steps import DEFAULT_STEPS
+
+
+class _Steps(Integer):
+    """A number of steps, or the usual one."""
+
+    def __init__(self) -> None:
+        super().__init__(minimum=1)
+        self.nargs = "?"
+
+    def parse(self, words: Sequence[str]) -> int:
+        """Return the number."""
+        if not words:
+            return DEFAULT_STEPS
+        if not words[0].lstrip("+-").isdigit():
+            raise BadValue(
+                f"{words[0]!r} is not a number of steps. Put the model first: MODEL --steps"
+            )
+        return super().parse(words)
+
+    def unparse(self, value: int) -> list[str]:
+        """Return the number, if it has to be said."""
+        return [] if value == DEFAULT_STEPS else [f"{value}"]
+
+
+class _States(Texts):
+    """Pairs of an output and an input, or ``none``."""
+
+    metavar = "OUT:IN"
+
+    def parse(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the pairs as they were typed."""
+        for word in words:
+            output, _, name = word.rpartition(":")
+            if word == "none" and len(words) > 1:
+                raise BadValue("none cannot be combined with other states")
+            if word != "none" and not (output and name):
+                raise BadValue(f"{word!r} is not OUTPUT:INPUT, such as present:past")
+        return tuple(words)
+
+
+@option_group
+class StepOptions(Options):
+    """Steps: run a model with states repeatedly; outputs of a step are inputs of the next."""
+
+    steps: int | None = option(
+        "--steps",
+        kind=_Steps(),
+        excludes=("--iterations",),
+        help="Run the model N times; without N, 8 times. Each runner feeds its own states back: a"
+        " KV cache or the state of a recurrent network. States are found in the graph, in a"
+        " genai_config.json next to the model, or by name.",
+        feeds="StepLoader.steps",
+    )
+    prompt: int | None = option(
+        "--prompt",
+        kind=Integer(minimum=1),
+        needs="--steps",
+        help="Number of tokens in the first step; each later step takes one.",
+        otherwise="4",
+        feeds="StepLoader.prompt",
+    )
+    state: tuple[str, ...] = option(
+        "--state",
+        kind=_States(),
+        needs="--steps",
+        help="Outputs and the inputs that they become in the next step, as in --state hn:h0 cn:c0."
+        " none turns feedback off.",
+        otherwise="found in the model",
+    )
+    tokens: str | None = option(
+        "--tokens",
+        kind=Text("FILE"),
+        reads="File of tokens",
+        needs="--steps",
+        help="Feed these tokens to every runner: a text or JSON file of whole numbers, or an .npy"
+        " file.",
+        otherwise="random tokens",
+        feeds="StepLoader.tokens",
+    )
+
+
+def with_steps(values: Values, data: Call, model: Source | None) -> Call:
+    """Return what makes the data loader: one of steps where they are asked for.
+
+    Args:
+        values: the options.
+        data: what makes the data of a single step.
+        model: what names the ONNX model; None where there is none.
+
+    Raises:
+        CommandLineError: there is no ONNX model whose states could be found.
+    """
+    options = values[StepOptions]
+    if options.steps is None:
+        return data
+    if model is None:
+        raise CommandLineError("--steps takes an ONNX model, whose graph shows the states.")
+    states = None if not options.state else [each for each in options.state if each != "none"]
+    return call_of(
+        "StepLoader",
+        (options,),
+        model,
+        states=states,
+        data_loader=None if data == USUAL else data,
+    )

@@ -1,0 +1,159 @@
+"""The commands that a diagnosis prints: each is data, which the command line writes and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Protocol
+
+import numpy as np
+
+from polygraphy.domain.asked import command_line
+from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.model.description import Node
+
+Options = Mapping[str, Any]
+"""Values of options, by the names of their rows."""
+
+_AUTO = {"rtol": "auto", "atol": "auto"}
+"""Both tolerances are the rounding limit."""
+_WRITABLE = frozenset({"int", "ints", "float", "floats", "string", "strings"})
+"""Kinds of attributes that a command line can give."""
+_CASTS = {"fp16": "fp_to_fp16", "bf16": "to_bf16"}
+"""Options that convert a model to half precision, by the type."""
+
+
+class Backend(Protocol):
+    """A backend and its options."""
+
+    name: str
+    options: Options
+
+
+def run_command(
+    path: str,
+    backends: Iterable[tuple[str, Options]],
+    data: Options,
+    *,
+    atol: float | None = None,
+    is_auto: bool = False,
+) -> str:
+    """Return the command that runs a model in some backends and compares their outputs.
+
+    Args:
+        path: the model.
+        backends: names of backends, with their options.
+        data: options about the input data.
+        atol: the absolute tolerance.
+        is_auto: whether both tolerances are the rounding limit.
+    """
+    chosen = [{"runners": (name,), **options} for name, options in backends]
+    return command_line(
+        "run", {"model_file": path}, *chosen, data, {"atol": atol}, _AUTO if is_auto else {}
+    )
+
+
+def diagnose_command(path: str, backends: Iterable[Backend], *options: Options) -> str:
+    """Return the command that diagnoses a model in some backends."""
+    chosen = [{"parties": (one.name,), **one.options} for one in backends]
+    return command_line("diagnose", {"path": path}, *chosen, *options)
+
+
+def report_command(path: str, backends: Iterable[Backend], data: Options) -> str:
+    """Return the command that saves what a backend computes incorrectly, or refuses, and the text
+    of a bug report: nothing else is known to help.
+    """
+    files = {"save_culprit": output_path(path, "_culprit"), "issue": output_path(path, "_issue.md")}
+    return diagnose_command(path, backends, data, files)
+
+
+def convert_command(path: str, dtype: str, nodes: Iterable[str]) -> str:
+    """Return the command that converts a model to half precision, but for some nodes."""
+    output = {"output": output_path(path, f"_{dtype}.onnx")}
+    return command_line("convert", {"model_file": path}, _cast_options(dtype, nodes), output)
+
+
+def cast_words(dtype: str, nodes: Iterable[str]) -> str:
+    """Return the options that convert any model to half precision, as words of a command line."""
+    line = command_line("convert", {"model_file": "MODEL"}, _cast_options(dtype, nodes))
+    return line.removeprefix("polygraphy convert MODEL ")
+
+
+def _cast_options(dtype: str, nodes: Iterable[str]) -> dict[str, Any]:
+    """Return the options that convert a model to half precision, but for some nodes."""
+    return {_CASTS[dtype]: True, "cast_keep_nodes": _dashed_last(nodes)}
+
+
+def copy_command(path: str, reference: str, nodes: Iterable[str]) -> str:
+    """Return the command that copies nodes, with their weights, from a reference."""
+    return command_line(
+        "surgeon copy",
+        {"model_file": path, "reference": reference, "nodes": _dashed_last(nodes)},
+        {"output": fixed_path(path)},
+    )
+
+
+def insert_commands(path: str, side: Side, changed: Sequence[Variant]) -> str:
+    """Return the commands, one after another, that replace nodes of a model by what they were;
+    empty if no command can, as for weights with different elements.
+    """
+    known = {"", *(one.name for one in side.graph.inputs), *side.weights, *side.producer}
+    lines, before = [], path
+    for number, variant in enumerate(changed, 1):
+        is_same = variant.node in side.nodes or bool(variant.weights)
+        if is_same or not known.issuperset(variant.node.inputs):
+            return ""
+        after = fixed_path(path, number)
+        options = _insert_options(variant.node)
+        line = options and command_line(
+            "surgeon insert", {"model_file": before}, options, {"output": after}
+        )
+        if not line:
+            return ""
+        lines.append(line)
+        before = after
+    return " && ".join(lines)
+
+
+def output_path(path: str, ending: str) -> str:
+    """Return where a file that a model becomes is saved: in the current folder."""
+    name = f"{PurePath(path).stem}{ending}"
+    return f"./{name}" if name.startswith("-") else name
+
+
+def fixed_path(path: str, number: int = 1) -> str:
+    """Return where a model without its fault is saved."""
+    return output_path(path, f"_fixed{number if number > 1 else ''}.onnx")
+
+
+def _dashed_last(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names, each once; a command line can only have those with a dash at the end."""
+    return tuple(sorted(dict.fromkeys(names), key=lambda name: name.startswith("-")))
+
+
+def _insert_options(node: Node) -> dict[str, Any]:
+    """Return the options of ``surgeon insert`` that create a node; empty if there are none."""
+    names = list(node.inputs)
+    while names and not names[-1]:
+        names.pop()
+    is_writable = all(
+        one.kind in _WRITABLE and one.value not in ((), "") for one in node.attributes
+    )
+    if node.domain or not is_writable or not all(names) or not all(node.outputs) or not names:
+        return {}
+    attributes = {one.name: _attribute(one.kind, one.value) for one in node.attributes}
+    return {
+        "op": node.op,
+        "name": node.name or None,
+        "inputs": tuple(names),
+        "outputs": tuple(node.outputs),
+        "attrs": attributes,
+    }
+
+
+def _attribute(kind: str, value: Any) -> Any:
+    """Return the value of an attribute; a float with the digits that float32 has."""
+    if isinstance(value, tuple):
+        return [_attribute(kind[:-1], one) for one in value]
+    return float(str(np.float32(value))) if kind == "float" else value

@@ -1,0 +1,276 @@
+"""Two runs of a model with states, compared step by step: a few numbers of each step, no arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from polygraphy.domain.rounding import rounding_between
+from polygraphy.domain.states.memory import StepFacts
+from polygraphy.domain.tensors.aliases import Array
+
+MOST_ROWS = 10
+
+
+@frozen
+class StepRow:
+    """One step, or several in a row of which nothing else is known.
+
+    Attributes:
+        first: the number of the step, from 0.
+        last: the last of them.
+        start: the position of the first token.
+        position: the position that the figures are about: where the tokens differ, else the last.
+        passed: whether all outputs match.
+        error: the largest absolute error of the judged output; None without one.
+        kl: the largest Kullback-Leibler divergence of its probabilities, in nats; None if it
+            holds no scores.
+        tokens: the most likely token of each run at `position`; None without scores.
+        margin: how far the two scores are apart that decide, the smaller of both runs.
+        is_tie: whether the tokens differ by rounding.
+        state: the first state that differs; empty for none.
+        output: the first output that differs; empty for none.
+    """
+
+    first: int
+    last: int
+    start: int
+    position: int
+    passed: bool
+    error: float | None = None
+    kl: float | None = None
+    tokens: tuple[int, int] | None = None
+    margin: float | None = None
+    is_tie: bool = False
+    state: str = ""
+    output: str = ""
+
+    @property
+    def is_flip(self) -> bool:
+        """Whether the runs choose different tokens."""
+        return self.tokens is not None and self.tokens[0] != self.tokens[1]
+
+
+@frozen
+class StepsCompared:
+    """What is known of all steps of two runs.
+
+    Attributes:
+        parties: the names of the runs.
+        judged: the output that is judged; None for none.
+        steps: how many steps were compared.
+        rows: the steps in at most ten rows.
+        first_wrong: the first step that failed; None if all passed.
+        ties: the steps whose tokens differ by rounding, at most ten.
+        differing_states: states that differ in all steps while all other outputs agree.
+    """
+
+    parties: Sequence[str]
+    judged: str | None
+    steps: int
+    rows: Sequence[StepRow]
+    first_wrong: StepRow | None = None
+    ties: Sequence[StepRow] = ()
+    differing_states: Sequence[str] = ()
+
+
+def step_row(
+    facts: StepFacts,
+    outputs: tuple[Mapping[str, Any], Mapping[str, Any]],
+    results: Mapping[str, Any],
+    dtypes: tuple[str | None, str | None] = (None, None),
+) -> StepRow:
+    """Return the figures of a step.
+
+    Args:
+        facts: which step it is.
+        outputs: what both runs computed.
+        results: the verdict on each output.
+        dtypes: the data types in which the judged output is computed.
+    """
+    wrong = [name for name, result in results.items() if not result]
+    states = [name for name in wrong if name in facts.states]
+    others = [name for name in wrong if name not in facts.states]
+    row = StepRow(
+        first=facts.index,
+        last=facts.index,
+        start=facts.start,
+        position=facts.start + facts.length - 1,
+        passed=not wrong,
+        state=next(iter(states), ""),
+        output=next(iter(others), ""),
+    )
+    left, right = (_array(each.get(facts.judged or "")) for each in outputs)
+    if left is None or right is None or left.shape != right.shape or not left.size:
+        return row
+    a, b = left.astype(np.float64, copy=False), right.astype(np.float64, copy=False)
+    with np.errstate(all="ignore"):
+        error = float(np.max(np.abs(a - b)))
+    if not facts.tokens or a.ndim < 2 or a.shape[-1] < 2:
+        return evolve(row, error=error)
+    a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
+    chosen = a.argmax(-1), b.argmax(-1)
+    rows = np.flatnonzero(chosen[0] != chosen[1])
+    gaps = [_gap(a[row], b[row], chosen[0][row], chosen[1][row]) for row in rows]
+    at = int(rows[int(np.argmax(gaps))]) if len(rows) else len(a) - 1
+    tokens = int(chosen[0][at]), int(chosen[1][at])
+    is_tie = False
+    if len(rows):
+        verdict = results.get(facts.judged or "")
+        passed = bool(verdict) if verdict is not None else False
+        is_tie = passed or _is_rounding((left, right), dtypes, error, max(gaps))
+    return evolve(
+        row,
+        position=facts.start + at % facts.length,
+        error=error,
+        kl=_divergence(a, b),
+        tokens=tokens,
+        margin=max(gaps) if gaps else None,
+        is_tie=is_tie,
+    )
+
+
+def _array(value: Any) -> Array | None:
+    if value is None:
+        return None
+    array = np.asarray(value)
+    is_number = array.dtype.kind in "fiu" or "float" in array.dtype.name
+    return array if is_number else None
+
+
+def _gap(a: Array, b: Array, left: int, right: int) -> float:
+    """Return how far the scores of two tokens are apart, in the run where that is less."""
+    return float(min(abs(a[left] - a[right]), abs(b[left] - b[right])))
+
+
+def _divergence(a: Array, b: Array) -> float:
+    """Return the largest divergence of any position of two arrays of scores."""
+    with np.errstate(all="ignore"):
+        p, q = _log_softmax(a), _log_softmax(b)
+        each = np.sum(np.exp(q) * (q - p), axis=-1)
+    return float(max(0.0, np.max(each))) if np.isfinite(each).all() else float("nan")
+
+
+def _log_softmax(scores: Array) -> Array:
+    shifted = scores - scores.max(-1, keepdims=True)
+    result: Array = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return result
+
+
+def _is_rounding(
+    arrays: tuple[Array, Array], dtypes: tuple[str | None, str | None], error: float, margin: float
+) -> bool:
+    rounding = rounding_between(arrays, dtypes)
+    if rounding is None:
+        return False
+    limit = rounding.atol + rounding.rtol * float(np.max(np.abs(arrays[1].astype(np.float64))))
+    return bool(error <= limit and margin <= limit)
+
+
+class StepFigures:
+    """Collects the rows of two runs."""
+
+    def __init__(self, parties: tuple[str, str]) -> None:
+        self.parties = parties
+        self.judged: str | None = None
+        self._rows: list[StepRow] = []
+        self._states: dict[str, int] = {}
+
+    def add(self, facts: StepFacts, row: StepRow, results: Mapping[str, Any]) -> None:
+        """Take a step."""
+        self.judged = facts.judged
+        self._rows.append(row)
+        for name in facts.states:
+            if name in results and not results[name]:
+                self._states[name] = self._states.get(name, 0) + 1
+
+    def compared(self) -> StepsCompared:
+        """Return what is known of all steps."""
+        wrong = next((row for row in self._rows if not row.passed), None)
+        others_agree = not any(row.output for row in self._rows)
+        held = [name for name, count in self._states.items() if count == len(self._rows)]
+        return StepsCompared(
+            self.parties,
+            self.judged,
+            len(self._rows),
+            list(_folded(self._rows)),
+            wrong,
+            [row for row in self._rows if row.is_flip and row.is_tie][:MOST_ROWS],
+            held if others_agree else [],
+        )
+
+
+def _folded(rows: Sequence[StepRow]) -> Iterator[StepRow]:
+    """Yield steps in at most ten rows: those in a row that passed as one; the first wrong ones and
+    the last.
+    """
+    groups: list[list[StepRow]] = []
+    for row in rows:
+        is_like = bool(groups) and row.passed and groups[-1][-1].passed
+        is_plain = not row.is_flip and not (groups and groups[-1][-1].is_flip)
+        if is_like and is_plain:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    if len(groups) > MOST_ROWS:
+        first = next((at for at, group in enumerate(groups) if not group[0].passed), 0)
+        head = groups[max(0, first - 2) : max(0, first - 2) + MOST_ROWS - 2]
+        left = [row for group in groups for row in group if row.first > head[-1][-1].first][:-1]
+        groups = [*head, *([left] if left else []), groups[-1][-1:]]
+    yield from (_joined(group) for group in groups)
+
+
+def _joined(group: Sequence[StepRow]) -> StepRow:
+    if len(group) == 1:
+        return group[0]
+    errors = [row.error for row in group if row.error is not None]
+    kls = [row.kl for row in group if row.kl is not None]
+    wrong = [row for row in group if not row.passed]
+    return StepRow(
+        group[0].first,
+        group[-1].last,
+        group[0].start,
+        group[-1].position,
+        passed=not wrong,
+        error=max(errors, default=None),
+        kl=max(kls, default=None),
+        tokens=None,
+        state=next((row.state for row in wrong if row.state), ""),
+        output=next((row.output for row in wrong if row.output), ""),
+    )
+
+
+def steps_in_words(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences about the steps of two runs, of the document of `StepsCompared`."""
+    rows = found["rows"]
+    left, right = found["parties"]
+    wrong = found["first_wrong"]
+    if wrong is None:
+        errors = [row["error"] for row in rows if isinstance(row["error"], float)]
+        kls = [row["kl"] for row in rows if isinstance(row["kl"], float)]
+        figures = [f"largest error {max(errors):.2g}"] if errors else []
+        figures += [f"KL {max(kls):.2g}"] if kls else []
+        end = f", {', '.join(figures)}" if figures else ""
+        yield (
+            f"All {found['steps']} steps agree (positions 0 to {rows[-1]['position']}{end})."
+            if rows
+            else "No step was compared."
+        )
+    else:
+        what = wrong["state"] or wrong["output"]
+        what = f", beginning with {what!r}" if what else ""
+        where = f"position {wrong['position']}{what}"
+        yield f"Step {wrong['first']} is the first that differs ({where})."
+    for row in found["ties"]:
+        first, second = row["tokens"]
+        yield (
+            f"Near tie in step {row['first']}, position {row['position']}: token {first} in {left},"
+            f" {second} in {right}; margin {row['margin']:.2g}, error {row['error']:.2g}, both"
+            " within rounding."
+        )
+    if found["differing_states"]:
+        names = ", ".join(repr(name) for name in found["differing_states"][:3])
+        yield f"{names} differ in every step while all other outputs agree: they hold other values."

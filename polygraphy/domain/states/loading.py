@@ -1,0 +1,494 @@
+"""The data of a model with states, step by step: every input has a value that goes with the past,
+and states come from the step before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.asked import read_config, read_graph, read_tokens
+from polygraphy.domain.catalog.steps import DEFAULT_PROMPT, DEFAULT_STEPS
+from polygraphy.domain.data.loading import describe_model, notes_of
+from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.states.memory import StepFacts, StepFeed
+from polygraphy.domain.states.pairs import (
+    GROWS,
+    Conflict,
+    StatePair,
+    describe_pairs,
+    state_pairs,
+)
+from polygraphy.domain.states.roles import (
+    CHUNK,
+    CONSTANT,
+    FLAG,
+    LAST,
+    MASK,
+    PAST,
+    POSITIONS,
+    TOKENS,
+    TOTAL,
+    Roles,
+    roles_of,
+    unreached,
+)
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import some_of
+
+_AUDIO, _FRAMES = 512, 8
+"""Samples of a chunk of one channel, and frames of one of several, where the model takes any."""
+_CONTEXT = 8
+"""The length of what is the same in each step, such as the states of an encoder."""
+
+
+class StatePlan:
+    """A model with states: its pairs, the roles of its other inputs, and the values of those.
+
+    Attributes:
+        graph: the graph.
+        pairs: the states.
+        roles: the other inputs.
+        conflicts: where the graph contradicts the names.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: object = None,
+        states: Sequence[tuple[str, str]] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.pairs, self.conflicts = state_pairs(graph, config, states)
+        self.roles: Roles = roles_of(graph, self.pairs)
+        self.inputs: dict[str, Tensor] = {tensor.name: tensor for tensor in graph.inputs}
+        self._lengths: dict[str, int] = {}
+
+    def lines(self) -> list[str]:
+        """Return what was found, in one line for the states and one for the other inputs."""
+        return [describe_pairs(self.pairs), str(self.roles), *map(str, self.conflicts)]
+
+    @property
+    def is_decoder(self) -> bool:
+        """Whether a step takes tokens on a past; a stream takes a chunk each time."""
+        return bool(self.roles.named(TOKENS)) or any(
+            pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.of)
+        )
+
+    def chunk_length(self, prompt: int, index: int, given: Mapping[str, Sequence[int]]) -> int:
+        """Return how many positions a step takes."""
+        if self.roles.chunk is not None:
+            return self.roles.chunk
+        if self.is_decoder:
+            return prompt if index == 0 else 1
+        for name in self.roles.named(CHUNK):
+            shape, axis = self.inputs[name].shape or (), self.roles.axis
+            if name in given and axis < len(given[name]):
+                return int(given[name][axis])
+            if len(shape) == 2:
+                return _AUDIO
+        return _FRAMES
+
+    def shape(self, name: str, length: int, past: int) -> list[int]:
+        """Return the shape of an input in a step; dimensions of one name have one size."""
+        tensor, role = self.inputs[name], self.roles.of.get(name)
+        shape = list(tensor.shape or ())
+        sizes: list[int] = []
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, int):
+                sizes.append(dim)
+            elif role in (TOKENS, CHUNK, POSITIONS) and axis == self._position_axis(role, shape):
+                sizes.append(length)
+            elif role == MASK and axis == len(shape) - 1:
+                sizes.append(self._mask_length(dim, length, past))
+            elif role == MASK and axis == len(shape) - 2 and axis:
+                sizes.append(length)
+            elif role == CONSTANT and axis:
+                sizes.append(self._lengths.get(f"{dim}", _CONTEXT))
+            else:
+                sizes.append(1)
+        return sizes
+
+    def _position_axis(self, role: str, shape: Sequence[Any]) -> int:
+        if role == POSITIONS:
+            return len(shape) - 1
+        return min(self.roles.axis, len(shape) - 1)
+
+    def _mask_length(self, dim: Any, length: int, past: int) -> int:
+        """Return the length of a mask: of all positions, or of the new ones where its dimension
+        has the name of theirs.
+        """
+        grows = any(pair.kind == GROWS for pair in self.pairs)
+        for name in (*self.roles.named(TOKENS), *self.roles.named(CHUNK)):
+            shape = self.inputs[name].shape or ()
+            if dim is not None and dim in shape[1:] and not grows:
+                return length
+        return past + length
+
+    def initial(self, pair: StatePair) -> Array:
+        """Return the first value of a state: zeros, of length 0 where it grows."""
+        tensor = self.inputs[pair.input]
+        shape = [
+            (
+                dim
+                if isinstance(dim, int)
+                else 0 if pair.kind == GROWS and axis == pair.axis else self._open(pair, dim, axis)
+            )
+            for axis, dim in enumerate(tensor.shape or ())
+        ]
+        return np.zeros(shape, _numpy(tensor))
+
+    def _open(self, pair: StatePair, dim: Any, axis: int) -> int:
+        if axis and "batch" not in f"{dim}".lower() and "encoder" in f"{pair.input}_{dim}".lower():
+            return self._lengths.get(f"{dim}", _CONTEXT)
+        return 1
+
+    def value(self, name: str, length: int, past: int, drawn: Mapping[str, Array]) -> Array:
+        """Return an input of a step.
+
+        Args:
+            name: the input.
+            length: how many positions are new.
+            past: how many came before.
+            drawn: the tokens, chunks and constants.
+        """
+        role, tensor = self.roles.of[name], self.inputs[name]
+        if role in (TOKENS, CHUNK, CONSTANT):
+            return drawn[name]
+        dtype, shape = _numpy(tensor), self.shape(name, length, past)
+        numbers = {PAST: past, TOTAL: past + length, LAST: past + length - 1, FLAG: past > 0}
+        if role in numbers:
+            return np.full(shape, numbers[role]).astype(dtype)
+        if role == POSITIONS:
+            count = shape[-1] if shape else 1
+            first = past if count == length else max(past + length - count, 0)
+            values = np.arange(first, first + count) if shape else np.array(past)
+            return np.ascontiguousarray(np.broadcast_to(values, shape)).astype(dtype)
+        return _mask(dtype, shape, length, past)
+
+
+def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
+    """Return a mask: one per position, or for each new position those that it may see."""
+    total = shape[-1] if shape else 1
+    if len(shape) < 3:
+        seen = np.arange(total) < past + length
+        is_additive = False
+    else:
+        rows = shape[-2] if shape[-2] != 1 or length == 1 else 1
+        last = (
+            past + np.arange(rows)[:, None] if rows == length else np.array([[past + length - 1]])
+        )
+        seen = np.arange(total)[None, :] <= last
+        is_additive = dtype.kind == "f" or "float" in dtype.name
+    seen = np.broadcast_to(seen, shape)
+    if is_additive:
+        return np.ascontiguousarray(np.where(seen, 0.0, -1e4)).astype(dtype)
+    return np.ascontiguousarray(seen).astype(dtype)
+
+
+def _numpy(tensor: Tensor) -> Any:
+    entry = DataType.from_dtype(tensor.dtype)
+    return np.dtype(np.float32) if entry is None else entry.numpy()
+
+
+class StepLoader:
+    """Yields the inputs of a model with states, one step after another.
+
+    Each runner keeps its own states: what an output holds after a step is what an input holds in
+    the next. States come from the graph of the model, a `genai_config.json` beside it, or names.
+
+    Attributes:
+        input_metadata: what the model asks for; set before the first step is asked for.
+        model_facts: what else is known of the model.
+        notes: the states and the inputs in words, and what the steps do not reach.
+        iterations: how many steps there are.
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        steps: int | None = None,
+        prompt: int | None = None,
+        states: Sequence[str] | None = None,
+        tokens: str | None = None,
+        data_loader: Any = None,
+    ) -> None:
+        """Describe the steps.
+
+        Args:
+            model: the path of the ONNX model, or an ``onnx.ModelProto`` (default: that of the
+                first runner).
+            steps: how often the model is run (default: 8; with `tokens`, to their end).
+            prompt: how many tokens the first step takes (default: 4); each other takes one.
+            states: pairs of an output and an input, as ``present:past``; empty for none (default:
+                those of the model).
+            tokens: a file of tokens: numbers in text or JSON, or an ``.npy`` file (default:
+                random ones).
+            data_loader: generates or loads the other inputs (default: `DataLoader()`); what it
+                loads takes the place of what is made up.
+
+        Raises:
+            UsageError: a number is too small, or a pair is not one.
+        """
+        self._model = model
+        self._steps = steps
+        self._prompt = prompt
+        self._states = None if states is None else [_pair(text) for text in states]
+        self._tokens_file = tokens
+        self._data = DataLoader() if data_loader is None else data_loader
+        for flag, number in (("steps", steps), ("prompt", prompt)):
+            if number is not None and number < 1:
+                raise UsageError(
+                    f"{flag} is {number}: there must be at least one"
+                    f" {'step' if flag == 'steps' else 'token in the first step'}.",
+                    hint=f"Give a number from 1, as --{flag} 4.",
+                )
+        self.input_metadata: TensorMetadata | None = None
+        self.model_facts: Facts | None = None
+        self.notes: list[str] = []
+        self.iterations = DEFAULT_STEPS if steps is None else steps
+        self.seed = getattr(self._data, "seed", None)
+        self._plan: StatePlan | None = None
+        if tokens is not None and steps is None:
+            known = len(read_tokens(tokens))
+            self.iterations = max(1, known - (prompt or min(DEFAULT_PROMPT, known)) + 1)
+
+    def __len__(self) -> int:
+        return self.iterations
+
+    @property
+    def plan(self) -> StatePlan:
+        """The states and the roles of the inputs of the model.
+
+        Raises:
+            UsageError: the model is not an ONNX model, or has no states.
+        """
+        if self._plan is None:
+            source = self._model
+            if source is None and self.model_facts is not None:
+                source = self.model_facts.source
+            graph = None if source is None else read_graph(source)
+            if graph is None:
+                raise UsageError(
+                    "The states of the model are unknown: there is no ONNX model to read.",
+                    hint="Give the ONNX model that the steps are about.",
+                )
+            config = read_config(source) if isinstance(source, str) else None
+            plan = StatePlan(graph, config, self._states)
+            if not plan.pairs and self._states is None:
+                raise _no_states(graph)
+            self._plan = plan
+        return self._plan
+
+    def __iter__(self) -> Iterator[StepFeed]:
+        """Start at the first step, when it is asked for: the model has been described by then."""
+        plan, prompt = self.plan, self._first_length()
+        shapes = _given_shapes(self._data)
+        lengths = [plan.chunk_length(prompt, at, shapes) for at in range(self.iterations)]
+        total = sum(lengths)
+        self._check_capacity(total)
+        tokens = self._tokens(total)
+        for line in plan.lines():
+            self._note(line)
+        left = unreached(plan.roles.limits, total, lengths[0] if lengths else 0)
+        if left:
+            self._note(f"Not reached: {'; '.join(left)}.")
+        yield from self._feeds(plan, lengths, tokens)
+
+    def _feeds(
+        self, plan: StatePlan, lengths: Sequence[int], tokens: Mapping[str, Array]
+    ) -> Iterator[StepFeed]:
+        loaded = None if isinstance(self._data, DataLoader) else self._loaded()
+        past = 0
+        constants: dict[str, Array] = {}
+        judged = plan.roles.judged
+        for index, expected in enumerate(lengths):
+            own = None if loaded is None else next(loaded, None)
+            if loaded is not None and own is None:
+                return
+            length = self._length_in(own or {}, expected)
+            drawn = dict(constants)
+            for name, row in tokens.items():
+                shape = plan.shape(name, length, past)
+                drawn[name] = np.resize(row[past : past + length], shape).astype(row.dtype)
+            missing = [
+                name
+                for name, role in plan.roles.of.items()
+                if role in (TOKENS, CHUNK, CONSTANT) and name not in drawn
+            ]
+            drawn.update(self._drawn(plan, missing, index, length, past))
+            constants.update(
+                {name: drawn[name] for name in missing if plan.roles.of[name] == CONSTANT}
+            )
+            feed = {name: plan.value(name, length, past, drawn) for name in plan.roles.of}
+            if index == 0:
+                feed.update({pair.input: plan.initial(pair) for pair in plan.pairs})
+            states = {pair.input for pair in plan.pairs}
+            feed.update(
+                {
+                    name: array
+                    for name, array in (own or {}).items()
+                    if name in plan.inputs and (index == 0 or name not in states)
+                }
+            )
+            if own is not None:
+                constants.update(
+                    {name: feed[name] for name in plan.roles.named(CONSTANT) if name in own}
+                )
+            facts = StepFacts(
+                index,
+                past,
+                length,
+                states=tuple(pair.output for pair in plan.pairs),
+                judged=judged,
+                tokens=bool(plan.roles.named(TOKENS)),
+                is_last=index == len(lengths) - 1,
+            )
+            yield StepFeed(feed, facts, plan.pairs)
+            past += length
+
+    def _first_length(self) -> int:
+        if self._prompt is not None:
+            return self._prompt
+        if self._tokens_file is None:
+            return DEFAULT_PROMPT
+        known = len(read_tokens(self._tokens_file))
+        return max(1, min(DEFAULT_PROMPT, known - self.iterations + 1))
+
+    def _check_capacity(self, total: int) -> None:
+        capacity = self.plan.roles.capacity
+        if capacity is not None and total > capacity:
+            raise InputError(
+                f"The steps need {total} positions, but the cache of the model holds {capacity}.",
+                hint=f"Use at most --steps {max(1, capacity - self._first_length() + 1)}.",
+            )
+        for limit in self.plan.roles.limits:
+            if limit.is_hard and total > limit.length:
+                raise InputError(
+                    f"The steps need {total} positions, but {limit.what} has {limit.length}.",
+                    hint=f"Use at most --steps {max(1, limit.length - self._first_length() + 1)}.",
+                )
+
+    def _tokens(self, total: int) -> dict[str, Array]:
+        """Return all tokens of all steps, per input that takes some."""
+        names = self.plan.roles.named(TOKENS)
+        if self._tokens_file is not None and not names:
+            raise UsageError(
+                "--tokens: the model takes no tokens.",
+                hint="Load chunks of data with --load-inputs.",
+            )
+        rows = {}
+        for name in names:
+            dtype = _numpy(self.plan.inputs[name])
+            if self._tokens_file is not None:
+                known = read_tokens(self._tokens_file)
+                self._check_tokens(known, total)
+                rows[name] = np.array(known[:total], dtype)
+            else:
+                drawn = self._generated({name: [1, total]}, 0)[name]
+                rows[name] = drawn.reshape(-1)
+        return rows
+
+    def _check_tokens(self, tokens: Sequence[int], total: int) -> None:
+        count = self.plan.roles.vocabulary
+        wrong = [each for each in tokens if each < 0 or (count is not None and each >= count)]
+        if wrong:
+            known = "" if count is None else f", which has {count}"
+            raise InputError(
+                f"{self._tokens_file}: token {wrong[0]} is outside the vocabulary{known}.",
+                hint=f"Tokens go from 0{'' if count is None else f' to {count - 1}'}.",
+            )
+        if len(tokens) < total:
+            raise InputError(
+                f"{self._tokens_file}: {len(tokens)} tokens, but the steps need {total}.",
+                hint=f"Use at most --steps {max(1, len(tokens) - self._first_length() + 1)}.",
+            )
+
+    def _drawn(
+        self, plan: StatePlan, names: Sequence[str], index: int, length: int, past: int
+    ) -> dict[str, Array]:
+        if not names:
+            return {}
+        return self._generated({name: plan.shape(name, length, past) for name in names}, index)
+
+    def _generated(self, shapes: Mapping[str, Sequence[int]], index: int) -> dict[str, Array]:
+        data = self._data if isinstance(self._data, DataLoader) else DataLoader()
+        loader = data.drawing_from(data.seed, None)
+        loader.iterations = index + 1
+        given = _given_shapes(data)
+        metadata = TensorMetadata()
+        for name, shape in shapes.items():
+            tensor = self.plan.inputs[name]
+            is_row = name in self.plan.roles.named(TOKENS)
+            own = shape if is_row or name not in given else given[name]
+            metadata.add(name, DataType.from_dtype(tensor.dtype), own)
+        loader.input_metadata = metadata
+        loader._turns = [TensorMetadata()]
+        loader.model_facts = self.model_facts
+        drawn = loader[index]
+        for note in notes_of(loader):
+            self._note(note)
+        return drawn
+
+    def _loaded(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the inputs that were given."""
+        if self.input_metadata is not None:
+            facts = self.model_facts
+            describe_model(self._data, self.input_metadata, lambda: facts)  # type: ignore[arg-type, return-value]
+        data = self._data() if callable(self._data) else self._data
+        yield from data
+
+    def _length_in(self, given: Mapping[str, Any], expected: int) -> int:
+        """Return how many positions the data of a step have."""
+        roles = self.plan.roles
+        for name in (*roles.named(TOKENS), *roles.named(CHUNK)):
+            shape = getattr(given.get(name), "shape", None)
+            if shape is not None and roles.axis < len(shape):
+                return int(shape[roles.axis])
+        return expected
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def _given_shapes(data: Any) -> dict[str, Sequence[int]]:
+    """Return the shapes that were given for generated data."""
+    if not isinstance(data, DataLoader):
+        return {}
+    return {
+        name: [int(dim) for dim in shape]
+        for name, (_, shape) in data.user_input_metadata.items()
+        if shape is not None and all(isinstance(dim, int) for dim in shape)
+    }
+
+
+def _pair(text: str) -> tuple[str, str]:
+    output, separator, name = text.rpartition(":")
+    if not separator or not output or not name:
+        raise UsageError(
+            f"State {text!r} is not a pair of an output and an input.",
+            hint="Write OUTPUT:INPUT, as in --state present:past.",
+        )
+    return output, name
+
+
+def _no_states(graph: Graph) -> UsageError:
+    outputs = some_of([tensor.name for tensor in graph.outputs])
+    inputs = some_of([tensor.name for tensor in graph.inputs])
+    return UsageError(
+        f"No state found: no output ({outputs}) continues an input ({inputs}).",
+        hint="Name pairs with --state OUTPUT:INPUT, or run without states: --state none.",
+    )
+
+
+def conflicts_in(graph: Graph, config: object = None) -> list[Conflict]:
+    """Return where the states in a graph contradict a configuration, or the names."""
+    return state_pairs(graph, config)[1]

@@ -1,0 +1,130 @@
+"""What one runner remembers from step to step: its own states, fed back in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.states.pairs import CONSTANT, GROWS, SLOTS, StatePair
+
+
+@frozen
+class StepFacts:
+    """Which step an iteration is.
+
+    Attributes:
+        index: its number, from 0.
+        start: the position of its first token, or chunk.
+        length: how many positions it has.
+        states: the outputs that are states.
+        judged: the output that is judged; None if all are states.
+        tokens: whether that holds a score per token.
+        is_last: whether no step follows.
+    """
+
+    index: int
+    start: int
+    length: int
+    states: Sequence[str] = ()
+    judged: str | None = None
+    tokens: bool = False
+    is_last: bool = False
+
+
+class StepFeed(dict[str, Any]):
+    """The inputs of a step, without the states that come from the step before.
+
+    Attributes:
+        step: which step it is.
+        pairs: the states; those of step 0 are among the inputs.
+    """
+
+    def __init__(
+        self, arrays: Mapping[str, Any], step: StepFacts, pairs: Sequence[StatePair]
+    ) -> None:
+        super().__init__(arrays)
+        self.step = step
+        self.pairs = pairs
+
+    def like(self, arrays: Mapping[str, Any]) -> StepFeed:
+        """Return other arrays for the same step."""
+        return StepFeed(arrays, self.step, self.pairs)
+
+    def __reduce__(self) -> Any:
+        return StepFeed, (dict(self), self.step, self.pairs)
+
+
+class StateMemory:
+    """The states of one runner."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, Any] = {}
+
+    def complete(self, feed: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the inputs of a step with the states; inputs that are no step are as they are."""
+        if not isinstance(feed, StepFeed):
+            return feed
+        if feed.step.index == 0:
+            self.states = {}
+        return {**self.states, **feed}
+
+    def keep(
+        self, feed: Mapping[str, Any], fed: Mapping[str, Any], outputs: Mapping[str, Any], who: str
+    ) -> Mapping[str, Any]:
+        """Keep the states that a step computed.
+
+        Args:
+            feed: the inputs, as they came.
+            fed: the same with states.
+            outputs: what the step computed.
+            who: what computed it, for messages.
+
+        Returns:
+            The outputs, and of states that grow or are written into the new slots alone; all of
+            them in the last step.
+
+        Raises:
+            BackendError: an output that is a state is missing, or cannot be fed back.
+        """
+        if not isinstance(feed, StepFeed):
+            return outputs
+        shown = dict(outputs)
+        for pair in feed.pairs:
+            if pair.output not in outputs:
+                raise BackendError(
+                    f"{who} has no output {pair.output!r}, the next value of input {pair.input!r}."
+                )
+            new, old = outputs[pair.output], fed.get(pair.input)
+            is_kept = pair.kind == CONSTANT or "encoder" in pair.input
+            if is_kept and feed.step.index and _size(new) < _size(old):
+                new = old  # A branch that only decodes leaves it out.
+            self.states[pair.input] = new
+            if not feed.step.is_last:
+                shown[pair.output] = _new_part(pair, old, outputs[pair.output], feed.step)
+        return shown
+
+
+def _size(array: Any) -> int:
+    return int(getattr(array, "size", 0)) if not callable(getattr(array, "size", 0)) else 1
+
+
+def _new_part(pair: StatePair, old: Any, new: Any, step: StepFacts) -> Any:
+    """Return the slots of a state that a step wrote; the whole state where they are not known."""
+    before, after = getattr(old, "shape", None), getattr(new, "shape", None)
+    axis = pair.axis
+    if axis is None or before is None or after is None or len(before) != len(after):
+        return new
+    axis %= len(after)
+    if pair.kind == GROWS and before[axis] < after[axis]:
+        return new[(slice(None),) * axis + (slice(before[axis], None),)]
+    if pair.kind == SLOTS and step.start + step.length <= after[axis]:
+        return new[(slice(None),) * axis + (slice(step.start, step.start + step.length),)]
+    return new
+
+
+def state_names(pairs: Sequence[StatePair]) -> Iterator[str]:
+    """Yield the outputs that are states."""
+    return (pair.output for pair in pairs)

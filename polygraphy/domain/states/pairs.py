@@ -1,0 +1,449 @@
+"""Which output of a model is which input of its next step: what the graph says, then a
+`genai_config.json` beside the model, then names.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from polygraphy.domain.errors import UsageError, close_matches
+from polygraphy.domain.model.description import Graph, Node, Tensor
+from polygraphy.domain.states.names import is_state_like, pairs_by_config, pairs_by_name
+from polygraphy.domain.tensors.naming import enumerated
+
+GROWS, SLOTS, REPLACED, CONSTANT = "grows", "slots", "replaced", "constant"
+"""What a step does with a state: appends to it, writes into it, computes another, or keeps it."""
+
+
+@frozen
+class StatePair:
+    """A state: an output that is an input of the next step.
+
+    Attributes:
+        output: what a step computes.
+        input: what the next step reads.
+        kind: `GROWS`, `SLOTS`, `REPLACED` or `CONSTANT`.
+        axis: along which it grows, or slots are written; None where that is not known.
+        source: what says so: ``graph``, ``genai_config.json``, ``names`` or ``--state``.
+    """
+
+    output: str
+    input: str
+    kind: str = REPLACED
+    axis: int | None = None
+    source: str = "graph"
+
+
+@frozen
+class Conflict:
+    """An output of which the graph and the names say different things.
+
+    Attributes:
+        output: the output.
+        input: the input that it is derived from in the graph.
+        expected: the input that it should be according to `source`.
+        source: ``genai_config.json`` or ``names``.
+        node: the label of the node that computes the output; empty if unknown.
+    """
+
+    output: str
+    input: str
+    expected: str
+    source: str
+    node: str = ""
+
+    def __str__(self) -> str:
+        where = f" (node {self.node!r})" if self.node else ""
+        return (
+            f"Output {self.output!r} continues input {self.input!r} in the graph{where}, but"
+            f" {self.expected!r} according to {self.source}."
+        )
+
+
+@frozen
+class _Step:
+    """A tensor on the way from an output back to an input."""
+
+    name: str
+    graph: Graph = field(repr=False)
+    around: tuple[Graph, ...] = field(repr=False, default=())
+    kind: str | None = None
+    axis: int | None = None
+    is_sliced: bool = False
+    is_weak: bool = False
+
+
+_ANY_DOMAIN = ("", "ai.onnx", "com.microsoft", "ai.onnx.ml", "pkg.onnxscript.torch_lib")
+_MOVES = frozenset(
+    {"Cast", "CastLike", "Identity", "Reshape", "Flatten", "Expand", "Squeeze", "Unsqueeze",
+     "Slice", "Gather", "GatherND", "GatherElements", "Split", "SplitToSequence",
+     "Pad", "Dropout", "QuantizeLinear", "DequantizeLinear", "Tile", "Compress", "Neg"}
+)  # fmt: skip
+"""Operators that hand elements of their first operand on."""
+_SELECTS = frozenset({"Slice", "Gather", "GatherND", "GatherElements", "Split", "Compress"})
+_LOSE_AXIS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"})
+_WRITES = ("ScatterND", "ScatterElements", "Scatter", "TensorScatter")
+_RECURRENT = {"LSTM": {1: 5, 2: 6, 0: 5}, "GRU": {1: 5, 0: 5}, "RNN": {1: 5, 0: 5}}
+_ATTENTION = {
+    "GroupQueryAttention": ({1: 3, 2: 4}, 2),
+    "SparseAttention": ({1: 3, 2: 4}, 2),
+    "MultiHeadAttention": ({1: 6, 2: 7}, 2),
+    "DecoderMaskedMultiHeadAttention": ({1: 5, 2: 6}, 2),
+    "DecoderMaskedSelfAttention": ({1: 4}, 3),
+}
+"""Of attention of ONNX Runtime: from outputs to operands, and the axis of positions."""
+_KEEPING = {"LinearAttention": {1: 3}, "CausalConvWithState": {1: 3}}
+_ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Tanh", "Relu"})
+"""What a state may be updated by; also what a network does with its data, so that only a name
+that says "state" makes a pair of it.
+"""
+_LIMIT = 20000
+
+
+def state_pairs(
+    graph: Graph,
+    config: object = None,
+    given: Sequence[tuple[str, str]] | None = None,
+) -> tuple[list[StatePair], list[Conflict]]:
+    """Return the states of a model, in the order of its outputs, and what contradicts them.
+
+    Args:
+        graph: the graph, with layers and attributes.
+        config: the `genai_config.json` beside the model as JSON has it; None for none.
+        given: pairs of outputs and inputs that count instead; none of them turns states off.
+
+    Raises:
+        UsageError: a given pair names no output or input, or two that do not fit.
+    """
+    if given is not None:
+        return [_given_pair(graph, *names) for names in given], []
+    outputs = [tensor.name for tensor in graph.outputs]
+    inputs = [tensor.name for tensor in graph.inputs]
+    by_graph = _pairs_in(graph)
+    pairs = {pair.output: pair for pair in by_graph}
+    conflicts = []
+    tensors = {tensor.name: tensor for tensor in (*graph.outputs, *graph.inputs)}
+    taken = {pair.input for pair in by_graph}
+    for source, named in (
+        ("genai_config.json", pairs_by_config(config, outputs, inputs)),
+        ("names", pairs_by_name(outputs, inputs)),
+    ):
+        for output, name in named.items():
+            pair = pairs.get(output)
+            if pair is not None:
+                if pair.input != name and pair.source == "graph":
+                    conflicts.append(
+                        Conflict(output, pair.input, name, source, _node_behind(graph, output))
+                    )
+            elif name not in taken and _is_same_kind(tensors[output], tensors[name]):
+                kind, axis = _kind_by_shape(tensors[output], tensors[name])
+                pairs[output] = StatePair(output, name, kind, axis, source)
+                taken.add(name)
+    seen: set[str] = set()
+    first = [each for each in conflicts if each.output not in seen and not seen.add(each.output)]  # type: ignore[func-returns-value]
+    return [pairs[name] for name in outputs if name in pairs], first
+
+
+def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
+    outputs = {tensor.name: tensor for tensor in graph.outputs}
+    inputs = {tensor.name: tensor for tensor in graph.inputs}
+    for what, one, known in (("output", output, outputs), ("input", name, inputs)):
+        if one not in known:
+            near = close_matches(one, known) or list(known)[:8]
+            raise UsageError(
+                f"--state {output}:{name}: the model has no {what} {one!r}.",
+                hint=f"It has {enumerated([repr(each) for each in near])}.",
+            )
+    made, read = outputs[output], inputs[name]
+    if not _is_same_kind(made, read):
+        raise UsageError(
+            f"--state {output}:{name}: output {output!r} is {_described(made)}, which input"
+            f" {name!r}, {_described(read)}, does not accept.",
+            hint="Pair an output with an input of the same type and rank.",
+        )
+    for pair in _pairs_in(graph):
+        if (pair.output, pair.input) == (output, name):
+            return evolve(pair, source="--state")
+    kind, axis = _kind_by_shape(made, read)
+    return StatePair(output, name, kind, axis, "--state")
+
+
+def _described(tensor: Tensor) -> str:
+    shape = "" if tensor.shape is None else f" {list(tensor.shape)}"
+    return f"{tensor.dtype}{shape}"
+
+
+def _is_same_kind(made: Tensor, read: Tensor, axis: int | None = None) -> bool:
+    """Return whether a tensor may be an input: data type, rank and fixed dimensions."""
+    if made.dtype != read.dtype and None not in (made.dtype, read.dtype):
+        return False
+    if made.shape is None or read.shape is None:
+        return True
+    if len(made.shape) != len(read.shape):
+        return False
+    return all(
+        not (isinstance(one, int) and isinstance(other, int)) or one == other or at == axis
+        for at, (one, other) in enumerate(zip(made.shape, read.shape))
+    )
+
+
+def _kind_by_shape(made: Tensor, read: Tensor) -> tuple[str, int | None]:
+    """Return what a step does with a state of which only shapes are known."""
+    for axis, (new, old) in enumerate(zip(made.shape or (), read.shape or ())):
+        is_open = not isinstance(old, int) and axis > 0
+        if is_open and new != old and "batch" not in str(old).lower():
+            return GROWS, axis
+    return REPLACED, None
+
+
+def _pairs_in(graph: Graph) -> list[StatePair]:
+    """Return the pairs that follow from the graph: nearest first, each input once."""
+    tensors = {tensor.name: tensor for tensor in (*graph.inputs, *graph.outputs)}
+    makers = _Makers()
+    found: list[tuple[int, int, StatePair]] = []
+    for position, output in enumerate(graph.outputs):
+        for distance, pair in _origins(graph, output, tensors, makers):
+            found.append((distance, position, pair))
+    names = pairs_by_name(
+        [tensor.name for tensor in graph.outputs], [tensor.name for tensor in graph.inputs]
+    )
+    found.sort(key=lambda each: (each[0], names.get(each[2].output) != each[2].input, each[1]))
+    pairs: dict[str, StatePair] = {}
+    taken: set[str] = set()
+    for _, _, pair in found:
+        if pair.output not in pairs and pair.input not in taken:
+            pairs[pair.output] = pair
+            taken.add(pair.input)
+    return [pairs[tensor.name] for tensor in graph.outputs if tensor.name in pairs]
+
+
+class _Makers:
+    """The node that makes each tensor of a graph, looked up once per graph."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, dict[str, Node]] = {}
+
+    def __call__(self, graph: Graph, name: str) -> Node | None:
+        if id(graph) not in self._of:
+            self._of[id(graph)] = graph.makers
+        return self._of[id(graph)].get(name)
+
+
+def _origins(
+    graph: Graph, output: Tensor, tensors: Mapping[str, Tensor], makers: _Makers
+) -> list[tuple[int, StatePair]]:
+    """Return the inputs that an output may continue, with how far away they are."""
+    inputs = {tensor.name for tensor in graph.inputs}
+    found: dict[str, tuple[int, StatePair]] = {}
+    queue: deque[tuple[int, _Step]] = deque([(0, _Step(output.name, graph))])
+    visited: set[tuple[int, str, bool]] = set()
+    while queue and len(visited) < _LIMIT:
+        distance, step = queue.popleft()
+        where = (id(step.graph), step.name, step.is_weak)
+        if where in visited:
+            continue
+        visited.add(where)
+        node = makers(step.graph, step.name)
+        if node is None:
+            if step.around:
+                outer = evolve(step, graph=step.around[-1], around=step.around[:-1])
+                queue.append((distance, outer))
+            elif step.name in inputs and step.name not in found:
+                pair = _pair_at_end(output, tensors[step.name], step)
+                if pair is not None:
+                    found[step.name] = distance, pair
+            continue
+        queue.extend((distance + 1, following) for following in _behind(node, step))
+    return list(found.values())
+
+
+def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
+    """Return the pair of an output and the input where the way back ends; None for no state."""
+    name_fits = bool(pairs_by_name([output.name], [read.name]))
+    axis = step.axis if step.kind in (GROWS, SLOTS) else None
+    if not _is_same_kind(output, read, axis if step.kind == GROWS else None):
+        return None
+    if output.name == read.name:
+        return None
+    if step.kind is None or step.is_weak:
+        if not (name_fits or (step.is_weak and is_state_like(read.name))):
+            return None
+        return StatePair(output.name, read.name, REPLACED if step.is_weak else CONSTANT)
+    kind = step.kind
+    if kind == GROWS:
+        kind, axis = _growth(output, read, step)
+    elif kind == SLOTS:
+        axis = _slot_axis(read, axis)
+    return StatePair(output.name, read.name, kind, axis)
+
+
+def _slot_axis(read: Tensor, axis: int | None) -> int | None:
+    """Return the axis of the slots. Indices of several axes do not tell it: then it is the usual
+    one, before the last of [batch, heads, slots, size].
+    """
+    shape = read.shape
+    if shape is None:
+        return axis
+    if axis is None:
+        return len(shape) - 2 if len(shape) >= 3 else None
+    dim = shape[axis] if -len(shape) <= axis < len(shape) else None
+    if isinstance(dim, int) and dim > 1:
+        return axis % len(shape)
+    return len(shape) - 2 if len(shape) >= 3 else None
+
+
+def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]:
+    """Return whether what was joined grows: not if the input is of a fixed length."""
+    shape, made = read.shape, output.shape
+    axis = step.axis
+    if shape is None:
+        return (REPLACED, None) if step.is_sliced else (GROWS, axis)
+    if axis is None or axis >= len(shape):
+        kind, axis = _kind_by_shape(output, read)
+        return kind, axis
+    if axis < 0:
+        axis += len(shape)
+    if isinstance(shape[axis], int):
+        is_longer = made is not None and isinstance(made[axis], int) and made[axis] != shape[axis]
+        return (GROWS, axis) if is_longer else (REPLACED, None)
+    return GROWS, axis
+
+
+def _behind(node: Node, step: _Step) -> list[_Step]:
+    """Return the tensors from which one output of a node may continue a state."""
+    at = node.outputs.index(step.name)
+    if node.domain not in _ANY_DOMAIN:
+        return []
+    if node.op == "If":
+        around = (*step.around, step.graph)
+        return [
+            evolve(step, name=branch.outputs[at].name, graph=branch, around=around)
+            for branch in node.graphs
+            if at < len(branch.outputs)
+        ]
+    rule = _RULES.get(node.op, _operand_read)
+    return [
+        evolve(step, name=node.inputs[position], **changes)
+        for position, changes in rule(node, at, step)
+        if position < len(node.inputs) and node.inputs[position]
+    ]
+
+
+_Operands = Iterable[tuple[int, dict[str, Any]]]
+"""Operands from which a state may come, and what becomes known of it on the way."""
+
+
+def _joined(node: Node, at: int, step: _Step) -> _Operands:
+    changes = {"kind": step.kind or GROWS, "axis": _first(step, node.attribute("axis", 0))}
+    return [(position, changes) for position in range(len(node.inputs))]
+
+
+def _written(node: Node, at: int, step: _Step) -> _Operands:
+    axis = node.attribute("axis", -2 if node.op == "TensorScatter" else 0)
+    return [(0, {"kind": SLOTS, "axis": _first(step, axis)})]
+
+
+def _recurrent(node: Node, at: int, step: _Step) -> _Operands:
+    position = _RECURRENT[node.op].get(at)
+    is_last = at > 0 or step.is_sliced  # All steps are a state only where the last is chosen.
+    return [(position, {"kind": REPLACED})] if position is not None and is_last else []
+
+
+def _kept(node: Node, at: int, step: _Step) -> _Operands:
+    return [(_KEEPING[node.op][at], {"kind": REPLACED})] if at in _KEEPING[node.op] else []
+
+
+def _attended(node: Node, at: int, step: _Step) -> _Operands:
+    if node.op == "Attention":
+        is_standard = node.domain != "com.microsoft"
+        operands, axis = ({1: 4, 2: 5}, 2) if is_standard else ({1: 4}, 3)
+    else:
+        operands, axis = _ATTENTION[node.op]
+    if at not in operands:
+        return []
+    return [(operands[at], {"kind": GROWS, "axis": _first(step, axis)})]
+
+
+def _carried(node: Node, at: int, step: _Step) -> _Operands:
+    """Return the first value of a state of a Scan or a Loop."""
+    if node.op == "Loop":
+        return [(at + 2, {"kind": REPLACED})] if at < len(node.inputs) - 2 else []
+    count = len(node.inputs) - int(node.attribute("num_scan_inputs", 1))
+    return [(at, {"kind": REPLACED})] if at < count else []
+
+
+def _chosen(node: Node, at: int, step: _Step) -> _Operands:
+    return [(position, {"kind": step.kind or SLOTS}) for position in (1, 2)]
+
+
+def _turned(node: Node, at: int, step: _Step) -> _Operands:
+    return [(0, {"axis": _through_transpose(node, step.axis)})]
+
+
+def _operand_read(node: Node, at: int, step: _Step) -> _Operands:
+    if node.op in _MOVES:
+        changes: dict[str, Any] = {"is_sliced": step.is_sliced or node.op in _SELECTS}
+        return [(0, {**changes, "axis": None} if node.op in _LOSE_AXIS else changes)]
+    if node.op in _ELEMENTWISE:
+        return [(position, {"is_weak": True}) for position in range(len(node.inputs))]
+    return []
+
+
+_RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
+    "Concat": _joined,
+    **dict.fromkeys(_WRITES, _written),
+    **dict.fromkeys(_RECURRENT, _recurrent),
+    **dict.fromkeys(_KEEPING, _kept),
+    **dict.fromkeys((*_ATTENTION, "Attention"), _attended),
+    **dict.fromkeys(("Loop", "Scan"), _carried),
+    "Where": _chosen,
+    "Transpose": _turned,
+}
+
+
+def _first(step: _Step, axis: int) -> int | None:
+    """Return the axis of the operator that is nearest to the output."""
+    return axis if step.kind is None else step.axis
+
+
+def _through_transpose(node: Node, axis: int | None) -> int | None:
+    order = node.attribute("perm")
+    if axis is None:
+        return None
+    if order is None or not -len(order) <= axis < len(order):
+        return None
+    return int(order[axis])
+
+
+def _node_behind(graph: Graph, output: str) -> str:
+    node = graph.makers.get(output)
+    while node is not None and node.op == "Identity":
+        above = graph.makers.get(node.inputs[0])
+        if above is None:
+            break
+        node = above
+    return "" if node is None else node.label
+
+
+def describe_pairs(pairs: Sequence[StatePair]) -> str:
+    """Return one line about the states of a model, such as "4 states: 'present.*' continues ..."""
+    if not pairs:
+        return "States: none."
+    sources = dict.fromkeys(pair.source for pair in pairs)
+    first = ", ".join(f"{pair.output}:{pair.input}" for pair in pairs[:2])
+    more = f" and {len(pairs) - 2} more" if len(pairs) > 2 else ""
+    kinds = [
+        f"{count} {words}"
+        for kind, words in (
+            (GROWS, "growing"),
+            (SLOTS, "with fixed slots"),
+            (REPLACED, "recomputed"),
+            (CONSTANT, "constant"),
+        )
+        if (count := sum(pair.kind == kind for pair in pairs))
+    ]
+    return f"States: {first}{more} ({', '.join(kinds)}; from {enumerated(list(sources))})."

@@ -1,0 +1,74 @@
+"""Runners with a name and options of their own: ``--runner NAME='FLAGS'``."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from polygraphy.cli.commands.listing import load
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.option import Values, flags_in
+from polygraphy.cli.parser import parse
+from tests.codegen.commands import rendered
+
+
+def parsed(line: str) -> Values:
+    words = shlex.split(line)
+    return parse(load("run").extended(flags_in(words)), ["model.onnx", *words])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--runner a=--onnxrt --runner a=--onnx", "two runners have the name a"),
+        ("--runner onnxrt=--onnxrt --onnxrt", "two runners have the name onnxrt"),
+        ("--runner =--onnxrt", "'=--onnxrt' has no name"),
+        ("--runner a", "'a' has no name"),
+        ("--runner ''", "it needs a NAME=FLAGS"),
+        ("--runner a=", "'a=' has no flags"),
+        ("--runner 'a b=--onnxrt'", "the name 'a b' is not valid"),
+        ("--runner $'a\\nb=--onnxrt'", "is not valid"),
+        (f"--runner {'x' * 300}=--onnxrt", "is not valid"),
+        ("--runner onnx=--onnxrt", "the name onnx has another meaning"),
+        ("--runner model=--onnxrt", "the name model has another meaning"),
+        ('--runner "a=--onnxrt \'x"', "flags that no shell takes"),
+        ("--runner 'a=--onnxrt --bogus'", "--runner a: --bogus does not exist"),
+        ("--runner 'a=--onnxrt x.onnx'", "--runner a: unrecognized arguments: x.onnx"),
+        ("--runner 'a=--onnxrt -h'", "--runner a: -h belongs outside the quotes"),
+        ("--runner 'a=--onnxrt --rtol 3'", "--rtol belongs to the whole command"),
+        ("--runner 'a=--onnxrt --openvino-device CPU'", "is an option of --openvino"),
+        ("--runner 'a=--onnxrt --onnx'", "--runner a: it has 2 backends, --onnxrt and --onnx"),
+        ("--runner 'a=--intra-op-threads 1'", "--runner a: it has no backend"),
+        ("--runner 'a=--runner b=--onnx'", "--runner a: a runner does not contain another"),
+        ("--runner 'a=--onnxrt --intra-op-threads x'", "'x' is not a whole number"),
+        (
+            "--runner 'a=--trt --save-engine x' --runner 'b=--trt --save-engine x'",
+            "--save-engine of a and --save-engine of b name the same path, x",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(line: str, message: str) -> None:
+    with pytest.raises(CommandLineError) as error:
+        parsed(line)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_options_outside_apply_to_all_and_own_options_win() -> None:
+    program = rendered(
+        "run m.onnx --intra-op-threads 2 --runner a=--onnxrt --runner b='--onnxrt"
+        " --intra-op-threads 1'"
+    )
+    assert 'OnnxrtRunner(SessionFromOnnx(MODEL, threads=2), name="a")' in program.replace("'", '"')
+    assert 'OnnxrtRunner(SessionFromOnnx(MODEL, threads=1), name="b")' in program.replace("'", '"')
+
+
+def test_statements_of_runners_do_not_mix_though_their_names_are_alike() -> None:
+    program = rendered(
+        "run m.onnx --runner a-b='--trt --trt-outputs x --tf32 --fp16 --bf16 --direct-io'"
+        " --runner a.b='--trt --trt-outputs x'"
+    )
+    assert program.count("load_network_a_b =") == program.count("load_network_a_b_1 =") == 1
+    assert "config=create_config)" not in program  # The unmarked engine has its configuration, too.
+    assert program.count("config=create_config_a_b") == 2

@@ -1,0 +1,64 @@
+"""Two runs step by step: which is the first wrong one, and which flips are real."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polygraphy.domain.report.document import plain
+from polygraphy.domain.states.comparing import StepFigures, StepRow, step_row, steps_in_words
+from polygraphy.domain.states.memory import StepFacts
+
+
+def facts(index: int, length: int = 1) -> StepFacts:
+    return StepFacts(index, index, length, ("now",), "logits", tokens=True)
+
+
+def row_of(
+    left: list[float], right: list[float], index: int = 3, *, passed: bool = False
+) -> StepRow:
+    outputs = [{"logits": np.array([[each]], np.float32)} for each in (left, right)]
+    return step_row(facts(index), (outputs[0], outputs[1]), {"now": True, "logits": passed})
+
+
+def test_a_flip_is_a_tie_only_if_margin_and_error_are_rounding() -> None:
+    tie = row_of([1.0, 1.0 + 1e-7, -3], [1.0 + 1e-7, 1.0, -3])
+    assert (tie.tokens, tie.is_tie) == ((1, 0), True)
+    # The margin is small, as that of any flip is at most twice the error, but the error is not.
+    real = row_of([1.0, 1.01, -3], [1.01, 1.0, -3])
+    assert (real.is_flip, real.is_tie) == (True, False)
+    assert real.margin == pytest.approx(0.01, rel=1e-3)
+
+
+def test_a_prompt_is_judged_at_the_position_where_tokens_differ() -> None:
+    left = np.array([[[0, 9, 1], [5, 1, 0], [0, 0, 7]]], np.float32)
+    right = left.copy()
+    right[0, 1] = [1, 5, 0]
+    row = step_row(facts(0, 3), ({"logits": left}, {"logits": right}), {"logits": False})
+    assert (row.position, row.tokens, row.output) == (1, (0, 1), "logits")
+    assert row.kl is not None
+    assert row.kl > 1
+
+
+def test_equal_steps_are_folded_around_the_first_wrong_one() -> None:
+    figures = StepFigures(("a", "b"))
+    for index in range(5000):
+        is_wrong = index >= 4000 and index % 3 == 0
+        row = StepRow(index, index, index, index, not is_wrong, 0.5, state="now" * is_wrong)
+        figures.add(facts(index), row, {"now": not is_wrong, "logits": True})
+    found = figures.compared()
+    assert len(found.rows) <= 10
+    assert (found.rows[0].first, found.rows[0].last) == (0, 4001)
+    assert found.rows[1].first == 4002
+    assert found.rows[-1].last == 4999
+    assert "Step 4002 is the first that differs" in " ".join(steps_in_words(plain(found)))
+
+
+def test_a_state_that_holds_other_values_while_outputs_agree_is_one_line() -> None:
+    figures = StepFigures(("a", "b"))
+    for index in range(3):
+        row = StepRow(index, index, index, index, passed=False, error=0.0, state="now")
+        figures.add(facts(index), row, {"now": False, "logits": True})
+    assert "'now' differ in every step while all other outputs agree" in " ".join(
+        steps_in_words(plain(figures.compared()))
+    )

@@ -1,0 +1,186 @@
+"""States of models: pairs, roles, and the inputs of each step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from polygraphy.comparator import StepLoader
+from polygraphy.domain.asked import read_graph
+from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.states.loading import StatePlan
+from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
+from polygraphy.domain.states.names import pairs_by_config, pairs_by_name
+from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
+from polygraphy.domain.states.roles import LAST, POSITIONS, TOKENS, TOTAL
+from tests.support.decoders import decoder, stream
+
+
+def plan_of(model: onnx.ModelProto, config: object = None) -> StatePlan:
+    graph = read_graph(model)
+    assert graph is not None
+    return StatePlan(graph, config)
+
+
+def pairs_of(model: onnx.ModelProto, config: object = None) -> dict[str, str]:
+    return {pair.output: pair.input for pair in plan_of(model, config).pairs}
+
+
+NAMELESS = {
+    "present.0.key": "cat",
+    "present.0.value": "cat_1",
+    "past.0.key": "a",
+    "past.0.value": "b",
+}
+
+
+@pytest.mark.parametrize(
+    ("slots", "kind"), [(0, GROWS), (16, SLOTS)], ids=["growing cache", "fixed slots"]
+)
+def test_pairs_follow_from_the_graph_where_names_say_nothing(slots: int, kind: str) -> None:
+    plan = plan_of(decoder(names=NAMELESS, slots=slots))
+    assert plan.pairs[0] == StatePair("cat", "a", kind, 1)
+    assert [pair.input for pair in plan.pairs] == ["a", "b"]
+    assert plan.roles.of == {"input_ids": TOKENS, "position_ids": POSITIONS}
+    assert plan.roles.vocabulary == 32
+
+
+def test_a_context_of_a_stream_is_a_state_that_does_not_grow() -> None:
+    plan = plan_of(stream())
+    assert plan.pairs == [StatePair("out", "context")]
+    assert [feed["chunk"].shape for feed in StepLoader(stream(), steps=2)] == [(1, 2, 8)] * 2
+
+
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "expected"),
+    [
+        (["present.0.key"], ["past_key_values.0.key", "past_key_values.0.value"], {0: 0}),
+        (["hn", "cn"], ["h0", "c0"], {0: 0, 1: 1}),
+        (["stateN"], ["state"], {0: 0}),
+        (["new_cache_k_0"], ["cache_k_0"], {0: 0}),
+        (["output"], ["input"], {}),
+        (["output_0"], ["input_0"], {}),
+        (["out_1", "out_2"], ["in_1", "in_2"], {}),
+    ],
+)
+def test_names_pair_only_if_something_of_them_is_left(
+    outputs: list[str], inputs: list[str], expected: dict[int, int]
+) -> None:
+    found = pairs_by_name(outputs, inputs)
+    assert found == {outputs[one]: inputs[other] for one, other in expected.items()}
+
+
+def test_patterns_of_a_configuration_are_pairs() -> None:
+    config = {"model": {"decoder": {
+        "inputs": {"past_key_names": "past.%d.key"}, "outputs": {"present_key_names": "now.%d.key"}
+    }}}  # fmt: skip
+    assert pairs_by_config(config, ["now.0.key"], ["past.0.key"]) == {"now.0.key": "past.0.key"}
+    assert pairs_by_config({"model": [None]}, ["a"], ["b"]) == {}
+
+
+def test_outputs_whose_wires_are_crossed_contradict_their_names() -> None:
+    found = plan_of(decoder(fault="crossed")).conflicts
+    assert [str(each.expected) for each in found] == ["past.0.key", "past.0.value"]
+    assert "Output 'present.0.key' continues input 'past.0.value' in the graph" in str(found[0])
+    assert not plan_of(decoder()).conflicts
+
+
+def test_lengths_of_grouped_attention_have_roles() -> None:
+    names = ["q", "k", "v", "past_key", "past_value", "seqlens_k", "total"]
+    kinds = [TensorProto.FLOAT] * 5 + [TensorProto.INT32] * 2
+    shapes: list[list[Any]] = [[1, "s", 8]] * 3 + [[1, 1, "p", 8]] * 2 + [[1], []]
+    node = helper.make_node(
+        "GroupQueryAttention", names, ["y", "present_key", "present_value"], num_heads=1,
+        kv_num_heads=1, local_window_size=6, domain="com.microsoft",
+    )  # fmt: skip
+    outputs = [("y", [1, "s", 8]), ("present_key", [1, 1, "t", 8]),
+               ("present_value", [1, 1, "t", 8])]  # fmt: skip
+    graph = helper.make_graph(
+        [node],
+        "attention",
+        [helper.make_tensor_value_info(*each) for each in zip(names, kinds, shapes)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in outputs],
+    )
+    plan = plan_of(helper.make_model(graph))
+    assert plan.pairs[0] == StatePair("present_key", "past_key", GROWS, 2)
+    assert (plan.roles.of["seqlens_k"], plan.roles.of["total"]) == (LAST, TOTAL)
+    value = plan.value("seqlens_k", 1, 5, {})
+    assert (value.dtype, value.tolist()) == (np.dtype(np.int32), [5])
+
+
+def test_steps_count_positions_on_and_feed_only_the_first_states() -> None:
+    loader = StepLoader(decoder(), steps=3, prompt=2)
+    feeds = list(loader)
+    assert [feed["position_ids"].tolist() for feed in feeds] == [[[0, 1]], [[2]], [[3]]]
+    assert feeds[0]["past.0.key"].shape == (1, 0, 8)
+    assert "past.0.key" not in feeds[1]
+    assert feeds[2].step.is_last
+    assert any("--steps 23 reaches its end" in note for note in loader.notes)
+
+
+def test_a_mask_grows_with_the_past_and_has_the_shape_that_is_asked_for() -> None:
+    model = decoder()
+    for name, kind, dims in (
+        ("attention_mask", TensorProto.INT64, [1, "all"]),
+        ("mask_4d", TensorProto.FLOAT, [1, 1, "seq", "all"]),
+        ("slot_mask", TensorProto.BOOL, [1, 6]),
+    ):
+        model.graph.input.append(helper.make_tensor_value_info(name, kind, dims))
+    first, second = StepLoader(model, steps=2, prompt=3)
+    assert first["attention_mask"].tolist() == [[1, 1, 1]]
+    assert second["attention_mask"].shape == (1, 4)
+    assert (first["mask_4d"][0, 0] == 0).tolist() == np.tri(3, dtype=bool).tolist()
+    assert second["slot_mask"].tolist() == [[True] * 4 + [False] * 2]
+
+
+def test_a_state_is_fed_back_per_runner_and_only_new_slots_are_handed_on() -> None:
+    memory, pair = StateMemory(), StatePair("now", "past", GROWS, 1)
+    first = StepFeed({"past": np.zeros((1, 0, 2))}, StepFacts(0, 0, 2), [pair])
+    kept = memory.keep(first, memory.complete(first), {"now": np.ones((1, 2, 2))}, "x")
+    assert kept["now"].shape == (1, 2, 2)
+    second = StepFeed({}, StepFacts(1, 2, 1), [pair])
+    fed = memory.complete(second)
+    assert fed["past"].shape == (1, 2, 2)
+    kept = memory.keep(second, fed, {"now": np.ones((1, 3, 2))}, "x")
+    assert (kept["now"].shape, memory.states["past"].shape) == ((1, 1, 2), (1, 3, 2))
+    assert memory.complete(first) == first
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"states": ["no:past.0.key"]}, "has no output 'no'"),
+        ({"states": ["logits:past.0.key"]}, "does not accept"),
+        ({"states": ["logits:position_ids"]}, "does not accept"),
+        ({"states": ["present"]}, "not a pair"),
+        ({"prompt": 0}, "at least one token"),
+        ({"steps": 40}, "table 'pos_table' of positions has 24"),
+        ({"tokens": "1 2 32"}, "token 32 is outside the vocabulary, which has 32"),
+        ({"tokens": "1 2 3", "steps": 4, "prompt": 2}, "3 tokens, but the steps need 5"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    if "tokens" in options:
+        (tmp_path / "t.txt").write_text(options["tokens"])
+        options = {**options, "tokens": str(tmp_path / "t.txt")}
+    with pytest.raises((UsageError, InputError)) as caught:
+        list(StepLoader(decoder(layers=1), **options))
+    assert message in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_text_longer_than_the_slots_and_a_model_without_states_are_refused() -> None:
+    with pytest.raises(InputError, match="the cache of the model holds 6"):
+        list(StepLoader(decoder(slots=6), steps=6, prompt=2))
+    identity = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> m (float[1] x) => (float[1] y) { y = Relu(x) }'
+    )
+    with pytest.raises(UsageError, match="No state found"):
+        list(StepLoader(identity))
