@@ -16,6 +16,7 @@ from polygraphy.cli.commands.diagnose_options import (
     MemoryOptions,
     PartyOptions,
     ProgramOptions,
+    QuantizedOptions,
     groups_of,
     party_of,
     program_of,
@@ -30,6 +31,7 @@ from polygraphy.codegen.source import Source, Step, quoted
 _BEFORE: Groups = (
     PartyOptions,
     ComparedOptions,
+    QuantizedOptions,
     *((ProgramOptions,) if PROGRAMS else ()),
     CheckedModelOptions,
     HandoverOptions,

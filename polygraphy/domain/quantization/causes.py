@@ -15,8 +15,8 @@ NIBBLES, BLOCK_ZERO, PAIR = "nibble order", "block zero point", "pair mismatch"
 SCALE, CALIBRATION = "scale", "calibration data"
 
 RATIO = 3.0
-"""Where so many times the least possible loss is lost, a parameter is wrong. Healthy sites lose up to
-1.6 times as much with ranges of the smallest and largest value, and 2.5 with symmetric ones.
+"""From this multiple of the least possible loss on, a parameter is wrong. Healthy sites lose up
+to 1.6 times as much with ranges of the smallest and largest value, and 2.5 with symmetric ones.
 """
 _BIAS_LOSS = 0.1
 """From this loss on a bias is wrong: healthy ones of LayerNorm lose 0.06."""
@@ -100,7 +100,9 @@ def _of_blocks(site: Site, scheme: Scheme) -> str:
         scale = np.repeat(scheme.scale, scheme.block, 1)[:, : codes.shape[1]]
         zero = np.repeat(scheme.zero_point, scheme.block, 1)[:, : codes.shape[1]]
         shift = float(np.median(codes - zero - np.where(scale != 0, exact / scale, 0)))
-    shifted = Scheme(scheme.dtype, scheme.scale, scheme.zero_point + np.rint(shift), 1, scheme.block)
+    shifted = Scheme(
+        scheme.dtype, scheme.scale, scheme.zero_point + np.rint(shift), 1, scheme.block
+    )
     if abs(shift) >= 0.5 and _error(shifted.values(codes), exact) < now / 3:
         return BLOCK_ZERO
     return ""

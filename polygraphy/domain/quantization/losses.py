@@ -178,6 +178,6 @@ def sampled(arrays: Sequence[Array], most: int = 1 << 16) -> Array:
     flat = np.concatenate([np.asarray(each, np.float64).reshape(-1) for each in arrays])
     flat = flat[np.isfinite(flat)]
     if flat.size <= most:
-        return flat
+        return np.asarray(flat)
     ends = [flat.min(), flat.max()]
-    return np.concatenate([flat[:: -(-flat.size // most)], ends])
+    return np.asarray(np.concatenate([flat[:: -(-flat.size // most)], ends]))

@@ -146,7 +146,7 @@ def _log_probabilities(array: Array) -> Array:
     array = array.astype(np.float64)
     total = array.sum(-1, keepdims=True)
     if array.size and array.min() >= 0 and np.allclose(total, 1, atol=1e-3):
-        return np.log(np.maximum(array, 1e-12))
+        return np.asarray(np.log(np.maximum(array, 1e-12)))
     shifted = array - array.max(-1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
 

@@ -95,9 +95,10 @@ class Scheme:
             quotient = array / scale
             if stored.minifloat is None:
                 rounded = np.rint(quotient.astype(np.float32)).astype(np.float64) + zero
-                return np.clip(rounded, stored.least, stored.most)
+                return np.asarray(np.clip(rounded, stored.least, stored.most))
             clipped = np.clip(quotient, stored.least, stored.most)
-            return clipped.astype(np.float32).astype(stored.minifloat).astype(np.float64)
+            stored_values = clipped.astype(np.float32).astype(stored.minifloat)
+            return np.asarray(stored_values, np.float64)
 
     def values(self, codes: Array) -> Array:
         """Return the numbers that codes stand for."""
@@ -145,6 +146,9 @@ def scheme_of_range(like: Scheme, low: Any, high: Any, *, symmetric: bool) -> Sc
             zero = np.where(scale > 0, stored.least - np.rint(low / scale), stored.middle)
     scale = np.where(scale > np.finfo(np.float32).tiny, scale, 1.0)
     return Scheme(
-        like.dtype, scale.reshape(shape).astype(np.float32).astype(np.float64),
-        zero.reshape(shape), like.axis, like.block,
-    )  # fmt: skip
+        like.dtype,
+        scale.reshape(shape).astype(np.float32).astype(np.float64),
+        zero.reshape(shape),
+        like.axis,
+        like.block,
+    )

@@ -156,16 +156,16 @@ class SetSearch:
         return proven
 
     def _of_size(self, size: int) -> tuple[Sequence[str] | None, bool]:
-        """Return a set of some size that is enough, and whether all sets of that size were tried."""
+        """Return a set of a size that is enough, and whether all sets of that size were tried."""
         ranked, is_all = self._ranked(size)
         allowed = max(4, int(_SHARE * (self._most - self.runs)))
         distinct = {self.sites(one) for _, one in ranked}
         is_complete = is_all and len(distinct) <= allowed and size <= 2
         tried = self.runs
         for power, names in ranked:
-            if not is_complete:
-                if power > (_HOPELESS * self._target_power) or self.runs - tried >= allowed:
-                    break
+            is_hopeless = power > _HOPELESS * self._target_power
+            if not is_complete and (is_hopeless or self.runs - tried >= allowed):
+                break
             if self.left(names) <= self._target:
                 return [name for name in self._order if name in names], False
         return None, is_complete
@@ -188,7 +188,8 @@ class SetSearch:
         else:
             sets, is_all = self._grown(size), False
         ranked = sorted(
-            ((self.predicted(one), one) for one in sets), key=lambda pair: (pair[0], sorted(pair[1]))
+            ((self.predicted(one), one) for one in sets),
+            key=lambda pair: (pair[0], sorted(pair[1])),
         )
         return ranked, is_all
 
@@ -230,5 +231,3 @@ def curve_at(search: Search, sizes: Sequence[int]) -> list[tuple[int, float]]:
         if values and max(search.curve) >= size:
             made.append((size, min(values)))
     return made
-
-

@@ -705,6 +705,12 @@ WORDS: dict[str, dict[str, str]] = {
     "MemoryOptions": {"memory_budget": "--memory-budget 1K"},
     "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
     "ProgramOptions": {"program": "--torch net.pt2"},
+    "QuantizedOptions": {
+        "within": "--reference r.onnx + --within 0.1",
+        "metric": "--reference r.onnx --within 0.1 + --metric kl",
+        "save": "--reference r.onnx --within 0.1 + --save s.onnx",
+        "budget": "--reference r.onnx --within 0.1 + --budget 30",
+    },
 }
 """By group of options and by option."""
 

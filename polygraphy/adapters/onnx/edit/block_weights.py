@@ -96,7 +96,8 @@ def _of_blocks(
 def _unpacked(rows: Array, bits: int) -> Array:
     """Return codes of bytes, the low bits first."""
     parts = [(rows >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
-    return numpy.stack(parts, -1).reshape(len(rows), -1).astype(numpy.float64)
+    codes: Array = numpy.stack(parts, -1).reshape(len(rows), -1).astype(numpy.float64)
+    return codes
 
 
 def _packed(codes: Array, bits: int) -> Array:
@@ -104,7 +105,7 @@ def _packed(codes: Array, bits: int) -> Array:
     short = -codes.shape[1] % per_byte
     padded = numpy.pad(codes.astype(numpy.uint8), ((0, 0), (0, short)))
     parts = padded.reshape(len(codes), -1, per_byte)
-    made = numpy.zeros(parts.shape[:2], numpy.uint8)
+    made: Array = numpy.zeros(parts.shape[:2], numpy.uint8)
     for at in range(per_byte):
         made |= parts[:, :, at] << numpy.uint8(at * bits)
     return made

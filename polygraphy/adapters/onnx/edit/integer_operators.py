@@ -5,7 +5,7 @@ point between DequantizeLinear and QuantizeLinear.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -118,9 +118,7 @@ class _Rewriter:
         made_by = onnx.NodeProto()
         made_by.op_type, made_by.name = operator.op, _original_name(node.name)
         made_by.input[:], made_by.output[:] = reads, [result]
-        made_by.attribute.extend(
-            one for one in node.attribute if one.name not in operator.dropped
-        )
+        made_by.attribute.extend(one for one in node.attribute if one.name not in operator.dropped)
         yield made_by
         scale, zero = given[operator.output : operator.output + 2]
         if not zero and not scale:
@@ -157,7 +155,7 @@ class _Rewriter:
         """Return the axis of the channels of a weight."""
         return {"Conv": 0, "MatMul": 1, "Gemm": 0}.get(op) if at == 3 else None
 
-    def _array(self, name: str) -> numpy.ndarray:  # type: ignore[name-defined]
+    def _array(self, name: str) -> Any:
         return onnx.numpy_helper.to_array(self._weights[name])
 
     def _float_name(self, name: str) -> str:
@@ -178,5 +176,3 @@ def _node(op: str, reads: list[str], makes: str, axis: int | None = None) -> Nod
     if axis is not None:
         node.attribute.append(onnx.helper.make_attribute("axis", axis))
     return node
-
-

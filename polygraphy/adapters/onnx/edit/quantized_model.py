@@ -13,7 +13,7 @@ from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, consta
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.domain.diagnosis.pairing import is_coarse
 from polygraphy.domain.quantization.schemes import STORED, Scheme
-from polygraphy.domain.quantization.sites import RAW, FloatNode, Site
+from polygraphy.domain.quantization.sites import RAW, FloatNode, Kind, Site
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,11 +44,13 @@ class QuantizedModel:
     Attributes:
         sites: where it is quantized.
         nodes: what computes, as before it was quantized.
+        producer: which quantizer made it; empty if it does not say.
     """
 
     def __init__(self, model: ModelProto, references: Sequence[_Reference]) -> None:
         self._model: ModelProto = copy_of(model)
         self._references = references
+        self.producer = _producer(model)
         self.was_rewritten = as_pairs(self._model)
         self._graph = self._model.graph
         self.sites: list[Site] = []
@@ -73,13 +75,14 @@ class QuantizedModel:
                 if pair is not None and pair.twin is not None:
                     makes = (self.sites[pair.number].name,)
                     reads = tuple(name for name in pair.twin.input if name)
-                    found.append(
-                        FloatNode(identity_of(pair.twin), pair.twin.op_type, reads, makes)
-                    )
+                    found.append(FloatNode(identity_of(pair.twin), pair.twin.op_type, reads, makes))
             elif node.op_type not in (_QUANTISE, _DEQUANTISE, "Constant"):
                 reads = tuple(self._dequantized.get(name, name) for name in node.input if name)
                 makes = tuple(
-                    one for name in node.output if name for one in (name, *self._aliases.get(name, ()))
+                    one
+                    for name in node.output
+                    if name
+                    for one in (name, *self._aliases.get(name, ()))
                 )
                 found.append(FloatNode(identity_of(node), node.op_type, reads, makes))
         return found
@@ -178,9 +181,11 @@ class QuantizedModel:
             scale = (first.scale.reshape(-1) * second.scale.reshape(-1)).astype(numpy.float32)
             exact = bias.exact if bias.exact is not None else bias.values
             made = Scheme(
-                bias.scheme.dtype, scale if scale.size > 1 else scale.reshape(()),
-                numpy.zeros(scale.shape if scale.size > 1 else ()), 0,
-            )  # fmt: skip
+                bias.scheme.dtype,
+                scale if scale.size > 1 else scale.reshape(()),
+                numpy.zeros(scale.shape if scale.size > 1 else ()),
+                0,
+            )
             assert exact is not None
             self._set_bias(b, made, exact)
 
@@ -217,7 +222,7 @@ class QuantizedModel:
         nodes = [node for node in graph.node if not renamed.isdisjoint(node.output)]
         for node in nodes:
             node.output[:] = [f"{name}//on" if name in renamed else name for name in node.output]
-        exact = self._exact(copy, pair, site)
+        exact = self._exact(copy, pair, site, suffix="//float" if folds else "")
         for output in pair.outputs:
             if folds and site.values is not None and pair.twin is None:
                 array = site.values.astype(pair.kind)
@@ -226,13 +231,14 @@ class QuantizedModel:
             else:
                 yield f"{output}//on", exact or f"{output}//on", output
 
-    def _exact(self, copy: ModelProto, pair: _Pair, site: Site) -> str:
+    def _exact(self, copy: ModelProto, pair: _Pair, site: Site, suffix: str) -> str:
         """Return the tensor in floating point that stands for a site, and add what makes it; empty
         if it is not known.
         """
         if pair.twin is not None:
             twin = onnx.NodeProto()
             twin.CopyFrom(pair.twin)
+            twin.name = f"{twin.name}{suffix}" if twin.name else ""
             names = {}
             for name in dict.fromkeys(twin.input):
                 array = pair.weights.get(name)
@@ -269,17 +275,27 @@ class QuantizedModel:
     def _restore_activations(self) -> None:
         """Put back a Relu or Clip that the range of the integers stands for."""
         makers = {name: node for node in self._graph.node for name in node.output if name}
-        quantized = {node.input[0] for node in self._graph.node if node.op_type == _QUANTISE}
+        names = {node.name for node in self._graph.node}
+        quantized = {
+            node.input[0]
+            for node in self._graph.node
+            if node.op_type == _QUANTISE and self._is_shifted(node)
+        }
         for reference in self._references[:1]:
             for name in sorted(quantized & makers.keys()):
                 twin = reference.removed_activation(name, makers)
-                if twin is not None:
+                if twin is not None and twin.name not in names - {""}:
                     self._restore(makers[name], name, twin, reference)
         sort(self._graph)
 
-    def _restore(
-        self, maker: NodeProto, name: str, twin: NodeProto, reference: _Reference
-    ) -> None:
+    def _is_shifted(self, node: NodeProto) -> bool:
+        """Return whether zero is not in the middle of the range that a node stores."""
+        scheme = _scheme(node, self._constant)
+        if scheme is None or scheme.stored.minifloat is not None:
+            return False
+        return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
+
+    def _restore(self, maker: NodeProto, name: str, twin: NodeProto, reference: _Reference) -> None:
         result = twin.output[0]
         raw = f"{result}{RAW}"
         for node in self._graph.node:
@@ -332,10 +348,15 @@ class QuantizedModel:
         values = read.values(scheme.codes(exact)) if exact is not None else None
         self.sites.append(
             Site(
-                name, "activation" if exact is None else "weight", scheme,
-                read if differs else None, values, exact,
-                None if exact is None else scheme.codes(exact), _format(scheme),
-            )  # fmt: skip
+                name,
+                "activation" if exact is None else "weight",
+                scheme,
+                read if differs else None,
+                values,
+                exact,
+                None if exact is None else scheme.codes(exact),
+                _format(scheme),
+            )
         )
         outputs = [one.output[0] for one in readers]
         kind = numpy.float32 if exact is None else exact.dtype
@@ -352,11 +373,9 @@ class QuantizedModel:
         stem = output.removesuffix("_DequantizeLinear_Output").removesuffix("_dequantized")
         stem = stem if stem != output else node.input[0].removesuffix("_quantized")
         exact = self._exact_weight((output, stem, f"{stem}".removesuffix("_q")), values)
-        kind = "bias" if scheme.dtype == "int32" else "weight"
+        kind: Kind = "bias" if scheme.dtype == "int32" else "weight"
         scale = constant(node.input[1])
-        self.sites.append(
-            Site(output, kind, scheme, None, values, exact, stored, _format(scheme))
-        )
+        self.sites.append(Site(output, kind, scheme, None, values, exact, stored, _format(scheme)))
         self._pairs.append(_Pair(number, [output], None, [node], scale.dtype))
         self._dequantized[output] = output
 
@@ -370,7 +389,9 @@ class QuantizedModel:
         return self._most_alike(values)
 
     def _most_alike(self, values: Array) -> Array | None:
-        best, least = None, _ALIKE * float(numpy.sqrt(numpy.mean(values**2))) if values.size else 0.0
+        best, least = None, (
+            _ALIKE * float(numpy.sqrt(numpy.mean(values**2))) if values.size else 0.0
+        )
         for reference in self._references:
             for array in reference.of_shape(values.shape):
                 error = float(numpy.sqrt(numpy.mean((array - values) ** 2)))
@@ -411,9 +432,16 @@ class QuantizedModel:
         else:
             scheme, codes, exact, packing = block
             site = Site(
-                name, "operator", scheme, None, scheme.values(codes), exact, codes,
-                _format(scheme), packing,
-            )  # fmt: skip
+                name,
+                "operator",
+                scheme,
+                None,
+                scheme.values(codes),
+                exact,
+                codes,
+                _format(scheme),
+                packing,
+            )
         self.sites.append(site)
         kind = numpy.float32 if array is None else array.dtype
         pair = _Pair(number, [name], None, [], kind, twin, region, given)
@@ -462,8 +490,11 @@ class _Pair:
         weights: Mapping[str, Any] | None = None,
     ) -> None:
         self.number, self.outputs, self.quantize, self.dequantize = (
-            number, outputs, quantize, dequantize,
-        )  # fmt: skip
+            number,
+            outputs,
+            quantize,
+            dequantize,
+        )
         self.kind, self.twin, self.region = kind, twin, list(region)
         self.weights = dict(weights or {})
 
@@ -506,7 +537,9 @@ class _Reference:
         if twin is None or makers[name].op_type in REMOVABLE:
             return None
         if twin.op_type in REMOVABLE:
-            return twin
+            before = self.makers.get(twin.input[0])
+            is_same = before is not None and before.op_type == makers[name].op_type
+            return twin if is_same else None
         readers = [node for node in self._graph.node if name in node.input]
         is_removed = len(readers) == 1 and readers[0].op_type in REMOVABLE
         return readers[0] if is_removed and readers[0].output[0] not in makers else None
@@ -552,9 +585,23 @@ def _scheme(node: NodeProto, constant: Any, codes: Array | None = None) -> Schem
         return None
     zero = numpy.zeros(scale.shape) if given is None else given.astype(numpy.float64)
     return Scheme(
-        dtype, scale.astype(numpy.float64), zero.reshape(scale.shape),
-        options.get("axis", 1), options.get("block_size", 0),
-    )  # fmt: skip
+        dtype,
+        scale.astype(numpy.float64),
+        zero.reshape(scale.shape),
+        options.get("axis", 1),
+        options.get("block_size", 0),
+    )
+
+
+def _producer(model: ModelProto) -> str:
+    """Return which quantizer made a model; empty if it does not say."""
+    notes = " ".join(f"{entry.key} {entry.value}" for entry in model.metadata_props)
+    names = [node.name for node in model.graph.node if node.op_type == _QUANTISE]
+    if "nncf" in notes.lower() or any("nncf" in name.lower() for name in names):
+        return "nncf"
+    if "modelopt" in f"{model.producer_name} {notes}".lower():
+        return "modelopt"
+    return "onnxruntime" if model.producer_name == "onnx.quantize" else ""
 
 
 def _is_same(scheme: Scheme, other: Scheme) -> bool:
