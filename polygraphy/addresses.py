@@ -72,12 +72,12 @@ class _Alias:
         module.__doc__ = f"Another address of `{home}`, from which scripts import."
         vars(module).update(
             __all__=list(target.__all__),
-            __getattr__=partial(_handed_on, target),
+            __getattr__=partial(_forward_attribute, target),
             __dir__=partial(dir, target),
         )
 
 
-def _handed_on(target: Any, name: str) -> Any:
+def _forward_attribute(target: Any, name: str) -> Any:
     if name.startswith("__"):  # What the import system asks of a module.
         raise AttributeError(name)
     return getattr(target, name)

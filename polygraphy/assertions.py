@@ -350,7 +350,7 @@ def _judged(
         file, made = golden
         [(name, [outputs])] = results
         _check_shapes(file, made, outputs)
-        results = RunResults([(name, [made.kept_of(outputs)]), *RunResults.load(str(file))])
+        results = RunResults([(name, [made.select_elements(outputs)]), *RunResults.load(str(file))])
     return *_compared(results, rtol, atol), list(loader)
 
 
@@ -413,7 +413,7 @@ def _save(
         shapes={name: list(array.shape) for name, array in arrays.items()},
         sampled={name: sample for name, array in arrays.items() if 0 < sample < array.size},
     )
-    save_golden(file, golden, outputs.runner_name, golden.kept_of(outputs))
+    save_golden(file, golden, outputs.runner_name, golden.select_elements(outputs))
 
 
 def _check_shapes(file: Path, golden: Golden, outputs: IterationResult) -> None:

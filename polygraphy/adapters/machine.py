@@ -125,7 +125,7 @@ def free_memory(root: Path = _ROOT) -> int:
     """Return the smaller one of what the machine has available, and of what the control group
     of the process is still granted.
     """
-    limits = [_available(root), _granted(root)]
+    limits = [_available(root), _container_limit(root)]
     return min((limit for limit in limits if limit is not None), default=_UNKNOWN)
 
 
@@ -157,7 +157,7 @@ def machine_facts(root: Path = _ROOT) -> dict[str, Any]:
     }
 
 
-def _granted(root: Path) -> int | None:
+def _container_limit(root: Path) -> int | None:
     """Return what is left of the limit of a container; None without one."""
     for limit, used in (
         ("memory.max", "memory.current"),

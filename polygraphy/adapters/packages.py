@@ -43,7 +43,7 @@ def namesakes(path: Sequence[str] | None = None, package: Path | None = None) ->
             f"{folder} is another package of this name; which of the two is imported depends on the"
             f" working directory. Remedy: {_REMEDY}"
         )
-    left = _left_files(found, package)
+    left = _leftover_files(found, package)
     if left and not others:
         named = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
         yield (
@@ -70,7 +70,7 @@ def _other_folders(path: Sequence[str], package: Path) -> list[Path]:
     return list(dict.fromkeys(each for each in there if each.resolve() != package.resolve()))
 
 
-def _left_files(found: Sequence[metadata.Distribution], package: Path) -> list[str]:
+def _leftover_files(found: Sequence[metadata.Distribution], package: Path) -> list[str]:
     """Return the modules in the package's folder that the list of its files does not have; none
     where there is no such list of what was installed, as of a clone.
     """

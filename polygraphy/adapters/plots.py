@@ -282,7 +282,7 @@ def error_plots(
     return [(file_name("error_metrics", name, "png"), _figure(name, value.size, limits, *points))]
 
 
-def known_error_plots(
+def plots_of_errors(
     name: str, absolute: Array, relative: Array, reference: Array
 ) -> list[tuple[str, Figure]]:
     """Return what `error_plots` does, of differences that have been computed; of every element."""

@@ -360,14 +360,35 @@ def _show_group(group: str, *, is_asked_for: bool) -> int:
     return _show(group_help(group, GROUPS[group], listed))
 
 
+_COMPARE = (
+    "To compare backends: polygraphy run MODEL --onnxrt --onnx. To compare two models: polygraphy"
+    " diagnose MODEL --reference OTHER (outputs), polygraphy inspect diff MODEL OTHER (nodes)."
+)
+_DATA = "Saved inputs and outputs: polygraphy inspect data FILE."
+_OTHER_NAMES = {
+    "compare": _COMPARE,
+    "diff": _COMPARE,
+    "verify": _COMPARE,
+    "inspect results": _DATA,
+    "inspect inputs": _DATA,
+}
+"""What to type for commands that other tools have, or that are easily expected here."""
+
+
 def _unknown_command(first: str, name: str) -> CommandLineError:
     """Return the error that says which commands there are, or which may have been meant."""
     from difflib import get_close_matches
 
     from polygraphy.domain.catalog.formats import format_named
 
-    if f"--{first}" in ("--version", "--completion"):
-        return CommandLineError(f"unknown command {first!r}. Did you mean polygraphy --{first}?")
+    if name in _OTHER_NAMES:
+        usage = f"polygraphy {first}" if first in GROUPS else "polygraphy"
+        return CommandLineError(f"unknown command {name!r}. {_OTHER_NAMES[name]}", usage)
+    flags = ("--version", "--completion", "--help")
+    if f"--{first}" in flags or first.startswith("-"):
+        [flag] = get_close_matches(f"--{first.lstrip('-')}", flags, n=1) or [""]
+        if flag:
+            return CommandLineError(f"unknown command {first!r}. Did you mean polygraphy {flag}?")
     if first in GROUPS:
         known = {member: f"{first} {member}" for member in members(first)}
         word, usage, there_is = name[len(first) + 1 :], f"polygraphy {first}", list(known)

@@ -226,18 +226,26 @@ def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[
     """
     from difflib import get_close_matches
 
+    from polygraphy.domain.catalog.formats import format_named
+
     flags = [flag for option in declared for flag in option.flags]
     ordered = [option for option in declared if isinstance(option.kind, Ordered)]
     chosen = [flag for option in ordered for flag in option.flags]
     wrong = [word for word in words if word.startswith("-")]
     if not wrong:
         taken = [option.kind.metavar for option in declared if option.is_positional]
+        if taken == ["MODEL"] and any(format_named(word) for word in words):
+            return (
+                f"one MODEL at a time: {' '.join(words)} is another one. To compare two models, use"
+                " polygraphy diagnose MODEL --reference OTHER (outputs) or polygraphy inspect diff"
+                " MODEL OTHER (nodes)."
+            )
         return (
             f"unrecognized arguments: {' '.join(words)}. What is taken without a flag:"
             f" {', '.join(taken) or 'nothing'}; every flag comes with its dashes."
         )
-    advice = []
-    for word in wrong:
+    advice: list[str] = []
+    for word in dict.fromkeys(wrong):
         if word.partition("=")[0] in missing:
             advice.append(f"{word} {missing[word.partition('=')[0]]}")
             continue
@@ -384,6 +392,27 @@ _ROWS = (
         "does not exist: each backend has its own. ONNX Runtime runs on a GPU with --providers cuda"
         " (onnxruntime-gpu), PyTorch with --torch-device cuda, OpenVINO with --openvino-device GPU;"
         " TensorRT always does.",
+    ),
+    Removed(
+        ("--tolerance", "--tol"),
+        ("run", "diagnose", "check"),
+        "does not exist: use --rtol and --atol.",
+    ),
+    Removed(
+        ("--batch-size", "--batch"),
+        ("run", "diagnose", "convert", "check lint"),
+        "does not exist: --input-shapes INPUT:[8,3,224,224] sets the shape of an input.",
+    ),
+    Removed(
+        ("--no-color", "--no-colors", "--no-colour"),
+        ("run", "diagnose", "convert", "check", "inspect", "surgeon", "debug", "sweep", "data"),
+        "does not exist: set the environment variable NO_COLOR=1, or use --log-format no-colors.",
+    ),
+    Removed(
+        ("--layerwise", "--layer-wise", "--all-layers", "--all-tensors"),
+        ("run",),
+        "does not exist: use --mark-all to compare all tensors, or polygraphy diagnose to find the"
+        " first wrong layer.",
     ),
     # Of trtexec.
     Removed(("--shapes",), ("run", "convert", "debug"), "is --input-shapes here."),

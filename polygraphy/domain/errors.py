@@ -136,6 +136,9 @@ class NotFetchedError(ModelError):
 class BackendError(PolygraphyException):
     """A backend could not load, build or run. `backend` is its name."""
 
+    is_crash = False
+    """Whether it ended its process."""
+
     def __init__(self, message: object, *, backend: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.backend = backend

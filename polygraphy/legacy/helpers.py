@@ -17,7 +17,7 @@ from polygraphy.adapters.os.paths import (
     atomic_file,
     ensure_parent,
     readable_file,
-    translated_os_errors,
+    translate_os_errors,
 )
 from polygraphy.constants import TAB
 from polygraphy.domain.errors import UsageError
@@ -455,7 +455,7 @@ def load_file(src: str | Path | IO[Any], mode: str = "rb", description: str | No
     if description is not None:
         G_LOGGER.info(f"Loading {description} from {src}")
     path = readable_file(src, may_be_empty=True)
-    with translated_os_errors(path, "read"):
+    with translate_os_errors(path, "read"):
         return path.read_bytes() if "b" in mode else path.read_text(encoding="utf-8")
 
 
@@ -508,7 +508,7 @@ def get_file_size(src: str | Path | IO[Any]) -> int:
         FileError: the file does not exist.
     """
     if isinstance(src, (str, Path)):
-        with translated_os_errors(src, "look at"):
+        with translate_os_errors(src, "look at"):
             return Path(src).stat().st_size
     position = src.tell()
     size = src.seek(0, 2)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx.describe.reading import described
+from polygraphy.adapters.onnx.describe.reading import describe_model
 from polygraphy.adapters.onnx.edit.outputs import GraphTensors, set_outputs
 from polygraphy.adapters.onnx.graph.graphsurgeon import gs
 from polygraphy.adapters.onnx.graph.shapes import add_shapes, shape_of
@@ -151,7 +151,7 @@ def unmark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
     Raises:
         UnknownNameError: a name or a pattern matches nothing in the model.
     """
-    unmarked = GraphTensors(model.graph).named(outputs)
+    unmarked = GraphTensors(model.graph).match_names(outputs)
     set_outputs(model, [each.name for each in model.graph.output if each.name not in unmarked])
     return model
 
@@ -178,14 +178,14 @@ def mark_by_op_type(model: ModelProto, op_types: Iterable[str]) -> ModelProto:
     for op_type in sorted(absent):
         G_LOGGER.error(str(UnknownNameError("Operator type", op_type, present)))
     tensors = GraphTensors(model.graph)
-    found = tensors.of_types(set(wanted) - absent)
+    found = tensors.outputs_by_type(set(wanted) - absent)
     if found:
         set_outputs(model, [name for name in tensors.order if name in found])
     return model
 
 
 def _in_order(tensors: GraphTensors, words: Sequence[str]) -> list[str]:
-    found = tensors.named(words)
+    found = tensors.match_names(words)
     return [name for name in tensors.order if name in found]
 
 
@@ -237,7 +237,7 @@ def get_unbounded_dds_tensors(graph: Any) -> list[Any]:
     model = gs.export_onnx(graph)
     add_shapes(model, allow_onnxruntime=False)
     tensors = graph.tensors()
-    names = unbounded_operands(described(model, "", Detail(layers=True)).graph)
+    names = unbounded_operands(describe_model(model, "", Detail(layers=True)).graph)
     return [tensors[name] for name in names]
 
 
@@ -283,4 +283,4 @@ def str_from_onnx(
     detail = Detail(**{name: bool(wanted) for name, wanted in shown.items()})
     arrays = WeightArrays("") if detail.weights else None
     # The first line is a title, for the log.
-    return "\n".join([*onnx_lines(described(model, "", detail, arrays), detail)][1:])
+    return "\n".join([*onnx_lines(describe_model(model, "", detail, arrays), detail)][1:])

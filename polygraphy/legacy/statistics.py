@@ -256,11 +256,11 @@ def scatter_plot_error_magnitude(  # noqa: PLR0917
     """
     from polygraphy.adapters.plots import (
         hand_over,
-        known_error_plots,
+        plots_of_errors,
         require_matplotlib,
     )
 
     require_matplotlib()
     name = f"{runner0_name} {out0_name} vs. {runner1_name} {out1_name}"
     arrays = [array.to_numpy(each) for each in (absdiff, reldiff, reference_output)]
-    hand_over(known_error_plots(name, *arrays), folder=save_dir, show=bool(show))
+    hand_over(plots_of_errors(name, *arrays), folder=save_dir, show=bool(show))

@@ -15,7 +15,7 @@ from polygraphy.adapters.tensorrt.network.network_edits import (
     comparable_tensors,
     tensors_of_types,
 )
-from polygraphy.adapters.tensorrt.network.onnx_network import described
+from polygraphy.adapters.tensorrt.network.onnx_network import describe_error
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import matching
@@ -190,7 +190,7 @@ def check_onnx_parser_errors(parser: Any, success: bool) -> None:
         success: what parsing returned.
     """
     for index in range(parser.num_errors):
-        G_LOGGER.error(described(parser.get_error(index)))
+        G_LOGGER.error(describe_error(parser.get_error(index)))
     if parser.num_errors or not success:
         why = "see above" if parser.num_errors else "the file may be missing, or no ONNX model"
         raise BackendError(f"TensorRT could not parse the ONNX model: {why}.", backend="tensorrt")

@@ -145,7 +145,8 @@ class SuspectedParty(Protocol):
     """A backend that may be at fault.
 
     Attributes:
-        name: its flag without the dashes.
+        name: what it is called: its backend, unless the user chose a name.
+        backend: its flag without the dashes.
         passes: the names of its rewrites that can be switched off one by one; none where it
             rewrites nothing, or does not say.
         rewrites: whether it may run another graph than it is given.
@@ -154,9 +155,14 @@ class SuspectedParty(Protocol):
             ``module``, and arguments that are not the default; none where there can be no such
             program.
         options: its options on the command line, by the names of their rows.
+
+    It may have two more: `survives_fork`, whether a forked process can use its library if this
+    process has (default: True), and `uses_device`, whether its library holds memory of a device
+    (default: False).
     """
 
     name: str
+    backend: str
     passes: Sequence[str]
     rewrites: bool
     levels: Sequence[str]
@@ -272,6 +278,9 @@ class SourceProgram(Protocol):
 
     Attributes:
         name: its flag without the dashes.
+
+    It may have `uses_device`, whether it runs on a device (default: False); if it does, `close`
+    releases memory of that.
     """
 
     name: str

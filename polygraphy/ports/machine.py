@@ -115,6 +115,9 @@ class Device(DeviceMemory, Protocol):
             BackendError: there is none, or no driver, or no package to reach it; says which.
         """
 
+    def current(self) -> int:
+        """Return the index of the GPU that the calling thread uses."""
+
     def use(self, index: int | None) -> AbstractContextManager[None]:
         """Make GPU `index` the current one of the calling thread inside a block, and the one before
         after it; None to change nothing.

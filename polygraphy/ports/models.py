@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from polygraphy.domain.checks.capability import Compatibility, Problem
+    from polygraphy.domain.checks.capability import Compatibility, Placements, Problem
     from polygraphy.domain.checks.lint import Findings, LintReport, TrialValue
     from polygraphy.domain.model import Detail, ModelSource
     from polygraphy.domain.model.description import TensorUse
@@ -56,6 +56,9 @@ class ModelReports(Protocol):
 
     def unbounded(self, names: Sequence[str]) -> None:
         """Tensors whose elements decide without limit how large others become."""
+
+    def placements(self, placements: Placements, *, is_complete: bool) -> None:
+        """Which execution provider runs which node; all nodes, or those that run elsewhere."""
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
         """Which tensors there are, and where they come from."""
@@ -203,6 +206,25 @@ def support_problems(model: Any) -> list[Problem]:
 
     Raises:
         BackendError: the backend is missing, or cannot be asked.
+    """
+
+
+@port
+def place_nodes(
+    model: Any, providers: Sequence[Any], provider_libraries: Mapping[str, str] | None = None
+) -> Placements:
+    """Return which execution provider of ONNX Runtime runs each node of an ``onnx.ModelProto``,
+    which stays as it is, and why nodes run elsewhere if that is known.
+
+    Args:
+        model: the model.
+        providers: execution providers in order of priority; see `SessionFromOnnx`.
+        provider_libraries: plugins with further providers.
+
+    Raises:
+        BackendError: ONNX Runtime cannot load the model.
+        UnknownNameError: a provider does not exist in this installation.
+        UnavailableError: a provider does not start.
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from polygraphy.binding import port
@@ -125,6 +126,72 @@ def call_isolated(
 
     Raises:
         BackendError: it crashed, was killed, or took too long.
+    """
+
+
+class KeptObject(Protocol):
+    """What a `WarmProcess` keeps: as an argument of a call there, it is that.
+
+    Attributes:
+        is_there: whether the process has it still; not after a crash.
+    """
+
+    is_there: bool
+
+
+class WarmProcess(Protocol):
+    """Calls functions in a process that was started anew, never forked, and stays warm. It starts
+    when it is first needed, starts again after a crash, and ends with this process. Functions and
+    arguments are pickled, so modules that define them must be importable; models and arrays go
+    through memory that both processes map.
+    """
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function there, and return what it returns, or raise what it raises.
+
+        Raises:
+            BackendError: it crashed, was killed, or took too long.
+            UsageError: something cannot be pickled.
+        """
+
+    def keep(self, function: Callable[..., Any], *arguments: Any) -> KeptObject:
+        """Call a function, and keep there what it returns as long as what this returns exists.
+
+        Raises:
+            BackendError: as for `call`.
+        """
+
+    def limited(
+        self, timeout: float | None = None, is_silent: bool = False
+    ) -> AbstractContextManager[None]:
+        """Limit each call in a block.
+
+        Args:
+            timeout: how long it may take, in seconds.
+            is_silent: whether what it writes to standard error is of no interest.
+        """
+
+    def close(self) -> None:
+        """End the process, with what it keeps, until it is needed again."""
+
+
+@port
+def warm_process(what: str, key: str) -> WarmProcess:
+    """Return the process for a backend setting, the same each time.
+
+    Args:
+        what: whose calls these are, for messages.
+        key: the setting.
+
+    Raises:
+        UsageError: the operating system has no such processes.
+    """
+
+
+@port
+def is_fork_safe() -> bool:
+    """Return whether this process may be forked: no library uses a device in it, or threads that a
+    forked process lacks.
     """
 
 

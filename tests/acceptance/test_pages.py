@@ -72,6 +72,7 @@ def test_blocks_do_what_the_page_says(
     if needs == "gpu" and not Path("/dev/nvidia0").exists():
         pytest.skip("there is no GPU")
     monkeypatch.chdir(ROOT if page.parent == ROOT else tmp_path)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")  # Half of a session's time.
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     answers: dict[tuple[int, int], str] = {}
     wrong = []

@@ -47,6 +47,8 @@ def session(tmp_path: Path) -> Session:
             "no:cacheprovider",
             "-p",
             "no:randomly",
+            "-p",
+            "no:hypothesispytest",  # Its import takes half of a session.
         ]
         env = {**os.environ, "COLUMNS": "150"}
         env.pop("PYTEST_ADDOPTS", None)

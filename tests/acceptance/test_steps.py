@@ -62,3 +62,70 @@ def test_steps_that_cannot_be_run_end_with_one_line(
     done = polygraphy(f"polygraphy run right.onnx --onnxrt {options}")
     assert done.code in (2, 3)
     assert message in done.out + done.err
+
+
+CULPRITS = {
+    "position": ("n_places", "state"),
+    "stale": ("n_present.0.value", "state"),
+    "crossed": ("n_cache_value0", "state"),
+}
+
+
+@pytest.mark.parametrize("fault", CULPRITS)
+def test_a_model_that_disagrees_with_itself_needs_no_second_backend(
+    folder: Path, polygraphy: Callable[..., Any], fault: str
+) -> None:
+    onnx.save(decoder(fault=fault, layers=2), "m.onnx")
+    done = polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 6 --report r.json")
+    assert done.code == 1
+    culprit = json.loads((folder / "r.json").read_text())["culprits"][0]
+    assert (culprit["nodes"], culprit["cause"]) == ([CULPRITS[fault][0]], CULPRITS[fault][1])
+
+
+@pytest.mark.parametrize("slots", [0, 16])
+def test_a_healthy_model_agrees_with_itself(
+    folder: Path, polygraphy: Callable[..., Any], slots: int
+) -> None:
+    onnx.save(decoder(slots=slots, layers=2, seed=slots), "m.onnx")
+    done = polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 6")
+    assert done.code == 0
+    assert "All 6 steps agree." in done.out
+
+
+def test_what_is_wrong_both_ways_is_searched_at_the_first_wrong_step_and_fixed_in_all(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    done = polygraphy(
+        "polygraphy diagnose wrong.onnx --onnxrt --steps 8 --reference right.onnx --report r.json"
+    )
+    assert done.code == 1
+    assert "With the fix, all 8 steps match." in done.out
+    [culprit] = json.loads((folder / "r.json").read_text())["culprits"]
+    assert culprit["nodes"] == ["n_places"]
+    assert culprit["facts"][0]["kind"] == "first_wrong_step"
+    assert (culprit["facts"][0]["step"], culprit["facts"][0]["position"]) == (4, 7)
+    fix = culprit["remedy"]["command"]
+    assert polygraphy(fix).code == 0
+    repaired = fix.rpartition("-o ")[2]
+    again = polygraphy(f"polygraphy diagnose {repaired} --onnxrt --steps --reference right.onnx")
+    assert again.code == 0
+
+
+def test_states_that_hold_other_things_are_no_fault(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    onnx.save(decoder(slots=16), "slots.onnx")
+    done = polygraphy("polygraphy diagnose slots.onnx --onnxrt --steps 6 --reference right.onnx")
+    assert done.code == 0
+    assert "hold other values on both sides, which no output shows" in done.out
+
+
+def test_outputs_without_names_that_change_places_are_seen_beside_a_reference(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    names = {"present.0.key": "u", "present.0.value": "v", "past.0.key": "a", "past.0.value": "b"}
+    onnx.save(decoder(names=names), "right.onnx")
+    onnx.save(decoder(names=names, fault="crossed"), "wrong.onnx")
+    done = polygraphy("polygraphy diagnose wrong.onnx --onnxrt --steps 4 --reference right.onnx")
+    assert done.code == 1
+    assert "'a' according to the reference: the outputs are wired wrongly" in done.out

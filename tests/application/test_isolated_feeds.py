@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,9 @@ from polygraphy.adapters.fake import FakeRunner, MemoryResultStore
 from polygraphy.application.run.feeding import promises
 from polygraphy.application.run.inference import run_sequentially, stream
 from polygraphy.application.run.layerwise import stream_layerwise
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
+from polygraphy.comparator import Comparator, DataLoader
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.results.results import RunResults
@@ -27,6 +31,7 @@ from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.editing import open_layered
 from tests.application.runs import INPUTS, feed, values
+from tests.support.models import make, value
 
 Feed = dict[str, Any]
 
@@ -290,3 +295,18 @@ def test_every_iteration_keeps_its_data(kind: str) -> None:
 
     made = run_sequentially([Reader(left_alone, "a"), Reader(left_alone, "b")], loader())
     assert values(made) == {"a": [[1.0], [2.0], [3.0]], "b": [[1.0], [2.0], [3.0]]}
+
+
+@pytest.mark.parametrize("loader", [DataLoader(seed=3), [{"x": np.ones((2, 3), np.float32)}]])
+def test_a_process_that_used_a_device_starts_a_new_one_for_a_runner(
+    loader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polygraphy.adapters.processes import forked, isolated
+
+    monkeypatch.setattr(isolated, "is_fork_safe", lambda: False)
+    monkeypatch.setattr(forked, "_fork", lambda: pytest.fail("forked"))
+    node, path = onnx.helper.make_node("Neg", ["x"], ["y"]), str(tmp_path / "m.onnx")
+    onnx.save(make("neg", [node], [value("x", [2, 3])], [value("y", [2, 3])]), path)
+    runners = [OnnxrtRunner(SessionFromOnnx(path)) for _ in range(2)]
+    results = Comparator.run(runners, loader, use_subprocess=True)
+    assert np.array_equal(results[0][1][0]["y"], results[1][1][0]["y"])

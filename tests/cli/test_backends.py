@@ -28,6 +28,7 @@ JUSTIFIED = {
     "cli/commands/check/model.py": "which backends check compatibility tries, and their packages",
     "cli/commands/inspect/model_options.py": "inspect model displays what TensorRT makes of a model",
     "cli/commands/listing.py": "TensorRT has commands of its own",
+    "cli/short_help.py": "which options of run and diagnose most people need",
     "cli/shared/data.py": "arrays are NumPy's or PyTorch's",
 }
 """The modules that may name a backend, and why."""

@@ -6,10 +6,13 @@ import shlex
 
 import pytest
 
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.cli.commands.listing import load
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Values, flags_in
 from polygraphy.cli.parser import parse
+from polygraphy.domain.diagnosis.commands import run_command
+from polygraphy.domain.report.summary import diagnosis_instead_of
 from tests.codegen.commands import rendered
 
 
@@ -72,3 +75,15 @@ def test_statements_of_runners_do_not_mix_though_their_names_are_alike() -> None
     assert program.count("load_network_a_b =") == program.count("load_network_a_b_1 =") == 1
     assert "config=create_config)" not in program  # The unmarked engine has its configuration, too.
     assert program.count("config=create_config_a_b") == 2
+
+
+def test_a_diagnosis_names_the_runner_and_its_command_can_be_typed() -> None:
+    party = OnnxrtParty(graph_optimization_level="DISABLE_ALL", name="plain")
+    others = [("opt", "onnxrt", {"threads": 2, "providers": ("cpu",)}), ("onnx", "onnx", {})]
+    line = run_command("m.onnx", [(party.name, party.backend, party.options), *others], {})
+    assert line == (
+        "polygraphy run m.onnx --runner 'plain=--onnxrt --graph-optimization-level DISABLE_ALL'"
+        " --runner 'opt=--onnxrt --intra-op-threads 2 --providers cpu' --runner onnx=--onnx"
+    )
+    assert diagnosis_instead_of(line) == line.replace("polygraphy run", "polygraphy diagnose")
+    assert party.in_float32().name == "plain"

@@ -198,6 +198,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
     ),
     "inspect_model": ("inspect model identity_fp16.onnx", 0),
     "inspect_model_page": ("inspect model identity.onnx --save-visual page.html --show weights", 0),
+    "inspect_model_providers": (
+        "inspect model identity.onnx --providers cpu --show layers",
+        0,
+    ),
     "inspect_model_full": ("inspect model identity.onnx --show-weights --mode=full", 0),
     "inspect_model_json": (
         "inspect model identity.onnx identity_fp16.onnx --format json --stats --list-unbounded-dds"
@@ -359,6 +363,7 @@ RENDERED: dict[str, str] = {
     "run_steps": (
         "run model.onnx --onnxrt --onnx --steps 12 --prompt 3 --state hn:h0 --tokens tokens.txt"
     ),
+    "diagnose_steps": "diagnose model.onnx --onnxrt --steps --state none",
     "run_torch_alone": "run --torch model.pt2 --mark-all",
     "run_torch_program": "run model.onnx --onnxrt --torch model.pt2 --mark-all",
     "inspect_model_visual": (
@@ -378,6 +383,7 @@ RENDERED: dict[str, str] = {
         "inspect model net.py:make --all-tensor-formats linear --show layers attrs"
     ),
     "inspect_capability": "inspect capability model.onnx",
+    "inspect_capability_provider": "inspect capability model.onnx --providers cuda:device_id=1 cpu",
     "inspect_capability_parts": (
         "inspect capability model.onnx --with-partitioning -o parts --save-external-data _weights"
         " --external-data-size-threshold 1M --no-save-all-tensors-to-one-file --shape-inference"
@@ -410,6 +416,8 @@ RENDERED: dict[str, str] = {
     ),
     "diagnose_program": "diagnose identity.onnx --torch net.pt2 --onnxrt",
     "diagnose_script": "diagnose identity.onnx --torch net.py:load_model --onnx",
+    "diagnose_named": "diagnose identity.onnx --runner cpu=--onnxrt --runner"
+    " cuda='--onnxrt --providers cuda:use_tf32=0' --runner f32='--openvino --openvino-precision f32'",
     "diagnose_half": "diagnose identity.onnx --fp-to-fp16",
     "diagnose_half_data": (
         "diagnose identity.onnx --to-bf16 --rtol 0.05 --atol 1e-3 --input-shapes x:[1,1,2,2]"

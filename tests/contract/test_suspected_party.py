@@ -91,5 +91,5 @@ def test_its_options_and_remedies_are_options_of_run(party: SuspectedParty) -> N
     remedies = [party.remedy(plain=plain, without=party.passes[:1]) for plain in (True, False)]
     flag = "onnx" if isinstance(party, OnnxParty) else party.name  # Formulas are no backend of run.
     for options in (party.options, *remedies):
-        line = run_command("m.onnx", [(flag, options)], {})
+        line = run_command("m.onnx", [(flag, flag, options)], {})
         assert line.startswith(f"polygraphy run m.onnx --{flag}")

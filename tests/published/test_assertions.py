@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from polygraphy.adapters.files.small.goldens import MOST_BYTES, Golden, golden_in, save_golden
 from polygraphy.assertions import (
     OutputsDiffer,
+    _flags_of_all,
     assert_close,
     assert_matches_golden,
     assert_outputs_match,
@@ -77,10 +79,13 @@ def test_a_model_that_backends_agree_about_passes_in_silence(
     assert G_LOGGER.module_severity == before
 
 
-def test_backends_may_have_names() -> None:
+def test_settings_of_one_backend_have_names_and_the_next_command_keeps_them_apart() -> None:
     plain = "onnxrt --graph-optimization-level DISABLE_ALL"
     with pytest.raises(OutputsDiffer, match=r"plain vs\. slow"):
         assert_outputs_match(MODEL, {"plain": plain, "slow": "onnx"}, rtol=0, atol=0)
+    flags = ["--runner", f"onnxrt=--{plain}", "--runner", "onnxrt-2=--onnxrt"]
+    assert [*chain(*_flags_of_all([plain, "onnxrt"]))] == flags
+    assert [*chain(*_flags_of_all(["onnxrt", "onnx"]))] == ["--onnxrt", "--onnx"]
 
 
 def test_a_golden_holds_later_outputs_to_those_that_were_made(
@@ -141,7 +146,7 @@ def test_a_golden_that_is_too_large_for_a_repository_is_refused(tmp_path: Path) 
 def test_a_sample_is_of_the_output_and_always_the_same(size: int, count: int) -> None:
     outputs = IterationResult({"y": np.arange(size, dtype=np.float32)})
     golden = Golden("", "", sampled={"y": count})
-    kept, again = golden.kept_of(outputs), golden.kept_of(outputs)
+    kept, again = golden.select_elements(outputs), golden.select_elements(outputs)
     assert kept["y"].tolist() == again["y"].tolist()
     assert len({*kept["y"].tolist()}) == count
     assert kept["y (min, mean, max, rms)"][[0, 2]].tolist() == [0, size - 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -29,6 +30,23 @@ class CountingParty(OnnxrtParty):
         return super().load(*given, **options)
 
 
+class DeviceParty(OnnxrtParty):
+    """ONNX Runtime as it would be on a device: it refuses to work in the process of the tests, and
+    in one that was forked of it; and it crashes at an operator.
+    """
+
+    survives_fork = False
+    uses_device = True
+    crashes_at = "Sinh"
+
+    def load(self, model: Any, **options: Any) -> Any:
+        """Load a model, unless the process is one of pytest."""
+        assert "pytest" not in sys.modules, "not a new process"
+        if any(node.op_type == self.crashes_at for node in model.graph.node):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().load(model, **options)
+
+
 def command_of_fakes(command: str, *values: Mapping[str, Any]) -> str:
     """Return a command with all its values, for backends that the command line does not have."""
     pairs = (f"{name}={value}" for each in values for name, value in each.items() if value)
@@ -40,7 +58,7 @@ class WrongRewriter:
     unless one of its passes is switched off; or refuses such a model.
     """
 
-    name = "wrong"
+    name = backend = "wrong"
     passes = ("Harmless", "ExpLogFusion", "Other", "LogExpCleanup")
     rewrites = True
     levels = ()
@@ -85,7 +103,7 @@ class CrashingParty(WrongRewriter):
     where that would end the tests.
     """
 
-    name = "crashing"
+    name = backend = "crashing"
     passes = ("WidenFusion",)
 
     def __init__(self) -> None:

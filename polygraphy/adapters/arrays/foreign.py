@@ -19,7 +19,7 @@ import numpy as np
 
 from polygraphy.domain.errors import DataTypeConversionException, InputError
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.machine import DeviceStream
 
 DeviceBuffer = tuple[int, tuple[int, ...], Any]
@@ -134,13 +134,13 @@ def _reader_for(array: Any) -> _Reader:
     if isinstance(array, np.ndarray):
         return _on_host
     if _is_view(array):
-        return _of_view
+        return _view_buffer
     if is_torch(array):
-        return _of_torch
+        return _torch_buffer
     if hasattr(type(array), "__cuda_array_interface__"):
-        return _of_interface
+        return _interface_buffer
     if hasattr(array, "__dlpack_device__"):
-        return _of_dlpack
+        return _dlpack_buffer
     return _on_host
 
 
@@ -148,11 +148,11 @@ def _on_host(array: Any, stream: DeviceStream) -> None:
     return None
 
 
-def _of_view(view: Any, stream: DeviceStream) -> DeviceBuffer:
+def _view_buffer(view: Any, stream: DeviceStream) -> DeviceBuffer:
     return view.ptr, view.shape, view
 
 
-def _of_torch(tensor: Any, stream: DeviceStream) -> DeviceBuffer | None:
+def _torch_buffer(tensor: Any, stream: DeviceStream) -> DeviceBuffer | None:
     if not tensor.is_cuda:
         return None
     _check_gpu(tensor, tensor.get_device(), stream)
@@ -174,7 +174,7 @@ def _check_gpu(array: Any, gpu: int, stream: DeviceStream) -> None:
         )
 
 
-def _of_interface(array: Any, stream: DeviceStream) -> DeviceBuffer:
+def _interface_buffer(array: Any, stream: DeviceStream) -> DeviceBuffer:
     described = array.__cuda_array_interface__
     if not _is_contiguous(described):
         array = _contiguous(array)
@@ -228,7 +228,7 @@ class _DLTensor(ctypes.Structure):
     ]
 
 
-def _of_dlpack(array: Any, stream: DeviceStream) -> DeviceBuffer | None:
+def _dlpack_buffer(array: Any, stream: DeviceStream) -> DeviceBuffer | None:
     kind, gpu = array.__dlpack_device__()
     if kind not in _DLPACK_DEVICES:
         return None
@@ -257,7 +257,7 @@ def _of_dlpack(array: Any, stream: DeviceStream) -> DeviceBuffer | None:
     return int(tensor.data or 0) + int(tensor.byte_offset), shape, capsule
 
 
-def packed(array: Array, bits: int) -> Array:
+def pack_bits(array: Array, bits: int) -> Array:
     """Return the bytes (uint8) of elements of so many bits (1, 2 or 4), in C order."""
     codes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     per_byte = 8 // bits
@@ -268,7 +268,7 @@ def packed(array: Array, bits: int) -> Array:
     return made
 
 
-def unpacked(raw: Array, bits: int, dtype: np.dtype[Any], count: int) -> Array:
+def unpack_bits(raw: Array, bits: int, dtype: np.dtype[Any], count: int) -> Array:
     """Return the first `count` elements in bytes (uint8); signed integers get their sign."""
     per_byte = 8 // bits
     codes = np.empty(raw.size * per_byte, np.uint8)
@@ -293,8 +293,26 @@ def as_torch(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _tensor(output) for name, output in outputs.items()}
 
 
+def empty_torch(shape: tuple[int, ...], dtype: DataTypeEntry, gpu: int) -> Any:
+    """Return a tensor of PyTorch on a GPU, with any elements; None where PyTorch has no such data
+    type.
+    """
+    if dtype not in _torch_dtypes:
+        try:
+            _torch_dtypes[dtype] = dtype.torch()
+        except DataTypeConversionException:
+            _torch_dtypes[dtype] = None
+    native = _torch_dtypes[dtype]
+    if native is None:
+        return None
+    return sys.modules["torch"].empty(shape, dtype=native, device=f"cuda:{gpu}")
+
+
+_torch_dtypes: dict[DataTypeEntry, Any] = {}
+
+
 def _tensor(output: Any) -> Any:
-    if not hasattr(output, "nbytes"):
+    if not hasattr(output, "nbytes") or is_torch(output):
         return output
     try:
         dtype = DataType.from_dtype(output.dtype).torch()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union
 
 from polygraphy import config, mod
-from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.calling import check_signature
 from polygraphy.logger import G_LOGGER
 
@@ -68,7 +68,7 @@ class BytesFromPath(BaseLoader):
         """Return the content of the file; FileError when it cannot be read."""
         G_LOGGER.info(f"Loading bytes from {Path(self._path).absolute()}")
         path = readable_file(self._path)
-        with translated_os_errors(path, "read"):
+        with translate_os_errors(path, "read"):
             return path.read_bytes()
 
 

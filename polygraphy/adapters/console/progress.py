@@ -130,7 +130,7 @@ class TerminalProgress:
         what is being done.
         """
         if not _is_watched():
-            return _reported(what)
+            return _log_progress(what)
         return _line(what) if not _drawn else nullcontext(_nothing_told)
 
     @contextmanager
@@ -145,13 +145,13 @@ class TerminalProgress:
                 steps += 1
                 if not is_drawn and self._now() - start >= _DELAY:
                     is_drawn = True
-                    stack.enter_context(_shown(line))
+                    stack.enter_context(_draw_line(line))
 
             yield step
 
 
 @contextmanager
-def _shown(line: _Line) -> Iterator[None]:
+def _draw_line(line: _Line) -> Iterator[None]:
     """Draw a line inside the block."""
     _drawn.append(line)
     line.start()
@@ -171,7 +171,7 @@ def _line(what: str) -> Iterator[Callable[[str], None]]:
         nonlocal current
         current = f"{what}: {part}"
 
-    line = _Line(lambda: f"{current}  {_elapsed(time.monotonic() - began)}")
+    line = _Line(lambda: f"{current}  {_elapsed_text(time.monotonic() - began)}")
     timer = Timer(_DELAY, line.start)
     timer.daemon = True
     _drawn.append(line)
@@ -186,7 +186,7 @@ def _line(what: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def _reported(what: str) -> Iterator[Callable[[str], None]]:
+def _log_progress(what: str) -> Iterator[Callable[[str], None]]:
     """Log what is being done while the job takes long."""
     ended, start, current = Event(), time.monotonic(), ""
 
@@ -215,15 +215,15 @@ def _reported(what: str) -> Iterator[Callable[[str], None]]:
 
 def _bar_text(what: str, steps: int, total: int | None, seconds: float) -> str:
     """Return how far a job is, how long it has taken, and how long it may still take."""
-    elapsed = _elapsed(seconds)
+    elapsed = _elapsed_text(seconds)
     if not total:
         return f"{what}  {steps}/?  {elapsed}"
     full = _BAR * min(steps, total) // total
-    left = _elapsed(seconds * (total - steps) / steps) if 0 < steps <= total else "-:--:--"
+    left = _elapsed_text(seconds * (total - steps) / steps) if 0 < steps <= total else "-:--:--"
     return f"{what} [{'#' * full}{'-' * (_BAR - full)}] {steps}/{total}  {elapsed}, {left} left"
 
 
-def _elapsed(seconds: float) -> str:
+def _elapsed_text(seconds: float) -> str:
     return str(timedelta(seconds=int(seconds)))
 
 

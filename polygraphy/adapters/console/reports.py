@@ -23,7 +23,7 @@ from polygraphy.adapters.console.screen import (
     say,
     wrapped,
 )
-from polygraphy.adapters.console.tables import Column, drawn
+from polygraphy.adapters.console.tables import Column, draw_table
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorReport
 from polygraphy.domain.compare.result import CompareResult
@@ -140,7 +140,7 @@ def _table_lines(report: DataReport) -> Iterator[str]:
         first = [tensor for tensor in tensors if not tensor.peculiarities]
         chosen = [*odd[:_MOST], *first[: max(0, _MOST - len(odd))]]
         kept = {tensor.name for tensor in chosen}
-        yield from _drawn_table(f"{title}, {counted(run.iterations, 'iteration')}",
+        yield from _tensor_table(f"{title}, {counted(run.iterations, 'iteration')}",
                                 [tensor for tensor in tensors if tensor.name in kept])  # fmt: skip
         facts = [f"{len(kept)} of {len(tensors)} tensors shown; all with -v or --log-file PATH"]
         if odd:
@@ -148,7 +148,7 @@ def _table_lines(report: DataReport) -> Iterator[str]:
         yield f"  {'; '.join(facts)}"
 
 
-def _drawn_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
+def _tensor_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
     measured = [None if one.unmeasured is not None else one.summary for one in tensors]
 
     def numbers(name: str, rank: int = 0) -> Column:
@@ -167,7 +167,7 @@ def _drawn_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
     margin = len("[I] ")
     room = None if width is None else width - margin
     failed = [bool(text) for text in odd]
-    for text, _ in drawn(title, names, others, failed, room):
+    for text, _ in draw_table(title, names, others, failed, room):
         yield text
 
 
@@ -216,7 +216,7 @@ def _tensor_texts(tensor: TensorReport, report: DataReport, values: Texts) -> It
         yield f"{name} {meta} | Stats: {statistics(tensor.summary)}"
         yield from _number_texts(tensor, report)
     if tensor.values is not None:
-        yield _indented(values(tensor.values))
+        yield _indent_lines(values(tensor.values))
 
 
 def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
@@ -229,10 +229,10 @@ def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
     if report.detail.statistics:
         yield _INDENT + f"{one_line(tensor.name)} | Percentiles: {percentiles(tensor.summary)}"
     if tensor.histogram is not None:
-        yield _indented(histogram_bars(tensor.histogram))
+        yield _indent_lines(histogram_bars(tensor.histogram))
 
 
-def _indented(text: str) -> str:
+def _indent_lines(text: str) -> str:
     return "\n".join(_INDENT + line for line in text.splitlines())
 
 
@@ -342,7 +342,7 @@ def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
     ]
     if shown:
         narrow = width if width is None or _fits(columns, width) else None
-        for line, _ in drawn("model", names, columns, failed, narrow):
+        for line, _ in draw_table("model", names, columns, failed, narrow):
             yield line
     rest = len(matrix) - len(shown)
     if rest:

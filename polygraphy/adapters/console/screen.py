@@ -51,9 +51,9 @@ class Screen:
             shown = [] if self._tells else [one for one in lines if one[1] >= G_LOGGER.ERROR]
             self._held += [(one, self._tells) for one in lines if one not in shown]
             return shown
-        return [] if self._tells else self._chosen(lines)
+        return [] if self._tells else self._visible_lines(lines)
 
-    def _chosen(self, lines: Sequence[Line]) -> list[Line]:
+    def _visible_lines(self, lines: Sequence[Line]) -> list[Line]:
         if self.form == WARNINGS:
             return [line for line in lines if line[1] >= self._least]
         plain = [(text.removeprefix(_INFO), severity) for text, severity in lines]
@@ -78,7 +78,7 @@ class Screen:
             kept, self._held = self._held, []
             self.form = form
             shown = [line for line, tells in kept if form == EVERYTHING or not tells]
-            shown = shown if form == EVERYTHING else self._chosen(shown)
+            shown = shown if form == EVERYTHING else self._visible_lines(shown)
             if shown:
                 write_lines(shown)
 

@@ -53,14 +53,14 @@ class Column:
         """Return how wide the widest of its cells is."""
         return max(map(columns_of, (self.title, *self.cells)))
 
-    def fitted(self, text: str, width: int) -> str:
+    def pad_cell(self, text: str, width: int) -> str:
         """Return a cell, or the title, as wide as the column."""
         text = text if columns_of(text) <= width else _cut(text, width)
         padding = " " * (width - columns_of(text))
         return padding + text if self.is_number else text + padding
 
 
-def drawn(
+def draw_table(
     title: str,
     names: Column,
     others: Sequence[Column],
@@ -78,28 +78,28 @@ def drawn(
     """
     others = [column for column in others if any(column.cells)]
     while width is not None and (rank := max((column.rank for column in others), default=0)):
-        if min(names.width, _USUAL_NAME) + _taken(others) <= width:
+        if min(names.width, _USUAL_NAME) + _columns_width(others) <= width:
             break
         others = [column for column in others if column.rank < rank]
     room = max(names.width, len(title))
     if width is not None:
-        room = max(width - _taken(others), min(names.width, _LEAST_NAME))
+        room = max(width - _columns_width(others), min(names.width, _LEAST_NAME))
     first = min(max(names.width, columns_of(title) - len(_GAP)), room)
     is_long = columns_of(title) > first + len(_GAP)
     lines = [(title, INFO)] if is_long else []
-    head = Column("", []).fitted("" if is_long else title, first + len(_GAP))
+    head = Column("", []).pad_cell("" if is_long else title, first + len(_GAP))
     widths = [column.width for column in others]
-    titles = [column.fitted(column.title, size) for column, size in zip(others, widths)]
+    titles = [column.pad_cell(column.title, size) for column, size in zip(others, widths)]
     lines.append((_GAP.join([head, *titles]).rstrip(), INFO))
     for at, is_bad in enumerate(failed):
         mark, severity = ("x ", ERROR) if is_bad else ("  ", INFO)
-        cells = [column.fitted(column.cells[at], size) for column, size in zip(others, widths)]
-        name = names.fitted(names.cells[at], first)
+        cells = [column.pad_cell(column.cells[at], size) for column, size in zip(others, widths)]
+        name = names.pad_cell(names.cells[at], first)
         lines.append((_GAP.join([mark + name, *cells]).rstrip(), severity))
     return lines
 
 
-def _taken(columns: Sequence[Column]) -> int:
+def _columns_width(columns: Sequence[Column]) -> int:
     """Return how much of a line the mark, the columns and their gaps take."""
     return len(_GAP) + sum(len(_GAP) + column.width for column in columns)
 
@@ -146,7 +146,7 @@ def table_lines(each: Comparison, *, width: int | None, whole: str) -> list[Line
         whole: says where all rows are, if not all of them are shown; empty where they are.
     """
     rows = [row for row in each.outputs if not row.worst.is_missing]
-    shown = _shown(rows) if whole else [*range(len(rows))]
+    shown = _rows_to_show(rows) if whole else [*range(len(rows))]
     chosen = [rows[at] for at in shown]
     columns, title = _result_columns(chosen), each.title
     if each.is_of_layers:
@@ -162,7 +162,7 @@ def table_lines(each: Comparison, *, width: int | None, whole: str) -> list[Line
     if is_cut:
         columns.insert(0, Column("#", [str(at + 1) for at in shown], is_number=True))
     names = Column("", [one_line(row.name) for row in chosen])
-    lines = drawn(title, names, columns, [not row.passed for row in chosen], width)
+    lines = draw_table(title, names, columns, [not row.passed for row in chosen], width)
     if is_cut:
         lines = _with_gaps(lines, shown, len(rows))
     for row in chosen:
@@ -200,7 +200,7 @@ def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
     return [(text, ERROR)]
 
 
-def _shown(rows: Sequence[OutputRow]) -> list[int]:
+def _rows_to_show(rows: Sequence[OutputRow]) -> list[int]:
     """Return the positions of the rows that are shown: all, or the first that fails, those around
     the one where errors jump, and the worst ones.
     """
@@ -318,7 +318,7 @@ def sample_lines(found: Mapping[str, Any]) -> Iterator[str]:
     labels = Column("label", [one_line(each["label"]) for each in shown])
     names = Column("", [one_line(each["name"]) for each in shown])
     yield ""
-    yield from (line for line, _ in drawn("changed", names, [labels, *sides], wrong, None))
+    yield from (line for line, _ in draw_table("changed", names, [labels, *sides], wrong, None))
     if (more := len(found["changed"]) - len(shown)) > 0:
         yield f"  ... and {counted(more, 'more sample')}, see --report."
 
@@ -347,7 +347,7 @@ def step_lines(found: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield ""
     failed = [not row["passed"] for row in rows]
-    yield from (line for line, _ in drawn("step", names, columns, failed, None))
+    yield from (line for line, _ in draw_table("step", names, columns, failed, None))
 
 
 def _range(first: int, last: int) -> str:

@@ -48,9 +48,9 @@ class Terminal:
         self._command = command
         self._model = model
         self._whole = whole
-        self.comparisons = self._named(recorder.comparisons)
+        self.comparisons = self._with_nodes(recorder.comparisons)
 
-    def _named(self, comparisons: Sequence[Comparison]) -> Sequence[Comparison]:
+    def _with_nodes(self, comparisons: Sequence[Comparison]) -> Sequence[Comparison]:
         """Name the nodes that make layers; those of a few layers that passed say nothing."""
         if all(each.passed and len(each.outputs) <= _FEW for each in comparisons):
             return comparisons
@@ -84,7 +84,7 @@ class Terminal:
             yield "", INFO
             yield from table_lines(each, width=columns(), whole=self._whole)
             if each.left_out:
-                yield from _left_out(each.left_out)
+                yield from _skipped_output_lines(each.left_out)
         for found in self._recorder.results:
             if found["kind"] == "samples":
                 from polygraphy.adapters.console.tables import sample_lines
@@ -106,13 +106,13 @@ class Terminal:
             if needed := passing_tolerances(self.comparisons):
                 found.append(("passes", f"with {needed}"))
         lines: list[str] = [
-            line for label, text in found for line in wrapped(_labelled(label, text), 12)
+            line for label, text in found for line in wrapped(_labeled_line(label, text), 12)
         ]
         if code and (step := self.next_step()):
             if step.startswith("polygraphy "):
-                lines.append(_labelled("next", typeable(step)))
+                lines.append(_labeled_line("next", typeable(step)))
             else:
-                lines += wrapped(_labelled("next", step), 12)
+                lines += wrapped(_labeled_line("next", step), 12)
         yield from ((line, INFO) for line in lines)
 
     def next_step(self) -> str:
@@ -221,7 +221,7 @@ def _suspects(every: Sequence[OutputRow]) -> list[Node]:
     return list({id(node): node for node in nodes}.values())
 
 
-def _labelled(label: str, text: str) -> str:
+def _labeled_line(label: str, text: str) -> str:
     return f"  {label:{_INSET}}{text}"
 
 
@@ -261,7 +261,7 @@ def _tensors(tensors: Sequence[TensorFacts]) -> str:
     return ", ".join(parts[:_MOST_TENSORS]) + (", ..." if len(parts) > _MOST_TENSORS else "")
 
 
-def _left_out(names: Sequence[str]) -> Iterator[Line]:
+def _skipped_output_lines(names: Sequence[str]) -> Iterator[Line]:
     """Say which outputs of a pair were not compared, below its table."""
     shown = ", ".join(map(one_line, names[:_MOST_NAMES]))
     more = ", ..." if len(names) > _MOST_NAMES else ""

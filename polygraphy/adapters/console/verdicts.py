@@ -130,7 +130,7 @@ def _log_compared(pair: PairResult, result: OutputCompareResult, *, draws: bool)
         for statistic in limits.check_error_stat:
             G_LOGGER.info(
                 f"Tolerance: [abs={tolerance(limits.atol)}, rel={tolerance(limits.rtol)}] |"
-                f" Checking {_named(statistic, result)} error"
+                f" Checking {_statistic_label(statistic, result)} error"
             )
         if result.difference is not None and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
             summaries = result.difference.operands()
@@ -143,7 +143,7 @@ def _log_compared(pair: PairResult, result: OutputCompareResult, *, draws: bool)
             _log_verdict(result.output0_name or "", result)
 
 
-def _named(statistic: str, result: OutputCompareResult) -> str:
+def _statistic_label(statistic: str, result: OutputCompareResult) -> str:
     return f"{result.quantile:g} quantile" if statistic == "quantile" else statistic
 
 
@@ -174,7 +174,7 @@ def _log_metrics(result: OutputCompareResult) -> None:
         for statistic in result.tolerance.check_error_stat:
             absolute, relative = result.required(statistic)
             G_LOGGER.info(
-                f"Minimum Required Tolerance: {_named(statistic, result)} error |"
+                f"Minimum Required Tolerance: {_statistic_label(statistic, result)} error |"
                 f" [abs={format_number(absolute)}] OR [rel={format_number(relative)}]"
                 + (
                     " (requirements may be lower if both abs/rel tolerances are set)"
@@ -288,7 +288,8 @@ def _log_averages(averages: Mapping[str, CompareResult]) -> None:
                 for statistic in average.tolerance.check_error_stat:
                     absolute, relative = average.required(statistic)
                     G_LOGGER.info(
-                        f"Average Minimum Required Tolerance: {_named(statistic, average)} error |"
+                        "Average Minimum Required Tolerance:"
+                        f" {_statistic_label(statistic, average)} error |"
                         f" [abs={format_number(absolute)}] OR [rel={format_number(relative)}]"
                     )
                 _log_verdict(name, average)

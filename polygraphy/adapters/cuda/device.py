@@ -15,7 +15,7 @@ from polygraphy.adapters.cuda.array import DeviceView
 from polygraphy.adapters.cuda.wrapper import (
     MemcpyKind,
     MemoryType,
-    checked,
+    check_result,
     cudart,
     value_of,
     wrapper,
@@ -100,39 +100,41 @@ class Stream:
         """Wait until all work is done; BackendError when some of it failed."""
         result = self._synchronize(self._handle)
         if result[0]:
-            checked(result, "finish the work on a stream")
+            check_result(result, "finish the work on a stream")
 
     def to_device(self, address: int, host_address: int, nbytes: int) -> None:
         """Copy host memory to the device."""
         result = self._copy(address, host_address, nbytes, self._to_device, self._handle)
         if result[0]:
-            checked(result, f"copy {nbytes} bytes to the GPU")
+            check_result(result, f"copy {nbytes} bytes to the GPU")
 
     def to_host(self, host_address: int, address: int, nbytes: int) -> None:
         """Copy device memory to the host."""
         result = self._copy(host_address, address, nbytes, self._to_host, self._handle)
         if result[0]:
-            checked(result, f"copy {nbytes} bytes from the GPU")
+            check_result(result, f"copy {nbytes} bytes from the GPU")
 
     def on_device(self, address: int, source: int, nbytes: int) -> None:
         """Copy device memory to device memory."""
         result = self._copy(address, source, nbytes, self._on_device, self._handle)
         if result[0]:
-            checked(result, f"copy {nbytes} bytes on the GPU")
+            check_result(result, f"copy {nbytes} bytes on the GPU")
 
     def record(self, event: Any) -> None:
         """Note in an `Event` the time at which the work before this is done."""
         result = self._record(event.handle, self._handle)
         if result[0]:
-            checked(result, "record an event")
+            check_result(result, "record an event")
 
     def wait_for(self, stream: int) -> None:
         """Do what follows after what is queued on another stream now; `stream` is its address."""
         module = cudart()
         event = Event()
         try:
-            checked(module.cudaEventRecord(event.handle, stream), "record an event")
-            checked(module.cudaStreamWaitEvent(self._handle, event.handle, 0), "wait for a stream")
+            check_result(module.cudaEventRecord(event.handle, stream), "record an event")
+            check_result(
+                module.cudaStreamWaitEvent(self._handle, event.handle, 0), "wait for a stream"
+            )
         finally:
             event.free()
 
@@ -171,7 +173,7 @@ class Event:
     def free(self) -> None:
         handle, self.handle = self.handle, None
         if handle is not None:
-            checked(cudart().cudaEventDestroy(handle), "destroy an event")
+            check_result(cudart().cudaEventDestroy(handle), "destroy an event")
 
 
 class Graph:
@@ -193,7 +195,9 @@ class Graph:
         module = cudart()
         with Stream.unordered() as recorder:
             mode = module.cudaStreamCaptureMode.cudaStreamCaptureModeRelaxed
-            checked(module.cudaStreamBeginCapture(recorder.ptr, mode), "begin to capture a graph")
+            check_result(
+                module.cudaStreamBeginCapture(recorder.ptr, mode), "begin to capture a graph"
+            )
             try:
                 work(recorder)
             except BaseException:
@@ -214,12 +218,12 @@ class Graph:
         """Queue the work; BackendError when that fails."""
         result = self._launch(self._executable, self._stream)
         if result[0]:
-            checked(result, "launch a graph")
+            check_result(result, "launch a graph")
 
     def free(self) -> None:
         executable, self._executable = self._executable, None
         if executable is not None:
-            checked(cudart().cudaGraphExecDestroy(executable), "destroy a graph")
+            check_result(cudart().cudaGraphExecDestroy(executable), "destroy a graph")
 
 
 def _discard(captured: tuple[Any, ...]) -> None:
@@ -239,6 +243,10 @@ class CudaDevice:
             raise BackendError(
                 "There is no GPU.", backend="cuda", hint="See nvidia-smi and CUDA_VISIBLE_DEVICES."
             )
+
+    def current(self) -> int:
+        """Return the index of the GPU that the calling thread uses."""
+        return wrapper().get_device()
 
     def use(self, index: int | None) -> AbstractContextManager[None]:
         """Make GPU `index` the current one inside a block; see `polygraphy.cuda.use_device`."""

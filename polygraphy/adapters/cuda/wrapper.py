@@ -26,7 +26,7 @@ def cudart() -> Any:
         BackendError: there is no driver.
     """
     if not _in_use:
-        _in_use.append(_with_driver(_found()))
+        _in_use.append(_with_driver(_import_bindings()))
     return _in_use[-1]
 
 
@@ -45,7 +45,7 @@ def _with_driver(module: Any) -> Any:
     return module
 
 
-def _found() -> Any:
+def _import_bindings() -> Any:
     try:
         return import_module(_NAMES[0])
     except (ImportError, RuntimeError, OSError) as error:
@@ -120,16 +120,16 @@ class Cuda:
 
     def set_device(self, index: int) -> None:
         """Make the calling thread use another GPU."""
-        checked(cudart().cudaSetDevice(index), f"use GPU {index}")
+        check_result(cudart().cudaSetDevice(index), f"use GPU {index}")
 
     def synchronize(self) -> None:
         """Wait until the GPU has nothing to do."""
-        checked(cudart().cudaDeviceSynchronize(), "finish its work")
+        check_result(cudart().cudaDeviceSynchronize(), "finish its work")
 
     def memory_info(self) -> tuple[int, int]:
         """Return how many bytes of the GPU are free, and how many there are."""
         result = cudart().cudaMemGetInfo()
-        checked(result, "ask for free memory")
+        check_result(result, "ask for free memory")
         return int(result[1]), int(result[2])
 
     # Memory.
@@ -153,7 +153,7 @@ class Cuda:
 
     def free(self, ptr: int) -> None:
         """Give device memory back."""
-        checked(cudart().cudaFree(ptr), f"free device memory at {ptr:#x}")
+        check_result(cudart().cudaFree(ptr), f"free device memory at {ptr:#x}")
 
     def malloc_host(self, nbytes: int) -> int:
         """Return the address of new pinned host memory."""
@@ -164,7 +164,7 @@ class Cuda:
 
     def free_host(self, ptr: int) -> None:
         """Give pinned host memory back."""
-        checked(cudart().cudaFreeHost(ptr), f"free pinned memory at {ptr:#x}")
+        check_result(cudart().cudaFreeHost(ptr), f"free pinned memory at {ptr:#x}")
 
     def host_register(self, ptr: int, nbytes: int) -> bool:
         """Pin host memory that exists; False when CUDA refuses (it may be pinned already)."""
@@ -175,7 +175,7 @@ class Cuda:
 
     def host_unregister(self, ptr: int) -> None:
         """Undo `host_register`."""
-        checked(cudart().cudaHostUnregister(ptr), f"unpin host memory at {ptr:#x}")
+        check_result(cudart().cudaHostUnregister(ptr), f"unpin host memory at {ptr:#x}")
 
     def memcpy(
         self, dst: int, src: int, nbytes: int, kind: int, stream_ptr: int | None = None
@@ -185,9 +185,9 @@ class Cuda:
         how = module.cudaMemcpyKind(int(kind))
         doing = f"copy {nbytes} bytes from {src:#x} to {dst:#x}"
         if stream_ptr is None:
-            checked(module.cudaMemcpy(dst, src, nbytes, how), doing)
+            check_result(module.cudaMemcpy(dst, src, nbytes, how), doing)
         else:
-            checked(module.cudaMemcpyAsync(dst, src, nbytes, how, stream_ptr), doing)
+            check_result(module.cudaMemcpyAsync(dst, src, nbytes, how, stream_ptr), doing)
 
     def owner_of(self, ptr: int) -> tuple[MemoryType, int]:
         """Return what kind of memory is at an address, and the number of the GPU that has it."""
@@ -203,11 +203,11 @@ class Cuda:
 
     def stream_synchronize(self, ptr: int) -> None:
         """Wait until a stream has done its work."""
-        checked(cudart().cudaStreamSynchronize(ptr), "finish the work on a stream")
+        check_result(cudart().cudaStreamSynchronize(ptr), "finish the work on a stream")
 
     def destroy_stream(self, ptr: int) -> None:
         """Give a stream back."""
-        checked(cudart().cudaStreamDestroy(ptr), "destroy a stream")
+        check_result(cudart().cudaStreamDestroy(ptr), "destroy a stream")
 
 
 _wrapper = Cuda()
@@ -240,7 +240,7 @@ _HINTS = {
 }
 
 
-def checked(result: tuple[Any, ...], doing: str) -> None:
+def check_result(result: tuple[Any, ...], doing: str) -> None:
     """Raise a BackendError if a call failed; `doing` says what it was for: ``free memory``."""
     if result[0]:
         raise failure(result[0], doing)

@@ -148,15 +148,15 @@ class RecordingProgress:
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
         """Follow a job for the length of a `with` block; see `polygraphy.ports.reporting`."""
         job = FollowedJob(what, total)
-        return self._followed(job, job.step)
+        return self._follow_job(job, job.step)
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
         """Follow a job that other code does; see `polygraphy.ports.reporting`."""
         job = FollowedJob(what, None)
-        return self._followed(job, job.tell)
+        return self._follow_job(job, job.tell)
 
     @contextmanager
-    def _followed(self, job: FollowedJob, step: T) -> Iterator[T]:
+    def _follow_job(self, job: FollowedJob, step: T) -> Iterator[T]:
         self.jobs.append(job)
         try:
             yield step

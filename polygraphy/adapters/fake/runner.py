@@ -108,14 +108,14 @@ class FakeRunner(BaseRunner):
         self.inference_time = self._runtime
         if self.outputs_are_fresh:
             return {name: own_copy(array) for name, array in outputs.items()}
-        return {name: self._buffered(name, array) for name, array in outputs.items()}
+        return {name: self._fill_buffer(name, array) for name, array in outputs.items()}
 
     def _failure(self, what: str) -> BaseException:
         if self._error is not None:
             return self._error
         return BackendError(f"{self.name} {what}, as requested.", backend="fake")
 
-    def _buffered(self, name: str, array: Any) -> Any:
+    def _fill_buffer(self, name: str, array: Any) -> Any:
         """Return the buffer of an output, filled; a new one when it has not the right form."""
         source = np.asarray(array)
         buffer = self._buffers.get(name)

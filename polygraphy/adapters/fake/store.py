@@ -65,7 +65,7 @@ class MemoryResultStore:
         value = self._value(source)
         if isinstance(value, _Folder):
             raise FileError(f"{source} is a folder.", path=source, hint="Name the file itself.")
-        return _copied(value, kind, str(source))
+        return _copy_as(value, kind, str(source))
 
     def dumps(self, value: Any) -> str:
         """Return the token of a copy of `value`."""
@@ -77,7 +77,7 @@ class MemoryResultStore:
         """Return a copy of what a token stands for; FileError when that is no `kind`."""
         if text not in self._tokens:
             raise FileError("Could not read the text: it is not of this store.")
-        return _copied(self._tokens[text], kind, "the text")
+        return _copy_as(self._tokens[text], kind, "the text")
 
     def add_comparison(self, dest: str | PathLike[str], record: Mapping[str, Any]) -> None:
         """Keep a record beside results; FileError when there are none."""
@@ -213,7 +213,7 @@ def _iterations(value: Any, kind: type, source: str) -> Iterable[Any]:
     return items
 
 
-def _copied(value: Any, kind: type[T], source: str) -> T:
+def _copy_as(value: Any, kind: type[T], source: str) -> T:
     if type(value) is kind or (kind not in (dict, list) and isinstance(value, kind)):
         return deepcopy(value)
     raise _mismatch(value, kind, source)

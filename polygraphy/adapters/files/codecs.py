@@ -381,12 +381,12 @@ def _encode_value(value: Any) -> dict[str, Any]:
 
 @Decoder.register(TensorInfo)
 def _decode_tensor_info(fields: dict[str, Any]) -> TensorInfo:
-    return TensorInfo(**_known(TensorInfo, fields))
+    return TensorInfo(**_known_fields(TensorInfo, fields))
 
 
 @Decoder.register(Algorithm)
 def _decode_algorithm(fields: dict[str, Any]) -> Algorithm:
-    algorithm = Algorithm(**_known(Algorithm, fields))
+    algorithm = Algorithm(**_known_fields(Algorithm, fields))
     all_of(TensorInfo, (*algorithm.inputs, *algorithm.outputs))
     return algorithm
 
@@ -403,6 +403,6 @@ def _decode_replay(fields: dict[str, Any]) -> TacticReplay:
     return replay
 
 
-def _known(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that are ours; another version may have saved more."""
     return {name: fields[name] for name in fields_dict(kind)}

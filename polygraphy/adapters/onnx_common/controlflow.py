@@ -18,7 +18,7 @@ def _round(
     return made
 
 
-def _stacked(rounds: Sequence[Array], body: Any, output: int, axis: int = 0) -> Array:
+def _stack_rounds(rounds: Sequence[Array], body: Any, output: int, axis: int = 0) -> Array:
     """Return what an output was in each round; without any, as its type and shape say."""
     if rounds:
         return np.stack([np.asarray(value) for value in rounds], axis=axis)
@@ -53,7 +53,7 @@ def loop(
             rounds.append(value)
         number += 1
     first = 1 + len(carried)
-    return (*states, *(_stacked(rounds, body, first + i) for i, rounds in enumerate(scans)))
+    return (*states, *(_stack_rounds(rounds, body, first + i) for i, rounds in enumerate(scans)))
 
 
 def scan(
@@ -88,7 +88,7 @@ def scan(
         axis = scan_output_axes[number] if scan_output_axes else 0
         is_backward = bool(scan_output_directions and scan_output_directions[number])
         stacked.append(
-            _stacked(rounds[::-1] if is_backward else rounds, body, count + number, axis)
+            _stack_rounds(rounds[::-1] if is_backward else rounds, body, count + number, axis)
         )
     return (*states, *stacked)
 

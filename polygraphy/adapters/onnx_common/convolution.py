@@ -13,9 +13,9 @@ from attrs import frozen
 from polygraphy.adapters.onnx_common.elementwise import (
     Array,
     Results,
+    axis_values,
     cut,
-    narrowed,
-    of_length,
+    round_like,
     wide,
 )
 
@@ -64,9 +64,9 @@ def conv(
     rank = x.ndim - 2
     _check_channels(x.shape[1], w.shape[1] * group, group, w.shape[0])
     kernel = w.shape[2:]
-    dilations, strides = of_length(dilations, rank, 1), of_length(strides, rank, 1)
+    dilations, strides = axis_values(dilations, rank, 1), axis_values(strides, rank, 1)
     reach = [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations)]
-    given = of_length(pads, 2 * rank, 0)
+    given = axis_values(pads, 2 * rank, 0)
     widths = []
     for axis, size in enumerate(x.shape[2:]):
         pair = (given[axis], given[rank + axis])
@@ -91,7 +91,7 @@ def conv(
     made = made.reshape(samples, w.shape[0], *counts)
     if b is not None:
         made += wide(b).reshape(-1, *(1,) * rank)
-    return narrowed(made, x)
+    return round_like(made, x)
 
 
 def _check_channels(found: int, wanted: int, group: int, outer: int) -> None:
@@ -125,8 +125,8 @@ def conv_transpose(
     rank = x.ndim - 2
     _check_channels(x.shape[1], w.shape[0], group, w.shape[1] * group)
     kernel = w.shape[2:]
-    dilations, strides = of_length(dilations, rank, 1), of_length(strides, rank, 1)
-    added, given = of_length(output_padding, rank, 0), of_length(pads, 2 * rank, 0)
+    dilations, strides = axis_values(dilations, rank, 1), axis_values(strides, rank, 1)
+    added, given = axis_values(output_padding, rank, 0), axis_values(pads, 2 * rank, 0)
     full = [
         (count - 1) * stride + (size - 1) * dilation + 1 + more
         for count, stride, size, dilation, more in zip(
@@ -157,7 +157,7 @@ def conv_transpose(
     made = made[cut(made.ndim, kept)]
     if b is not None:
         made = made + wide(b).reshape(-1, *(1,) * rank)
-    return narrowed(made, x)
+    return round_like(made, x)
 
 
 @frozen
@@ -201,8 +201,8 @@ def _windows(
     **_: Any,
 ) -> _Windows:
     rank = x.ndim - 2
-    strides, dilations = of_length(strides, rank, 1), of_length(dilations, rank, 1)
-    given = of_length(pads, 2 * rank, 0)
+    strides, dilations = axis_values(strides, rank, 1), axis_values(dilations, rank, 1)
+    given = axis_values(pads, 2 * rank, 0)
     widths, counts = [], []
     for axis, size in enumerate(x.shape[2:]):
         reach, stride = (kernel_shape[axis] - 1) * dilations[axis] + 1, strides[axis]
@@ -265,13 +265,13 @@ def average_pool(x: Array, *, count_include_pad: int = 0, **attributes: Any) -> 
         number = sum(inside.taps(counted, 0))
     else:
         number = sum(windows.taps(counted, 0))
-    return narrowed(total / number, x)
+    return round_like(total / number, x)
 
 
 def lp_pool(x: Array, *, p: float = 2, **attributes: Any) -> Array:
     """Return the norm of each window."""
     total = sum(_windows(x, **attributes).taps(np.abs(wide(x)) ** p, 0))
-    return narrowed(total ** (1 / p), x)
+    return round_like(total ** (1 / p), x)
 
 
 def _spatial(x: Array) -> tuple[int, ...]:
@@ -280,7 +280,7 @@ def _spatial(x: Array) -> tuple[int, ...]:
 
 def global_average_pool(x: Array, **_: Any) -> Array:
     """Return the mean of each channel."""
-    return narrowed(wide(x).mean(axis=_spatial(x), keepdims=True), x)
+    return round_like(wide(x).mean(axis=_spatial(x), keepdims=True), x)
 
 
 def global_max_pool(x: Array, **_: Any) -> Array:
@@ -291,7 +291,7 @@ def global_max_pool(x: Array, **_: Any) -> Array:
 
 def global_lp_pool(x: Array, *, p: float = 2, **_: Any) -> Array:
     """Return the norm of each channel."""
-    return narrowed((np.abs(wide(x)) ** p).sum(axis=_spatial(x), keepdims=True) ** (1 / p), x)
+    return round_like((np.abs(wide(x)) ** p).sum(axis=_spatial(x), keepdims=True) ** (1 / p), x)
 
 
 def max_roi_pool(

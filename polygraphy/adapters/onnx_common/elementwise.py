@@ -19,7 +19,7 @@ def wide(x: Array) -> Array:
     return np.asarray(x).astype(np.float64)
 
 
-def narrowed(made: Array, like: Array) -> Array:
+def round_like(made: Array, like: Array) -> Array:
     """Return what was computed in the data type of an operand: rounded once."""
     return np.asarray(made).astype(like.dtype)
 
@@ -41,7 +41,7 @@ def cut(rank: int, slices: dict[int, Any]) -> tuple[Any, ...]:
     return tuple(slices.get(axis, slice(None)) for axis in range(rank))
 
 
-def of_length(values: Sequence[int] | None, length: int, default: int) -> list[int]:
+def axis_values(values: Sequence[int] | None, length: int, default: int) -> list[int]:
     """Return an attribute with one value per spatial axis."""
     return [int(value) for value in values] if values else [default] * length
 
@@ -70,17 +70,17 @@ def div(x: Array, y: Array, **_: Any) -> Array:
         return made
     quotient = np.floor_divide(x, y)
     is_below = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
-    return narrowed(quotient + is_below.astype(x.dtype), x)
+    return round_like(quotient + is_below.astype(x.dtype), x)
 
 
 def total(*values: Array, **_: Any) -> Array:
     """Return the sum of all operands."""
-    return narrowed(sum(map(wide, values[1:]), wide(values[0])), values[0])
+    return round_like(sum(map(wide, values[1:]), wide(values[0])), values[0])
 
 
 def mean(*values: Array, **_: Any) -> Array:
     """Return the mean of all operands."""
-    return narrowed(sum(map(wide, values[1:]), wide(values[0])) / len(values), values[0])
+    return round_like(sum(map(wide, values[1:]), wide(values[0])) / len(values), values[0])
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -88,7 +88,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 def erf(x: Array, **_: Any) -> Array:
     """Return the error function."""
-    return narrowed(_erf(wide(x)) if x.dtype.kind not in "iu" else np.rint(_erf(x)), x)
+    return round_like(_erf(wide(x)) if x.dtype.kind not in "iu" else np.rint(_erf(x)), x)
 
 
 def gelu(x: Array, *, approximate: str = "none", **_: Any) -> Array:
@@ -98,12 +98,12 @@ def gelu(x: Array, *, approximate: str = "none", **_: Any) -> Array:
         share = 1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))
     else:
         share = 1 + _erf(values / math.sqrt(2))
-    return narrowed(0.5 * values * share, x)
+    return round_like(0.5 * values * share, x)
 
 
 def det(x: Array, **_: Any) -> Array:
     """Return the determinants of matrices."""
-    return narrowed(np.linalg.det(wide(x)), x)
+    return round_like(np.linalg.det(wide(x)), x)
 
 
 def clip(x: Array, **limits: Any) -> Array:
@@ -147,7 +147,7 @@ def gemm(
             raise ValueError(f"shapes {c.shape} and {made.shape} differ, and broadcast is 0")
         added = c.astype(exact)
         made = made + (added * float(beta) if beta != 1 else added)
-    return narrowed(made, a)
+    return round_like(made, a)
 
 
 def cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_: Any) -> Array:
@@ -159,7 +159,7 @@ def cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_:
     made = np.cumsum(values, axis=along, dtype=values.dtype)
     if exclusive:
         made = made - values
-    return narrowed(np.flip(made, along) if reverse else made, x)
+    return round_like(np.flip(made, along) if reverse else made, x)
 
 
 def _log_sum_exp(x: Array, **over: Any) -> Array:
@@ -200,6 +200,6 @@ def reduce(name: str) -> Callable[..., Array]:
         else:
             over = () if noop_with_empty_axes else tuple(range(x.ndim))
         exact = {"i": np.int64, "u": np.uint64}.get(x.dtype.kind, np.float64)
-        return narrowed(_REDUCED[name](x.astype(exact), axis=over, keepdims=bool(keepdims)), x)
+        return round_like(_REDUCED[name](x.astype(exact), axis=over, keepdims=bool(keepdims)), x)
 
     return call

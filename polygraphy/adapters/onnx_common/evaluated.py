@@ -38,7 +38,7 @@ def failure_of(error: BaseException) -> str:
 
 
 @contextmanager
-def translated_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iterator[None]:
+def translate_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iterator[None]:
     """Turn whatever an implementation of an operator raises into a BackendError: they are plain
     NumPy code, of anybody.
 

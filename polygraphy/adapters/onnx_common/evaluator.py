@@ -125,12 +125,16 @@ def _in_float64(
     if len(every) < outputs:
         raise NotImplementedError("more results than one")
     return tuple(
-        each if is_typed or (at and each.dtype == np.int64) else _typed(each, floats, inputs[0])
+        (
+            each
+            if is_typed or (at and each.dtype == np.int64)
+            else _cast_result(each, floats, inputs[0])
+        )
         for at, each in enumerate(every[:outputs])
     )
 
 
-def _typed(made: Any, floats: Sequence[Any], first: Any) -> Any:
+def _cast_result(made: Any, floats: Sequence[Any], first: Any) -> Any:
     if floats and made.dtype == np.float64:
         return made.astype(floats[0])
     if made.dtype.kind != "b" and made.dtype != first.dtype:
@@ -179,7 +183,7 @@ class Evaluator(ReferenceEvaluator):
         except NotImplementedError as error:
             for missing in self.missing:
                 return _foreign(node, missing(node, self.opsets.get(node.domain, 1)))
-            raise NodeError(_named(node, self.opsets), error) from error
+            raise NodeError(_node_label(node, self.opsets), error) from error
 
 
 def _log_nothing(pattern: str, *values: Any) -> None:
@@ -273,7 +277,7 @@ def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
             setattr(node, name, value)
         # How memory was shared once, which changes no result.
         node.attributes_names_.discard("consumed_inputs")
-    node.run = _named_errors(node, opsets)  # type: ignore[method-assign]
+    node.run = _name_errors(node, opsets)  # type: ignore[method-assign]
 
 
 def _warn(node: onnx.NodeProto, opsets: dict[str, int]) -> None:
@@ -307,7 +311,7 @@ def _value(attribute: onnx.AttributeProto) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _named_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
+def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
     """Return what runs a node; that a node keeps itself would keep the model that it is of."""
     run: Callable[..., Any] = type(node).run
     proto, itself = node.onnx_node, ref(node)
@@ -318,7 +322,7 @@ def _named_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
         except (NodeError, PolygraphyException, MemoryError):
             raise  # A node of a subgraph has said which it is.
         except Exception as error:
-            raise NodeError(_named(proto, opsets, inputs), _cause(error)) from error
+            raise NodeError(_node_label(proto, opsets, inputs), _cause(error)) from error
 
     return call
 
@@ -329,7 +333,7 @@ def _cause(error: Exception) -> BaseException:
     return error.__cause__ if wrapped and error.__cause__ else error
 
 
-def _named(
+def _node_label(
     node: onnx.NodeProto, opsets: dict[str, int], inputs: Sequence[Any] | None = None
 ) -> str:
     """Return a node for a message: its name, operator and opset, and what it was given."""
@@ -339,14 +343,14 @@ def _named(
     if inputs is None:
         return said
     described = [
-        f"{one_line(label)} {_described(value)}"
+        f"{one_line(label)} {_describe_value(value)}"
         for label, value in zip(node.input, inputs)
         if label
     ]
     return f"{said} on {', '.join(described)}" if described else said
 
 
-def _described(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     return "nothing" if value is None else type(value).__name__

@@ -105,7 +105,7 @@ def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
     return total if keepdims else np.squeeze(total, axis=axis)
 
 
-def _normalised(function: Callable[[Array, int], Array]) -> Formula:
+def _softmax_formula(function: Callable[[Array, int], Array]) -> Formula:
     """Return a formula of the softmax kind; before opset 13 all axes from one on are one."""
 
     def call(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
@@ -137,7 +137,7 @@ def _batch_normalization(
     return np.asarray(held[0] * (x - held[2]) / spread + held[1])
 
 
-def _centred(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+def _center_values(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     apart = x - x.mean(axis=axes, keepdims=True)
     return np.asarray(apart / np.sqrt(np.mean(apart**2, axis=axes, keepdims=True) + epsilon))
 
@@ -146,14 +146,14 @@ def _instance_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float, **_: Any
 ) -> Array:
     wide = (1, -1, *[1] * (x.ndim - 2))
-    made = _centred(x, tuple(range(2, x.ndim)), epsilon)
+    made = _center_values(x, tuple(range(2, x.ndim)), epsilon)
     return made * scale.reshape(wide) + bias.reshape(wide)
 
 
 def _layer_normalization(
     x: Array, scale: Array, bias: Any = None, *, axis: int = -1, epsilon: float, **_: Any
 ) -> Array:
-    made = _centred(x, tuple(range(axis % x.ndim, x.ndim)), epsilon) * scale
+    made = _center_values(x, tuple(range(axis % x.ndim, x.ndim)), epsilon) * scale
     return np.asarray(made if bias is None else made + bias)
 
 
@@ -429,10 +429,10 @@ def _shares(at: Array, mode: str) -> list[tuple[Array, Array]]:
 def _inside(at: Array, size: int, ends: tuple[float, float], padding: str) -> Array:
     if padding == "border":
         return np.minimum(np.maximum(at, 0), size - 1)
-    return _reflected(at, ends) if padding == "reflection" else at
+    return _reflect_positions(at, ends) if padding == "reflection" else at
 
 
-def _reflected(at: Array, ends: tuple[float, float]) -> Array:
+def _reflect_positions(at: Array, ends: tuple[float, float]) -> Array:
     low, high = ends
     if high <= low:
         return np.full_like(at, low)
@@ -445,7 +445,7 @@ def _pixel(at: Array, size: int, ends: tuple[float, float], padding: str) -> tup
     if not np.isfinite(at).all():
         raise NotImplementedError("points that are not numbers")
     if padding == "reflection":
-        at = np.rint(_reflected(at, ends))
+        at = np.rint(_reflect_positions(at, ends))
     is_there = (at >= 0) & (at < size) if padding == "zeros" else np.ones(at.shape, bool)
     return np.clip(at, 0, size - 1).astype(np.int64), is_there
 
@@ -477,7 +477,7 @@ _SIMPLE: Mapping[str, Formula] = {
     "LayerNormalization": _layer_normalization,
     "LeakyRelu": lambda x, alpha, **_: np.where(x < 0, alpha * x, x),
     "GridSample": grid_sample,
-    "LogSoftmax": _normalised(_log_softmax),
+    "LogSoftmax": _softmax_formula(_log_softmax),
     "LpPool": moving.lp_pool,
     "MatMul": lambda x, y, **_: np.matmul(x, y),
     "Max": _many(np.maximum),
@@ -490,7 +490,7 @@ _SIMPLE: Mapping[str, Formula] = {
     "Selu": lambda x, alpha, gamma, **_: gamma
     * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
     "Sigmoid": _unary(_sigmoid),
-    "Softmax": _normalised(_softmax),
+    "Softmax": _softmax_formula(_softmax),
     "Softplus": _unary(lambda x: np.logaddexp(0, x)),
     "Softsign": _unary(lambda x: x / (1 + abs(x))),
     "Sum": _many(np.add),

@@ -34,7 +34,7 @@ def infer_shapes(
     """Return a model with what `onnx.shape_inference.infer_shapes` finds out, and raise what it
     raises.
     """
-    seen = hidden(model)
+    seen = hide_crashing_nodes(model)
     made: ModelProto = onnx_shapes.infer_shapes(seen, strict_mode=strict_mode, data_prop=data_prop)
     if seen is model:
         return made
@@ -49,7 +49,7 @@ def crashes_without_types(node: NodeProto) -> bool:
     return node.op_type in _CRASHING.get(node.domain, ())
 
 
-def hidden(model: ModelProto) -> ModelProto:
+def hide_crashing_nodes(model: ModelProto) -> ModelProto:
     """Return a model in which nodes at which inference may crash are of domains that it does not
     know; the model itself where there are none. `restore` undoes it.
     """

@@ -30,7 +30,7 @@ def loadable(model: Any, most: float = inf) -> Iterator[bytes | str]:
     model = evaluate(model)
     if not hasattr(model, "SerializeToString"):
         yield model
-    elif (serialized := _serialized(model)) is not None:
+    elif (serialized := _serialize_model(model)) is not None:
         del model
         if len(serialized) <= most:
             yield serialized
@@ -59,7 +59,7 @@ def _leaves_weights(graph: GraphProto) -> bool:
     return any(_leaves_weights(inner) for node in graph.node for inner in graphs_of(node))
 
 
-def _serialized(model: ModelProto) -> bytes | None:
+def _serialize_model(model: ModelProto) -> bytes | None:
     """Return the bytes of a model; None where it is larger than the format allows, or weights of it
     stay in a file.
     """

@@ -51,11 +51,11 @@ def used_by(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
     """
     names = [name for name in node.input[:] if name]
     for graph in graphs_of(node) if inner is None else inner:
-        names.extend(captured_by(graph))
+        names.extend(captured_names(graph))
     return names
 
 
-def captured_by(graph: Any) -> Iterator[str]:
+def captured_names(graph: Any) -> Iterator[str]:
     """Yield the names that a graph inside a node takes from the graphs around it."""
     own = names_in(graph)
     for node in graph.node:

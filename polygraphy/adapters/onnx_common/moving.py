@@ -24,7 +24,7 @@ _MANY = 1 << 20
 """More elements are not visited one by one."""
 
 
-def _visited(shape: Sequence[int]) -> Any:
+def _all_indices(shape: Sequence[int]) -> Any:
     """Return the indices of all elements."""
     if np.prod(shape, dtype=np.int64) > _MANY:
         raise NotImplementedError("so many elements")
@@ -134,7 +134,7 @@ def _flatten(x: Array, *, axis: int = 1, **_: Any) -> Array:
 
 def _gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
     made = np.empty(indices.shape, x.dtype)
-    for at in _visited(indices.shape):
+    for at in _all_indices(indices.shape):
         place = list(at)
         place[axis] = int(indices[at])
         made[at] = x[tuple(place)]
@@ -145,7 +145,7 @@ def _gather_nd(x: Array, indices: Array, *, batch_dims: int = 0, **_: Any) -> Ar
     shape = indices.shape[:-1]
     rest = x.shape[batch_dims + indices.shape[-1] :]
     made = np.empty((*shape, *rest), x.dtype)
-    for at in _visited(shape):
+    for at in _all_indices(shape):
         place = (*at[:batch_dims], *(int(each) for each in indices[at]))
         made[at] = x[place]
     return made
@@ -164,7 +164,7 @@ def _scatter_elements(
     x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: Any = "none", **_: Any
 ) -> Array:
     made: Array = x.copy()
-    for at in _visited(indices.shape):
+    for at in _all_indices(indices.shape):
         place = list(at)
         place[axis] = int(indices[at])
         made[tuple(place)] = _put(reduction, made[tuple(place)], updates[at])
@@ -175,7 +175,7 @@ def _scatter_nd(
     x: Array, indices: Array, updates: Array, *, reduction: Any = "none", **_: Any
 ) -> Array:
     made: Array = x.copy()
-    for at in _visited(indices.shape[:-1]):
+    for at in _all_indices(indices.shape[:-1]):
         place = tuple(int(each) for each in indices[at])
         made[place] = _put(reduction, made[place], updates[at])
     return made
@@ -193,7 +193,7 @@ def _hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Arra
 
 
 def _non_zero(x: Array, **_: Any) -> Array:
-    found = [at for at in _visited(x.shape) if x[at]]
+    found = [at for at in _all_indices(x.shape) if x[at]]
     return np.asarray(np.array(found, np.int64).reshape(len(found), x.ndim).T)
 
 
@@ -291,7 +291,7 @@ def _top_k(x: Array, k: Any = None, *, axis: int = -1, largest: int = 1, **attri
     lines = np.moveaxis(x, axis, -1)
     sign = -1 if largest in (1, None) else 1
     places = np.empty((*lines.shape[:-1], count), np.int64)
-    for at in _visited(lines.shape[:-1]):
+    for at in _all_indices(lines.shape[:-1]):
         values = lines[at].tolist()
         places[at] = sorted(range(len(values)), key=lambda one: (sign * values[one], one))[:count]
     held = np.take_along_axis(lines, places, -1)
@@ -330,7 +330,7 @@ def _is_infinite(
     return np.asarray(above | below)
 
 
-def _filled(shape: Array, *, value: Any = None, **_: Any) -> Array:
+def _fill_shape(shape: Array, *, value: Any = None, **_: Any) -> Array:
     held = np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(-1)
     made = np.empty([int(size) for size in shape], held.dtype)
     made[...] = held[0]
@@ -418,7 +418,7 @@ TYPED: Mapping[str, Callable[..., Any]] = {
     "ArgMax": lambda x, *, axis=0, keepdims=1, **how: _place(True, x, axis, keepdims, **how),
     "ArgMin": lambda x, *, axis=0, keepdims=1, **how: _place(False, x, axis, keepdims, **how),
     "Cast": _cast,
-    "ConstantOfShape": _filled,
+    "ConstantOfShape": _fill_shape,
     "EyeLike": _eye,
     "IsInf": _is_infinite,
     "MatMulInteger": _matmul_integer,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.elementwise import Array, Results, narrowed, positive, wide
+from polygraphy.adapters.onnx_common.elementwise import Array, Results, positive, round_like, wide
 
 
 def batch_normalization(
@@ -41,14 +41,14 @@ def batch_normalization(
     factor, offset, center, spread = (value.reshape(shape) for value in (*given[:2], *of_batch))
     made = factor * (values - center) / np.sqrt(spread + epsilon) + offset
     if not is_training:
-        return (narrowed(made, x),)
+        return (round_like(made, x),)
     running = [
         old * momentum + new.reshape(old.shape) * (1 - momentum)
         for old, new in zip(given[2:], of_batch)
     ]
-    every = [narrowed(made, x), narrowed(running[0], mean), narrowed(running[1], var)]
+    every = [round_like(made, x), round_like(running[0], mean), round_like(running[1], var)]
     if opset < 14:
-        every += [narrowed(value, mean) for value in of_batch]
+        every += [round_like(value, mean) for value in of_batch]
     return tuple(every[:outputs])
 
 
@@ -70,7 +70,7 @@ def softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array
     rows, along = _rows(x, axis, opset)
     powers = np.exp(rows - rows.max(axis=along, keepdims=True))
     made = powers / powers.sum(axis=along, keepdims=True)
-    return narrowed(made.reshape(x.shape), x)
+    return round_like(made.reshape(x.shape), x)
 
 
 def log_softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
@@ -82,7 +82,7 @@ def log_softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> A
     rows, along = _rows(x, axis, opset)
     below = rows - rows.max(axis=along, keepdims=True)
     made = below - np.log(np.exp(below).sum(axis=along, keepdims=True))
-    return narrowed(made.reshape(x.shape), x)
+    return round_like(made.reshape(x.shape), x)
 
 
 def hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
@@ -93,7 +93,7 @@ def hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array
     made = np.zeros_like(rows)
     first = np.expand_dims(rows.argmax(axis=along), along)
     np.put_along_axis(made, first, 1, axis=along)
-    return narrowed(made.reshape(x.shape), x)
+    return round_like(made.reshape(x.shape), x)
 
 
 def lrn(
@@ -113,7 +113,7 @@ def lrn(
     for channel in range(channels):
         around = slice(max(0, channel - before), min(channels, channel + after + 1))
         squares[:, channel] = (values[:, around] ** 2).sum(axis=1)
-    return narrowed(values / (bias + alpha / size * squares) ** beta, x)
+    return round_like(values / (bias + alpha / size * squares) ** beta, x)
 
 
 def instance_normalization(
@@ -125,14 +125,14 @@ def instance_normalization(
     shape = (-1, *(1,) * (x.ndim - 2))
     center, spread = values.mean(over, keepdims=True), values.var(over, keepdims=True)
     made = (values - center) / np.sqrt(spread + epsilon)
-    return narrowed(wide(scale).reshape(shape) * made + wide(bias).reshape(shape), x)
+    return round_like(wide(scale).reshape(shape) * made + wide(bias).reshape(shape), x)
 
 
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2, **_: Any) -> Array:
     """Divide by the norm along an axis; zeros stay zeros."""
     values = wide(x)
     norm = (np.abs(values) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
-    return narrowed(values / np.where(norm == 0, 1, norm), x)
+    return round_like(values / np.where(norm == 0, 1, norm), x)
 
 
 def layer_normalization(
@@ -154,7 +154,7 @@ def layer_normalization(
     if bias is not None:
         made = made + wide(bias)
     statistics = (part.astype(np.float32) for part in (center, inverse))
-    return (narrowed(made, x), *statistics)[:outputs]
+    return (round_like(made, x), *statistics)[:outputs]
 
 
 def group_normalization(
@@ -175,11 +175,11 @@ def group_normalization(
     factor, offset = (
         np.repeat(wide(part), repeated).reshape(-1, *(1,) * (x.ndim - 2)) for part in (scale, bias)
     )
-    return narrowed(factor * normalized + offset, x)
+    return round_like(factor * normalized + offset, x)
 
 
 def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3), **_: Any) -> Array:
     """Subtract the mean and divide by the standard deviation."""
     values, over = wide(x), tuple(positive(axis, x.ndim) for axis in axes)
     centered = values - values.mean(over, keepdims=True)
-    return narrowed(centered / (values.std(over, keepdims=True) + 1e-9), x)
+    return round_like(centered / (values.std(over, keepdims=True) + 1e-9), x)

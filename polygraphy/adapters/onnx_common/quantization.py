@@ -11,7 +11,7 @@ from polygraphy.adapters.onnx_common.convolution import conv
 from polygraphy.adapters.onnx_common.elementwise import Array, positive, wide
 
 
-def _aligned(values: Array, x: Array, axis: int) -> Array:
+def _align_to_axis(values: Array, x: Array, axis: int) -> Array:
     """Return one value for all elements, or one for each place along an axis."""
     if values.size == 1:
         return values.reshape(())
@@ -25,8 +25,8 @@ def dequantize(
     """Return (x - zero point) times scale."""
     shifted = wide(x)
     if zero_point is not None:
-        shifted = shifted - wide(_aligned(zero_point, x, axis))
-    made: Array = (shifted * wide(_aligned(scale, x, axis))).astype(scale.dtype)
+        shifted = shifted - wide(_align_to_axis(zero_point, x, axis))
+    made: Array = (shifted * wide(_align_to_axis(scale, x, axis))).astype(scale.dtype)
     return made
 
 
@@ -36,10 +36,10 @@ def quantize(
     """Return x over scale, rounded half to even, plus zero point, within the limits of its type."""
     kind = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
     # The quotient is a float32 in every backend, and decides which integer is nearest.
-    quotient = np.rint((x / _aligned(scale, x, axis)).astype(np.float32))
+    quotient = np.rint((x / _align_to_axis(scale, x, axis)).astype(np.float32))
     if kind.kind not in "iu":
-        return _to_small_floats(x / _aligned(scale, x, axis), kind)
-    shift = 0 if zero_point is None else wide(_aligned(zero_point, x, axis))
+        return _to_small_floats(x / _align_to_axis(scale, x, axis), kind)
+    shift = 0 if zero_point is None else wide(_align_to_axis(zero_point, x, axis))
     limits = np.iinfo(kind)
     made: Array = np.clip(wide(quotient) + shift, limits.min, limits.max).astype(kind)
     return made
@@ -54,11 +54,11 @@ def _to_small_floats(quotient: Array, kind: np.dtype[Any]) -> Array:
     return rounded
 
 
-def _shifted(x: Array, zero_point: Array | None, axis: int) -> Array:
-    return wide(x) if zero_point is None else wide(x) - wide(_aligned(zero_point, x, axis))
+def _subtract_zero_point(x: Array, zero_point: Array | None, axis: int) -> Array:
+    return wide(x) if zero_point is None else wide(x) - wide(_align_to_axis(zero_point, x, axis))
 
 
-def _requantized(product: Array, scale: Array, zero_point: Array) -> Array:
+def _requantize_product(product: Array, scale: Array, zero_point: Array) -> Array:
     """Return a product of integers in units of `scale`, as its zero point is stored."""
     quotient = wide(np.rint(product.astype(np.float32) * scale.astype(np.float32)))
     limits = np.iinfo(zero_point.dtype)
@@ -70,7 +70,9 @@ def conv_integer(
     x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None, **attributes: Any
 ) -> Array:
     """Convolve integers; the result is an int32."""
-    return conv(_shifted(x, x_zero, 1), _shifted(w, w_zero, 0), **attributes).astype(np.int32)
+    return conv(
+        _subtract_zero_point(x, x_zero, 1), _subtract_zero_point(w, w_zero, 0), **attributes
+    ).astype(np.int32)
 
 
 def qlinear_conv(
@@ -86,9 +88,11 @@ def qlinear_conv(
     **attributes: Any,
 ) -> Array:
     """Convolve quantized values; scale and zero point of the weights may be one for each output."""
-    product = conv(_shifted(x, x_zero, 1), _shifted(w, w_zero, 0), b, **attributes)
-    scale = _aligned(x_scale.reshape(()) * w_scale / y_scale.reshape(()), product, 1)
-    return _requantized(product, scale, y_zero)
+    product = conv(
+        _subtract_zero_point(x, x_zero, 1), _subtract_zero_point(w, w_zero, 0), b, **attributes
+    )
+    scale = _align_to_axis(x_scale.reshape(()) * w_scale / y_scale.reshape(()), product, 1)
+    return _requantize_product(product, scale, y_zero)
 
 
 def qlinear_matmul(
@@ -104,12 +108,12 @@ def qlinear_matmul(
 ) -> Array:
     """Multiply quantized matrices; those of `a` may be quantized by row, those of `b` by column."""
     rows, columns = (
-        values if values.ndim > 1 else _aligned(values, matrix, axis)
+        values if values.ndim > 1 else _align_to_axis(values, matrix, axis)
         for values, matrix, axis in ((a_scale, a, -2), (b_scale, b, -1))
     )
-    left = wide(a) - wide(a_zero if a_zero.ndim > 1 else _aligned(a_zero, a, -2))
-    right = wide(b) - wide(b_zero if b_zero.ndim > 1 else _aligned(b_zero, b, -1))
-    return _requantized(left @ right, rows * columns / y_scale.reshape(()), y_zero)
+    left = wide(a) - wide(a_zero if a_zero.ndim > 1 else _align_to_axis(a_zero, a, -2))
+    right = wide(b) - wide(b_zero if b_zero.ndim > 1 else _align_to_axis(b_zero, b, -1))
+    return _requantize_product(left @ right, rows * columns / y_scale.reshape(()), y_zero)
 
 
 TRUNCATES = any(

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.elementwise import Array, Results, narrowed, wide
+from polygraphy.adapters.onnx_common.elementwise import Array, Results, round_like, wide
 
 _Function: TypeAlias = Callable[[Array], Array]
 
@@ -46,11 +46,11 @@ def _activations(
         function, defaults = _ACTIVATIONS[name.lower()]
         taken = [float(next(given, default)) for given, default in zip(constants, defaults)]
         is_of_cell = count == 3 and number % 3 == 2
-        made.append(_bounded(function, taken, None if is_of_cell else clip))
+        made.append(_clip_input(function, taken, None if is_of_cell else clip))
     return made
 
 
-def _bounded(
+def _clip_input(
     function: Callable[..., Array], constants: Sequence[float], clip: float | None
 ) -> _Function:
     def call(x: Array) -> Array:
@@ -130,8 +130,8 @@ def _gates(matrix: Array | None, count: int, shape: tuple[int, ...]) -> list[Arr
     return np.split(whole, count, axis=1)
 
 
-def _given(made: Sequence[Array], x: Array, outputs: int) -> Results:
-    return tuple(narrowed(value, x) for value in made[:outputs])
+def _round_outputs(made: Sequence[Array], x: Array, outputs: int) -> Results:
+    return tuple(round_like(value, x) for value in made[:outputs])
 
 
 def rnn(
@@ -154,7 +154,7 @@ def rnn(
         return [functions[0](now @ weights[way].T + states[0] @ back[way].T + biases[way])]
 
     made = _unroll(x, r, sequence_lens, [initial_h], step, ["Tanh"], **attributes)
-    return _given(made, x, outputs)
+    return _round_outputs(made, x, outputs)
 
 
 def gru(
@@ -187,7 +187,7 @@ def gru(
         return [(1 - update) * proposed + update * old]
 
     made = _unroll(x, r, sequence_lens, [initial_h], step, ["Sigmoid", "Tanh"], **attributes)
-    return _given(made, x, outputs)
+    return _round_outputs(made, x, outputs)
 
 
 def lstm(
@@ -224,4 +224,4 @@ def lstm(
 
     default = ["Sigmoid", "Tanh", "Tanh"]
     made = _unroll(x, r, sequence_lens, [initial_h, initial_c], step, default, **attributes)
-    return _given(made, x, outputs)
+    return _round_outputs(made, x, outputs)

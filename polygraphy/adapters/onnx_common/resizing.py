@@ -215,7 +215,7 @@ def grid_sample(
             indices = np.floor(at) + taps
             distance = np.abs(indices - at)
             weights = _cubic(distance, -0.75) if reach == 2 else 1 - distance
-        choices.append(_padded(indices, weights, size, padding_mode, align_corners))
+        choices.append(_pad_indices(indices, weights, size, padding_mode, align_corners))
     made = np.zeros((x.shape[0], *grid.shape[1:-1], x.shape[1]))
     samples = np.arange(x.shape[0]).reshape(-1, *(1,) * rank)
     last = np.moveaxis(values, 1, -1)
@@ -227,7 +227,7 @@ def grid_sample(
     return result
 
 
-def _padded(
+def _pad_indices(
     indices: Array, weights: Array, size: int, padding_mode: str, align_corners: int
 ) -> tuple[Array, Array]:
     """Return indices that are there, and their weights."""

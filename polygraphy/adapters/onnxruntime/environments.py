@@ -75,7 +75,7 @@ def provider_sections() -> list[Section]:
     except Exception as error:  # A shared library that does not load, say.
         message = f"None: ONNX Runtime does not load: {type(error).__name__}: {error}"
         return [Section(title, (), (message,))]
-    plugins = [(name, _described(module)) for name, module in plugin_packages()]
+    plugins = [(name, _describe_plugin(module)) for name, module in plugin_packages()]
     rows = tuple((name, _status(name)) for name in providers)
     return [Section(title, (*rows, *plugins), _clashes())]
 
@@ -117,7 +117,7 @@ def _clashes() -> tuple[str, ...]:
     )
 
 
-def _described(module: str) -> str:
+def _describe_plugin(module: str) -> str:
     """Return what a plugin offers here, in a process of its own: it may crash."""
     name = module.removeprefix("onnxruntime_ep_")
     try:

@@ -13,16 +13,17 @@ from polygraphy.adapters.onnx_common.loadable import loadable
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
     library_of,
-    matched_providers,
-    translated_errors,
+    match_providers,
+    translate_errors,
 )
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import (
     CUDA,
     REWRITES,
+    are_on_host,
     cuda_precision,
     load_session,
-    matched_rewrites,
+    match_rewrites,
     session_options,
 )
 from polygraphy.domain.catalog.compute import TF32_ENVIRONMENT, ComputePrecision
@@ -53,19 +54,36 @@ class OnnxrtParty:
         threads: int | None = None,
         disabled_optimizers: Sequence[str] | None = None,
         provider_libraries: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> None:
-        """Set how models are run: see `SessionFromOnnx`."""
+        """Set how models are run: see `SessionFromOnnx`; and what the party is called."""
+        self.name = name or type(self).name
         self._libraries = dict(provider_libraries or {})
         self._providers = ["cpu"] if providers is None else list(providers)
         self._level = graph_optimization_level
         self._threads = threads
-        self._disabled = matched_rewrites(disabled_optimizers or ())
+        self._disabled = match_rewrites(disabled_optimizers or ())
+
+    @property
+    def backend(self) -> str:
+        """Return the flag of its kind, without the dashes."""
+        return type(self).name
+
+    @property
+    def uses_device(self) -> bool:
+        """Return whether a provider may use a device; see the port."""
+        return not are_on_host(self._providers) or bool(self._libraries)
+
+    @property
+    def survives_fork(self) -> bool:
+        """Return whether forked processes can run sessions; see the port."""
+        return not self.uses_device
 
     @property
     def settings(self) -> dict[str, Any]:
         """Return what sessions are made with: see the port."""
         made: dict[str, Any] = {"module": "onnxruntime"}
-        made["providers"] = self._matched_providers()
+        made["providers"] = self._full_providers()
         if self._libraries:
             paths = {name: library_of(source) for name, source in self._libraries.items()}
             made["provider_libraries"] = paths
@@ -121,15 +139,14 @@ class OnnxrtParty:
             given = providers[at]
             name = given if isinstance(given, str) else given[0]
             providers[at] = (name, {**options, "use_tf32": 0})
-        return OnnxrtParty(providers, self._level, self._threads, self._disabled, self._libraries)
+        how = (self._level, self._threads, self._disabled, self._libraries)
+        return OnnxrtParty(providers, *how, self.name)
 
     def _cuda(self) -> tuple[int, dict[str, Any]] | None:
         """Return where CUDA stands among the providers, and its options; None if it is not one."""
         if self._providers == ["cpu"]:
             return None
-        matched = [
-            (each, {}) if isinstance(each, str) else each for each in self._matched_providers()
-        ]
+        matched = [(each, {}) if isinstance(each, str) else each for each in self._full_providers()]
         names = [name for name, _ in matched]
         if CUDA not in names or len(matched) != len(self._providers):
             return None
@@ -160,8 +177,8 @@ class OnnxrtParty:
         options.pop("disabled_optimizers", None)
         return options
 
-    def _matched_providers(self) -> list[Provider]:
-        return matched_providers(self._providers, self._libraries)
+    def _full_providers(self) -> list[Provider]:
+        return match_providers(self._providers, self._libraries)
 
     def _session(
         self, model: Any, level: str | None, without: Collection[str], saved: str | None = None
@@ -171,9 +188,9 @@ class OnnxrtParty:
             options.intra_op_num_threads = self._threads
         if saved is not None:
             options.optimized_model_filepath = saved
-        providers = self._matched_providers()
+        providers = self._full_providers()
         without = [*self._disabled, *without]
-        with loadable(model, _HELD) as source, translated_errors("load", "the model"):
+        with loadable(model, _HELD) as source, translate_errors("load", "the model"):
             if saved is not None and isinstance(source, str) and source is not model:
                 options.add_session_config_entry(_WEIGHTS_OF_OPTIMISED, "weights.data")
             return load_session(source, options, providers, without)

@@ -73,7 +73,7 @@ _HINTS = (
 
 
 @contextmanager
-def translated_errors(
+def translate_errors(
     doing: str, model: str = "", node_inputs: Callable[[str, str], str] | None = None
 ) -> Iterator[None]:
     """Turn an error of ONNX Runtime inside the block into one of ours that says what was being
@@ -98,11 +98,11 @@ def translated_errors(
         text = plain(str(error))
         # Nodes of subgraphs are named after those that they are in.
         if failed := _FAILED.findall(text):
-            raise _of_node(text, failed[-1], doing, node_inputs) from error
-        raise _translated(error, text, doing, model) from error
+            raise _node_error(text, failed[-1], doing, node_inputs) from error
+        raise _translate_error(error, text, doing, model) from error
 
 
-def _of_node(
+def _node_error(
     text: str, node: tuple[str, str], doing: str, node_inputs: Callable[[str, str], str] | None
 ) -> BackendError:
     """Return the error of a node that failed: the data had passed for the model's inputs."""
@@ -118,7 +118,7 @@ def _of_node(
     )
 
 
-def _translated(error: Exception, text: str, doing: str, model: str) -> PolygraphyException:
+def _translate_error(error: Exception, text: str, doing: str, model: str) -> PolygraphyException:
     kind = type(error).__name__
     if kind in _INVALID_GRAPH and "Protobuf parsing failed" not in text:
         return ModelError(
@@ -190,7 +190,7 @@ _libraries: MutableMapping[str, _Library] = {}
 _process = OneProcess("A plugin of ONNX Runtime")
 
 
-def matched_providers(
+def match_providers(
     providers: Sequence[Provider], libraries: Mapping[str, str] | None = None
 ) -> list[Provider]:
     """Return execution providers by their full names.
@@ -208,17 +208,17 @@ def matched_providers(
     """
     for name, source in (libraries or {}).items():
         _register(name, source)
-    available = list(dict.fromkeys([*onnxrt.get_available_providers(), *_of_plugins()]))
+    available = list(dict.fromkeys([*onnxrt.get_available_providers(), *_plugin_providers()]))
     if not any(_is_cpu(provider) for provider in providers):
-        return [_matched(provider, available) for provider in providers]
-    found = (_matched_or_skipped(provider, available) for provider in providers)
+        return [_match_provider(provider, available) for provider in providers]
+    found = (_match_or_skip(provider, available) for provider in providers)
     return [provider for provider in found if provider is not None]
 
 
-def _matched_or_skipped(provider: Provider, available: Sequence[str]) -> Provider | None:
+def _match_or_skip(provider: Provider, available: Sequence[str]) -> Provider | None:
     """Return a provider by its full name; None, with a warning, if this build does not have it."""
     try:
-        return _matched(provider, available)
+        return _match_provider(provider, available)
     except UnavailableError as error:
         resolve(Console).note(f"{error} The model runs without it.")
         return None
@@ -229,18 +229,18 @@ def _is_cpu(provider: Provider) -> bool:
     return name.lower() in ("cpu", "cpuexecutionprovider")
 
 
-def chosen_providers(options: SessionOptions, providers: Sequence[Provider]) -> dict[str, Any]:
+def session_arguments(options: SessionOptions, providers: Sequence[Provider]) -> dict[str, Any]:
     """Return the arguments that have a session use providers, by their full names; those of
     plugins are known to its options alone.
     """
-    plugged = set(_of_plugins())
+    plugged = set(_plugin_providers())
     named = [(each, {}) if isinstance(each, str) else each for each in providers]
     if plugged.isdisjoint(name for name, _ in named):
         return {"providers": list(providers)}
     _process.enter()
     for name, given in named:
         how = {key: str(value) for key, value in given.items()}
-        with translated_errors("use", f"execution provider {name!r}"):
+        with translate_errors("use", f"execution provider {name!r}"):
             if name in plugged:
                 device = _device(name, how.pop(_DEVICE, ""))
                 options.add_provider_for_devices([device], how)
@@ -328,18 +328,18 @@ def _register(name: str, source: str) -> None:
         )
     taken = {each.lower() for each in (*_libraries, *onnxrt.get_available_providers())}
     if name.lower() in taken:
-        raise _refused(name, path, "already registered")
+        raise _library_error(name, path, "already registered")
     onnxrt.set_default_logger_severity(4)  # What plugins have to say arrives in exceptions, too.
     before = len(onnxrt.get_ep_devices())
     try:
         onnxrt.register_execution_provider_library(name, path)
     except Exception as error:  # A class of its own, for all that can happen.
-        raise _refused(name, path, str(error)) from error
+        raise _library_error(name, path, str(error)) from error
     found = [device.ep_name for device in onnxrt.get_ep_devices()[before:]]
     _libraries[name] = _Library(path, tuple(dict.fromkeys(found)))
 
 
-def _refused(name: str, path: str, text: str) -> BackendError:
+def _library_error(name: str, path: str, text: str) -> BackendError:
     """Return the error of a library that ONNX Runtime does not take."""
     reason = " ".join(text.split()).rpartition(" with error: ")[2].removeprefix(f"{path}: ")
     if "CreateEpFactories" in reason:
@@ -352,7 +352,7 @@ def _refused(name: str, path: str, text: str) -> BackendError:
     )
 
 
-def _of_plugins() -> Iterator[str]:
+def _plugin_providers() -> Iterator[str]:
     """Yield the names of the providers of plugins."""
     for library in _libraries.values():
         yield from library.providers
@@ -398,7 +398,7 @@ _PACKAGES = (
 """Which package brings an execution provider that others lack, by a part of its name."""
 
 
-def _matched(provider: Provider, available: Sequence[str]) -> Provider:
+def _match_provider(provider: Provider, available: Sequence[str]) -> Provider:
     wanted, options = (provider, None) if isinstance(provider, str) else provider
     name = _plugin(wanted) or _full_name(wanted, available)
     return name if options is None else (name, options)
@@ -417,7 +417,7 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
         )
     if not matches:
         hint = _where_it_is(wanted)
-        if built_elsewhere := _known_elsewhere(wanted):
+        if built_elsewhere := _provider_of_other_builds(wanted):
             raise UnavailableError(
                 f"The installed ONNX Runtime {onnxrt.__version__} is built without"
                 f" {built_elsewhere}. It has {', '.join(available)}.",
@@ -428,7 +428,7 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
     return matches[0]
 
 
-def _known_elsewhere(wanted: str) -> str:
+def _provider_of_other_builds(wanted: str) -> str:
     """Return the full name of a provider that other builds of ONNX Runtime have, if one matches."""
     known: Sequence[str] = getattr(onnxrt, "get_all_providers", list)()
     matches = [name for name in known if wanted.lower() in name.lower()]

@@ -17,11 +17,11 @@ from attrs import evolve, frozen
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
-from polygraphy.adapters.onnx_common.inference import hidden, infer_shapes, restore
+from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, infer_shapes, restore
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of, inputs_of, shape_of
-from polygraphy.adapters.onnxruntime.providers import translated_errors
+from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, terminable
-from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.data.loading import describe_model, fit_feed
 from polygraphy.domain.errors import (
     BackendError,
@@ -82,10 +82,10 @@ def measure(
     collector = _MinMax() if method == "minmax" else _Histograms(method)
     count = 0
     session = _session(model, tensors) if tensors else None
-    for feed in _fitted(data, metadata):
+    for feed in _fit_feeds(data, metadata):
         count += 1
         if session is not None:
-            with translated_errors("run"):
+            with translate_errors("run"):
                 values = terminable(partial(session.run, list(tensors), feed))
             collector.add(dict(zip(tensors, values)))
     if not count:
@@ -113,7 +113,7 @@ def _with_outputs(model: ModelProto, tensors: Sequence[str]) -> ModelProto:
     return copy
 
 
-def _fitted(
+def _fit_feeds(
     data: Iterable[Mapping[str, Any]], metadata: TensorMetadata
 ) -> Iterator[dict[str, Any]]:
     noted: set[str] = set()
@@ -293,7 +293,7 @@ def with_qdq(
         name: tuple(np.array(end, dtype=types.get(name, np.float32)) for end in ends)
         for name, ends in ranges.items()
     }
-    with translated_errors("quantise"):
+    with translate_errors("quantise"):
         try:
             made = qdq.QDQQuantizer(
                 model=model,
@@ -416,7 +416,7 @@ def _content(cache: CalibrationCache) -> bytes:
     path = Path(cache)
     if not path.exists():
         return b""
-    with translated_os_errors(path, "read"):
+    with translate_os_errors(path, "read"):
         content = path.read_bytes()
     if not content:
         G_LOGGER.warning(f"The calibration cache {path} is empty: calibrating again.")
@@ -475,7 +475,7 @@ def quantize(
         raise UnknownNameError("Calibration method", method, METHODS)
     if dtype != DataType.INT8 and method == "entropy":
         method = "minmax"
-    prepared, kept = _prepared(model, dtype, keep_nodes)
+    prepared, kept = _prepare_model(model, dtype, keep_nodes)
     chosen = [node for node in prepared.graph.node if is_quantized(node, kept)]
     wanted = _activations(prepared, chosen)
     # A cache serves builds that keep other nodes, too: layers are tried one after the other.
@@ -487,9 +487,9 @@ def quantize(
         G_LOGGER.warning(
             f"Nothing is quantized: the model has no {', '.join(QUANTIZED_OPS)} nodes{but}."
         )
-        return _unnamed(prepared)
+        return _remove_added_names(prepared)
     made = with_qdq(prepared, {name: ranges[name] for name in wanted}, dtype, kept)
-    return _unnamed(made)
+    return _remove_added_names(made)
 
 
 def _data(calibration: Any) -> Any:
@@ -498,7 +498,7 @@ def _data(calibration: Any) -> Any:
     return calibration if is_iterable else evaluate(calibration)
 
 
-def _prepared(
+def _prepare_model(
     model: ModelProto, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> tuple[ModelProto, set[str]]:
     """Return a copy in which every node has a name and every weight is an initialiser, of an
@@ -516,13 +516,13 @@ def _prepared(
     }
     copy: ModelProto = copy_of(model)
     _lift_constants(copy)  # Of which type weights are decides what the model is brought to.
-    copy = _lifted(copy, dtype)
+    copy = _raise_opset(copy, dtype)
     for index, node in enumerate(copy.graph.node):
         node.name = node.name or f"{_MADE_UP}{index}"
     return copy, {node.name for node in copy.graph.node if kept.intersection(node.output)}
 
 
-def _unnamed(model: ModelProto) -> ModelProto:
+def _remove_added_names(model: ModelProto) -> ModelProto:
     """Take away the names that nodes got here: what a node without a name is called elsewhere
     follows from what it computes.
     """
@@ -532,14 +532,16 @@ def _unnamed(model: ModelProto) -> ModelProto:
     return model
 
 
-def _lifted(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
+def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
     """Return a model of a late enough operator set."""
     scheme, version = scheme_for(model, dtype), opset_of(model)
     model.ir_version = max(model.ir_version, scheme.ir_version)
     if version >= scheme.opset:
         return model
     try:
-        lifted: ModelProto = onnx.version_converter.convert_version(hidden(model), scheme.opset)
+        lifted: ModelProto = onnx.version_converter.convert_version(
+            hide_crashing_nodes(model), scheme.opset
+        )
     except Exception as error:  # of whichever class: it is C++ that gives up
         said = (
             f"the model (opset {version}) cannot be brought to opset {scheme.opset}:"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from math import ceil, prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,16 +15,17 @@ from polygraphy import mod
 from polygraphy.adapters.arrays.foreign import (
     as_torch,
     device_buffer,
+    empty_torch,
     has_torch,
     host_array,
     host_copy,
     is_on_device,
-    packed,
-    unpacked,
+    pack_bits,
+    unpack_bits,
 )
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.onnxruntime.providers import translated_errors
+from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
     facts_of,
@@ -82,7 +83,6 @@ class BoundRuns:
         session: InferenceSession,
         gpu: int,
         inputs: TensorMetadata,
-        outputs: Sequence[str],
         *,
         kind: str = _GPU,
     ) -> None:
@@ -92,7 +92,6 @@ class BoundRuns:
             session: the session.
             gpu: the index of its GPU.
             inputs: what it asks for.
-            outputs: the names of what it gives.
             kind: what ONNX Runtime calls the memory.
 
         Raises:
@@ -101,18 +100,25 @@ class BoundRuns:
         self._session = session
         self._memory = (kind, gpu)
         self._gpu = gpu
-        self._inputs = inputs
-        self._outputs = outputs
+        self._inputs = {name: _Input(dtype, shape) for name, (dtype, shape) in inputs.items()}
+        self._outputs = {tensor.name: _Output(tensor) for tensor in session.get_outputs()}
+        self._idle: list[_Bound] = []
         self._device = resolve(Device)
         self._device.require()
         with self._device.use(gpu):
             self._stream: DeviceStream = self._device.create_stream()
 
     def free(self) -> None:
+        self._idle.clear()
         self._stream.free()
 
     def run(
-        self, feed_dict: Mapping[str, Any], to_host: bool, options: RunOptions | None = None
+        self,
+        feed_dict: Mapping[str, Any],
+        to_host: bool,
+        options: RunOptions | None = None,
+        *,
+        as_torch: bool = False,
     ) -> dict[str, Any]:
         """Run the session once.
 
@@ -122,60 +128,151 @@ class BoundRuns:
             to_host: whether outputs are NumPy arrays; else they are views of device memory, which
                 keep it.
             options: of ONNX Runtime for this run, through which another thread may end it.
+            as_torch: whether outputs that stay on the device are tensors of PyTorch, as far as
+                their shapes are known before.
 
         Raises:
             InputError: an array cannot be read on the GPU, or is of another data type.
         """
-        with self._device.use(self._gpu):
-            binding = self._session.io_binding()
-            # Until the run is over, what is bound must stay where it is.
-            held = [self._bind(binding, name, data) for name, data in feed_dict.items()]
-            self._stream.synchronize()
-            for name in self._outputs:
-                binding.bind_output(name, *((_HOST, 0) if to_host else self._memory))
-            binding.synchronize_inputs()
-            self._session.run_with_iobinding(binding, options)
-            binding.synchronize_outputs()
-            del held
-            if to_host:
-                return dict(zip(self._outputs, binding.copy_outputs_to_cpu()))
-            return {
-                name: self._viewed(value)
-                for name, value in zip(self._outputs, binding.get_outputs())
-            }
+        if self._device.current() != self._gpu:
+            with self._device.use(self._gpu):
+                return self._run(feed_dict, to_host, options, as_torch)
+        return self._run(feed_dict, to_host, options, as_torch)
 
-    def _bind(self, binding: Any, name: str, data: Any) -> Any:
-        """Bind the data for an input; return what keeps their memory."""
-        dtype, shape = self._inputs[name]
+    def _run(
+        self, feed_dict: Mapping[str, Any], to_host: bool, options: Any, as_torch: bool
+    ) -> dict[str, Any]:
+        # Another thread may run at the same time, so a binding is taken for as long as it is used.
+        bound = self._idle.pop() if self._idle else _Bound(self._session.io_binding(), {})
+        binding = bound.binding
+        # Until the run is over, what is bound must stay where it is.
+        held = [self._bind(bound, name, data) for name, data in feed_dict.items()]
+        self._stream.synchronize()
+        made: dict[str, Any] = {}
+        kind, index = (_HOST, 0) if to_host else self._memory
+        for name, output in self._outputs.items():
+            tensor = output.tensor(index) if as_torch and not to_host else None
+            if tensor is None:
+                binding.bind_output(name, kind, index)
+            else:
+                made[name] = tensor
+                element_type, shape = output.element_type, output.shape
+                binding.bind_output(name, kind, index, element_type, shape, tensor.data_ptr())
+        binding.synchronize_inputs()
+        try:
+            self._session.run_with_iobinding(binding, options)
+        except Exception:
+            if not made:
+                raise
+            for output in self._outputs.values():
+                output.forget_shape()  # The model states shapes that its outputs do not have.
+            return self._run(feed_dict, to_host, options, as_torch)
+        binding.synchronize_outputs()
+        del held
+        if to_host:
+            made = dict(zip(self._outputs, binding.copy_outputs_to_cpu()))
+        elif len(made) < len(self._outputs):
+            values = zip(self._outputs, binding.get_outputs())
+            made = {
+                name: made[name] if name in made else self._view_value(name, value)
+                for name, value in values
+            }
+        binding.clear_binding_outputs()  # They are the caller's, who may let go of them.
+        self._idle.append(bound)
+        return made
+
+    def _bind(self, bound: _Bound, name: str, data: Any) -> Any:
+        """Bind the data for an input, unless they lie where the last ones did; return what keeps
+        their memory.
+        """
+        expected = self._inputs[name]
         if isinstance(data, int):
-            return self._bind_address(binding, name, data, _static(name, shape), dtype)
-        found = DataType.from_dtype(data.dtype)
-        if found != dtype:  # Which would be read as if it were right.
-            raise InputError(
-                f"Input {name!r} must have data type {dtype}, but the data have the"
-                f" unexpected dtype {found}."
-            )
+            self._device.check_readable(data, self._gpu)
+            shape = _static(name, expected.shape)
+            self._bind_address(bound, name, expected, data, tuple(shape))
+            return data
+        expected.check(name, data.dtype)
         where = device_buffer(data, self._stream)
         if where is None:
             array = numpy.require(host_array(data), requirements=["A", "C"])
-            binding.bind_cpu_input(name, array)
+            bound.places.pop(name, None)
+            bound.binding.bind_cpu_input(name, array)
             return array
         address, found_shape, kept = where
         if not prod(found_shape):  # What is empty may have no address.
-            binding.bind_cpu_input(name, numpy.empty(found_shape, dtype.numpy()))
-            return kept
-        self._bind_address(binding, name, address, found_shape, dtype)
+            bound.places.pop(name, None)
+            empty = numpy.empty(found_shape, expected.dtype.numpy())
+            bound.binding.bind_cpu_input(name, empty)
+            return kept, empty
+        if bound.places.get(name) != (address, found_shape):
+            self._device.check_readable(address, self._gpu)
+            self._bind_address(bound, name, expected, address, found_shape)
         return kept
 
     def _bind_address(
-        self, binding: Any, name: str, address: int, shape: Sequence[int], dtype: DataTypeEntry
+        self, bound: _Bound, name: str, expected: _Input, address: int, shape: tuple[int, ...]
     ) -> None:
-        self._device.check_readable(address, self._gpu)
-        binding.bind_input(name, *self._memory, _element_type(dtype), tuple(shape), address)
+        bound.places[name] = address, shape
+        element_type = expected.element_type
+        bound.binding.bind_input(name, *self._memory, element_type, shape, address)
 
-    def _viewed(self, value: Any) -> Any:
-        dtype = DataType.from_dtype(value.data_type())
-        return self._device.view(value.data_ptr(), value.shape(), dtype.numpy(), owner=value)
+    def _view_value(self, name: str, value: Any) -> Any:
+        dtype = self._outputs[name].numpy_dtype
+        return self._device.view(value.data_ptr(), value.shape(), dtype, owner=value)
+
+
+class _Bound(NamedTuple):
+    """A binding, and by the names of inputs the addresses and shapes that are bound in it."""
+
+    binding: Any
+    places: dict[str, tuple[int, tuple[int, ...]]]
+
+
+class _Input:
+    """What a session asks for as an input, as far as it is looked up once."""
+
+    def __init__(self, dtype: DataTypeEntry, shape: Any) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self._allowed: set[Any] = set()
+
+    @cached_property
+    def element_type(self) -> Any:
+        return _element_type(self.dtype)
+
+    def check(self, name: str, dtype: Any) -> None:
+        """Refuse data of another type, which would be read as if they were of this one."""
+        if dtype in self._allowed:
+            return
+        found = DataType.from_dtype(dtype)
+        if found != self.dtype:
+            raise InputError(
+                f"Input {name!r} must have data type {self.dtype}, but the data have the"
+                f" unexpected dtype {found}."
+            )
+        self._allowed.add(dtype)
+
+
+class _Output:
+    """An output of a session, as far as it is looked up once."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._dtype = DataType.from_dtype(tensor.type)
+        self.numpy_dtype = self._dtype.numpy()
+        is_static = all(isinstance(size, int) and size > 0 for size in tensor.shape)
+        # No dimension is a scalar or an unknown rank: ONNX Runtime says the same of both.
+        self.shape = tuple(tensor.shape) if is_static and tensor.shape else None
+
+    @cached_property
+    def element_type(self) -> Any:
+        return _element_type(self._dtype)
+
+    def tensor(self, gpu: int) -> Any:
+        """Return a tensor of PyTorch on the GPU for the output; None if its shape is unknown."""
+        return None if self.shape is None else empty_torch(self.shape, self._dtype, gpu)
+
+    def forget_shape(self) -> None:
+        self.shape = None
 
 
 def _static(name: str, shape: Any) -> Sequence[int]:
@@ -252,7 +349,7 @@ def _value_of(array: Any) -> tuple[OrtValue, Any]:
 
 def _bytes_of(array: Any, dtype: DataTypeEntry) -> Any:
     if dtype.itemsize < 1:
-        return packed(array, round(8 * dtype.itemsize))
+        return pack_bits(array, round(8 * dtype.itemsize))
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -266,7 +363,7 @@ def _array_of(value: OrtValue) -> Any:
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), nbytes) if nbytes else b"", np.uint8)
     native = dtype.numpy()
     if dtype.itemsize < 1:
-        return unpacked(raw, round(8 * dtype.itemsize), native, prod(shape)).reshape(shape)
+        return unpack_bits(raw, round(8 * dtype.itemsize), native, prod(shape)).reshape(shape)
     return raw.view(native).copy().reshape(shape)
 
 
@@ -367,14 +464,14 @@ class OnnxrtRunner(BaseRunner):
         names = self._output_names
         try:
             if self._may_take_long:
-                outputs = self._watched(partial(self._run, names, feed_dict))
-            else:  # As `_measured` does: tiny models would feel its call.
+                outputs = self._run_interruptibly(partial(self._run, names, feed_dict))
+            else:  # As `_measure_run` does: tiny models would feel its call.
                 start = _now()
                 outputs = self._run(names, feed_dict)
                 self.inference_time = _now() - start
                 self._may_take_long = self.inference_time > _LONG
         except Exception:
-            with translated_errors("run", node_inputs=partial(self._node_inputs, feed_dict)):
+            with translate_errors("run", node_inputs=partial(self._node_inputs, feed_dict)):
                 raise
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
@@ -388,11 +485,11 @@ class OnnxrtRunner(BaseRunner):
         shapes = {key: np.shape(array) for key, array in feed_dict.items()}
         return inputs_of_node(self.sess, op, name, shapes)
 
-    def _watched(self, run: Callable[[RunOptions], T]) -> T:
+    def _run_interruptibly(self, run: Callable[[RunOptions], T]) -> T:
         """Run the session in a way that ctrl-C ends: the first time, and after each long one."""
-        return terminable(partial(self._measured, run))
+        return terminable(partial(self._measure_run, run))
 
-    def _measured(self, run: Callable[..., T], *options: RunOptions) -> T:
+    def _measure_run(self, run: Callable[..., T], *options: RunOptions) -> T:
         start = _now()
         outputs = run(*options)
         self.inference_time = _now() - start
@@ -401,6 +498,7 @@ class OnnxrtRunner(BaseRunner):
 
     def _infer_foreign(self, feed_dict: Mapping[str, Any], to_host: bool) -> dict[str, Any]:
         """Run the session on what is not in arrays of NumPy, or leave the outputs on the GPU."""
+        wants_torch = has_torch(feed_dict.values())
         if self._gpu is None and not to_host:
             assert self.sess is not None
             raise UsageError(
@@ -414,16 +512,18 @@ class OnnxrtRunner(BaseRunner):
                 {name: host_copy(name, data) for name, data in feed_dict.items()}
             )
         else:
-            outputs = self._infer_bound(self._gpu, feed_dict, to_host)
-        return as_torch(outputs) if has_torch(feed_dict.values()) else outputs
+            outputs = self._infer_bound(self._gpu, feed_dict, to_host, wants_torch)
+        return as_torch(outputs) if wants_torch else outputs
 
-    def _infer_bound(self, gpu: int, feed_dict: Mapping[str, Any], to_host: bool) -> dict[str, Any]:
+    def _infer_bound(
+        self, gpu: int, feed_dict: Mapping[str, Any], to_host: bool, as_torch: bool
+    ) -> dict[str, Any]:
         if self._bound is None:
             inputs = self.get_input_metadata(use_numpy_dtypes=False)
-            self._bound = BoundRuns(self.sess, gpu, inputs, self._output_names)
-        run = partial(self._bound.run, feed_dict, to_host)
-        with translated_errors("run"):
-            return self._watched(run) if self._may_take_long else self._measured(run)
+            self._bound = BoundRuns(self.sess, gpu, inputs)
+        run = partial(self._bound.run, feed_dict, to_host, as_torch=as_torch)
+        with translate_errors("run"):
+            return self._run_interruptibly(run) if self._may_take_long else self._measure_run(run)
 
 
 def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:

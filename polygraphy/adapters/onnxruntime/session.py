@@ -13,22 +13,25 @@ from weakref import WeakKeyDictionary, WeakSet
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx_common.loadable import loadable
+from polygraphy.adapters.onnxruntime.placement import placements_of, record_placements
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
-    chosen_providers,
-    matched_providers,
-    translated_errors,
+    match_providers,
+    session_arguments,
+    translate_errors,
 )
 from polygraphy.adapters.onnxruntime.starting import names_of, start_session
 from polygraphy.adapters.os.forks import OneProcess, has_started_cuda
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import CUDA_TF32, TF32, TF32_ENVIRONMENT, ComputePrecision
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import computes_in_tf32, cores, is_tf32_forced
+from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import (
     find_facts,
     first_omission,
@@ -119,12 +122,12 @@ class SessionFromOnnx(BaseLoader):
                 cannot load a plugin, or there is no device for it here.
             UnavailableError: a provider does not start, and the CPU provider is not in the list.
         """
-        providers = matched_providers(self._providers, self._provider_libraries)
+        providers = match_providers(self._providers, self._provider_libraries)
         options = session_options(self._graph_optimization_level)
         options.enable_cpu_mem_arena = self._memory_arena
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
-        without = matched_rewrites(self._disabled_optimizers)
+        without = match_rewrites(self._disabled_optimizers)
         model: Any = evaluate(self._model)
         name = "the model"
         if isinstance(model, (str, Path)):
@@ -134,13 +137,21 @@ class SessionFromOnnx(BaseLoader):
             f"{[provider if isinstance(provider, str) else provider[0] for provider in providers]}"
         )
 
+        notes_placements = not are_on_host(providers) and self._memory_arena
+        if notes_placements:  # Not of a part of a model, of which there are many.
+            record_placements(options)
+
         def session(model: Any) -> InferenceSession:
             _refuse_left_out_results(model)
-            with translated_errors("load", name):
-                return load_session(model, options, providers, without)
+            with translate_errors("load", name):
+                made = load_session(model, options, providers, without)
+            wanted = names_of(providers)[0]
+            if notes_placements and (text := placements_of(made, wanted).summary()):
+                resolve(Console).note(f"{text} `polygraphy inspect model --providers` lists them.")
+            return made
 
         with loadable(model) as source:
-            return _remembered(session(source), model)
+            return _remember_model(session(source), model)
 
 
 DEVICE = OneProcess("ONNX Runtime on a device")
@@ -158,6 +169,14 @@ if hasattr(os, "register_at_fork") and hasattr(os, "RTLD_NOLOAD"):
 _ON_HOST = frozenset({"CPUExecutionProvider", "AzureExecutionProvider"})
 """The providers that a forked process can use."""
 CUDA = "CUDAExecutionProvider"
+
+
+def are_on_host(providers: Sequence[Provider]) -> bool:
+    """Return whether all providers are among those that a forked process can use; names may be
+    parts of names, as users write them.
+    """
+    return all(name.lower() in ("cpu", "azure") or name in _ON_HOST for name in names_of(providers))
+
 
 _made: WeakSet[InferenceSession] = WeakSet()
 if hasattr(os, "register_at_fork"):
@@ -186,7 +205,7 @@ def load_session(
         DEVICE.check()
 
     def start(requested: Sequence[Provider]) -> InferenceSession:
-        given = chosen_providers(options, requested)
+        given = session_arguments(options, requested)
         if without:
             given["disabled_optimizers"] = list(without)
 
@@ -224,7 +243,7 @@ def _refuse_left_out_results(model: str | bytes) -> None:
         )
 
 
-def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
+def _remember_model(session: InferenceSession, model: Any) -> InferenceSession:
     """Remember what the model of a session tells: of a file, when it is asked for."""
     find = partial(find_facts, model, compute_precision(session))
     is_file = isinstance(model, (str, Path))
@@ -337,7 +356,7 @@ _GROUP = "RuleBasedTransformer"
 """What names of whole groups of rewrites, one per level, contain."""
 
 
-def matched_rewrites(names: Sequence[str]) -> list[str]:
+def match_rewrites(names: Sequence[str]) -> list[str]:
     """Return the names of rewrites as ONNX Runtime writes them, which it wants to the letter. It
     ignores one that it does not have without a word, so that is said here; a release that is newer
     than the list may have it. What older releases have as one rewrite means both levels of it.

@@ -72,7 +72,7 @@ def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSessi
     requested = list(providers)
     while True:
         try:
-            session = _started(start, requested)
+            session = _start_session(start, requested)
         except (ValueError, RuntimeError) as error:
             # The error may be about the model: then the provider starts with another one.
             failed = _first_failing(requested)
@@ -103,7 +103,7 @@ def names_of(providers: Sequence[Provider]) -> list[str]:
     return [each if isinstance(each, str) else each[0] for each in providers]
 
 
-def _started(start: Start, providers: Sequence[Provider]) -> InferenceSession:
+def _start_session(start: Start, providers: Sequence[Provider]) -> InferenceSession:
     """Create a session; if libraries of CUDA are missing, look for them in Python packages."""
     session = start(providers)
     missing = set(names_of(providers)) - set(session.get_providers())
@@ -156,7 +156,7 @@ def why_not(provider: Provider) -> str:
 
     [name] = names_of([provider])
     try:
-        session = _started(start, [provider])
+        session = _start_session(start, [provider])
         running, message = session.get_providers(), ""
     except Exception as error:  # Each provider raises what it likes.
         running, message = [], str(error)

@@ -14,9 +14,9 @@ from polygraphy import config, mod
 from polygraphy.adapters.onnx_common.messages import with_all_results
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
-    matched_providers,
+    match_providers,
     point_of,
-    translated_errors,
+    translate_errors,
 )
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
@@ -91,7 +91,7 @@ class OnnxrtTrial:
             )
         options = session_options(self._graph_optimization_level)
         options.log_severity_level = 4  # What is wrong arrives in the exceptions.
-        providers = matched_providers(self._providers or ["cpu"], self._libraries)
+        providers = match_providers(self._providers or ["cpu"], self._libraries)
         with _foreign_errors():
             session = load_session(model, options, providers)
         taken = {value.name for value in session.get_inputs()}
@@ -99,17 +99,17 @@ class OnnxrtTrial:
         if any(map(_is_text, given.values())):  # It makes no values of its own of those.
             arrays = {name: _array(value) for name, value in given.items()}
             with _foreign_errors():
-                results = _limited(lambda options: session.run(list(outputs), arrays, options))
+                results = _limit_time(lambda options: session.run(list(outputs), arrays, options))
         else:
             values = {name: _native(value) for name, value in given.items()}
             with _foreign_errors():
-                results = _limited(
+                results = _limit_time(
                     lambda options: session.run_with_ort_values(list(outputs), values, options)
                 )
-        return {name: _described(raw) for name, raw in zip(outputs, results)}
+        return {name: _trial_value(raw) for name, raw in zip(outputs, results)}
 
 
-def _limited(call: Callable[[Any], T]) -> T:
+def _limit_time(call: Callable[[Any], T]) -> T:
     """Make a call that runs a session, and end it when its time is up.
 
     Raises:
@@ -205,7 +205,7 @@ _NUMBERS = {
 """What ONNX calls the data types of ml_dtypes that ONNX Runtime takes."""
 
 
-def _described(raw: Any) -> OnnxrtValue:
+def _trial_value(raw: Any) -> OnnxrtValue:
     if isinstance(raw, np.ndarray):
         return OnnxrtValue(raw, DataType.from_dtype(raw.dtype), raw.shape)
     if isinstance(raw, list):
@@ -220,7 +220,7 @@ def _described(raw: Any) -> OnnxrtValue:
 def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
     """Compute `outputs`; BackendError when ONNX Runtime has no implementation."""
     options = session_options("disable")
-    with translated_errors("evaluate"):
+    with translate_errors("evaluate"):
         serialized = with_all_results(model).SerializeToString()
         session = load_session(serialized, options, ["CPUExecutionProvider"])
         computed = terminable(lambda options: session.run(list(outputs), {}, options))

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx_common.loadable import loadable
-from polygraphy.adapters.openvino.errors import translated_errors
+from polygraphy.adapters.openvino.errors import translate_errors
 from polygraphy.adapters.os.forks import OneProcess
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.domain.catalog.precisions import HALF
@@ -138,21 +138,21 @@ class CompiledModelFromOnnx(BaseLoader):
         if isinstance(model, (str, Path)):
             name = model = str(readable_file(model, "Model"))
         with loadable(model) as source:
-            with translated_errors("read", name):
+            with translate_errors("read", name):
                 read = _read(source)
             outputs = [_output_name(port) for port in read.outputs]
             ranked = ranked_inputs(model)
             inputs = [_input_name(port, ranked) for port in read.inputs]
             with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
                 if self._float32_tensors:
-                    with translated_errors("compile", name):
+                    with translate_errors("compile", name):
                         read = _in_float32(core, read, self._float32_tensors, folder)
                 if not self._fuse:
                     read.add_outputs(_inner_ports(read))
-                with translated_errors("compile", name):
+                with translate_errors("compile", name):
                     compiled = core.compile_model(read, self._device, self._config())
         products = {op.friendly_name for op in read.get_ops() if op.get_type_name() == "MatMul"}
-        lowered = self._lowered(compiled, products)
+        lowered = self._lowered_outputs(compiled, products)
         facts = find_facts(model)
         _known[compiled] = Known(inputs, outputs, _LoweredFacts(facts, lowered))
         return compiled
@@ -168,7 +168,9 @@ class CompiledModelFromOnnx(BaseLoader):
             config["SNIPPETS_MODE"] = "DISABLE"  # What is compiled into one does not ask for types.
         return {**config, **self._properties}
 
-    def _lowered(self, compiled: CompiledModel, products: Collection[str]) -> dict[str, str]:
+    def _lowered_outputs(
+        self, compiled: CompiledModel, products: Collection[str]
+    ) -> dict[str, str]:
         """Return which outputs are computed in less than float32, and say so.
 
         Args:
@@ -183,7 +185,7 @@ class CompiledModelFromOnnx(BaseLoader):
             evolve(each, precision=hint) if each.is_compiled_of(products) else each
             for each in layers_of(compiled)
         ]
-        lowered = _computed_in(layers)
+        lowered = _output_precisions(layers)
         narrow = [layer for layer in layers if layer.lowered]
         if narrow:
             said = (
@@ -223,7 +225,7 @@ class _LoweredFacts:
         return {**own, **lowered}
 
 
-def known_of(compiled: CompiledModel) -> Known:
+def compiled_facts(compiled: CompiledModel) -> Known:
     """Return what is known of a compiled model; of one that was made elsewhere the names."""
     if compiled in _known:
         return _known[compiled]
@@ -256,7 +258,7 @@ def core_of_process() -> Any:
 
 def precision_of(compiled: CompiledModel) -> str:
     """Return the type that a compiled model was asked to compute in, as OpenVINO calls it."""
-    found = _named_precision(compiled.get_property)
+    found = _precision_name(compiled.get_property)
     if found is None:  # AUTO and HETERO do not say what the device that they chose does.
         lowered = (layer.precision for layer in layers_of(compiled) if layer.lowered)
         return next(lowered, "f32")
@@ -272,11 +274,11 @@ def default_precision(device: str) -> str:
     names = [device]
     if kind in _VIRTUAL:
         names = listed.split(",") if listed else core.available_devices
-    found = (_named_precision(partial(core.get_property, name)) for name in names)
+    found = (_precision_name(partial(core.get_property, name)) for name in names)
     return next((each for each in found if each not in (None, "f32")), None) or "f32"
 
 
-def _named_precision(get: Callable[[str], Any]) -> str | None:
+def _precision_name(get: Callable[[str], Any]) -> str | None:
     """Return the name of a type, float32 where it is another; None where it is not said."""
     try:
         name: str = get(HINT).get_type_name()
@@ -419,7 +421,7 @@ def _layer(op: Any) -> Layer:
     )
 
 
-def _computed_in(layers: Sequence[Layer]) -> dict[str, str]:
+def _output_precisions(layers: Sequence[Layer]) -> dict[str, str]:
     """Return by output the coarsest type on the way to it, where that is less than float32."""
     seen: dict[str, str] = {}
     for layer in layers:

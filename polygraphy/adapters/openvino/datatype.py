@@ -39,7 +39,7 @@ class OpenvinoDataTypes:
 _ENTRIES = {native: getattr(DataType, name.upper()) for name, native in _NAMES.items()}
 
 
-def checked_type(name: str, native: Any) -> DataTypeEntry:
+def data_type(name: str, native: Any) -> DataTypeEntry:
     """Return our data type of an input or output.
 
     Raises:

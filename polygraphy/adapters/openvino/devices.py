@@ -20,7 +20,7 @@ def device_sections() -> list[Section]:
         import openvino  # noqa: F401 - Nothing is installed by that.
 
         core = core_of_process()
-        facts = [(name, _described(core, name)) for name in core.available_devices]
+        facts = [(name, _describe_device(core, name)) for name in core.available_devices]
     except ModuleNotFoundError:
         return []
     except PolygraphyException as error:
@@ -31,7 +31,7 @@ def device_sections() -> list[Section]:
     return [Section(_TITLE, tuple(facts))]
 
 
-def _described(core: Any, device: str) -> str:
+def _describe_device(core: Any, device: str) -> str:
     said = [core.get_property(device, "FULL_DEVICE_NAME")]
     if _HINT in core.get_property(device, "SUPPORTED_PROPERTIES"):
         said.append(f"computes in {core.get_property(device, _HINT).get_type_name()} by default")

@@ -49,7 +49,7 @@ _HINTS = (
 
 
 @contextmanager
-def translated_errors(doing: str, model: str = "the model") -> Iterator[None]:
+def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
     """Turn an error of OpenVINO inside the block into one of ours that says what was being done.
 
     Args:

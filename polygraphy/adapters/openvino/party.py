@@ -51,6 +51,7 @@ class OpenvinoParty:
     rewrites = True
     levels: tuple[str, ...] = ()
     lowered = None
+    survives_fork = False
 
     def __init__(
         self,
@@ -60,8 +61,10 @@ class OpenvinoParty:
         properties: Mapping[str, str] | None = None,
         float32_tensors: Sequence[str] | None = None,
         fuse: bool | None = None,
+        name: str | None = None,
     ) -> None:
-        """Set how models are compiled: see `CompiledModelFromOnnx`."""
+        """Set how models are compiled, see `CompiledModelFromOnnx`, and the name of the party."""
+        self.name = name or type(self).name
         self._how: dict[str, Any] = {
             "device": device,
             "precision_hint": precision_hint,
@@ -71,6 +74,16 @@ class OpenvinoParty:
             "fuse": fuse,
         }
         self._tensors: dict[str, str] = {}
+
+    @property
+    def backend(self) -> str:
+        """Return the flag of its kind, without the dashes."""
+        return type(self).name
+
+    @property
+    def uses_device(self) -> bool:
+        """Whether it compiles for anything but the CPU; see the port."""
+        return (self._how["device"] or "CPU") != "CPU"
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -110,21 +123,21 @@ class OpenvinoParty:
 
     def in_float32(self) -> OpenvinoParty:
         """Return the same party, computing in float32."""
-        return OpenvinoParty(**{**self._how, "precision_hint": "f32"})
+        return OpenvinoParty(**{**self._how, "precision_hint": "f32"}, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Compile a model; see the port."""
         made = evaluate(model)
-        how = self._switched_off(plain=plain, without=without)
+        how = self._options_without(plain=plain, without=without)
         if not isinstance(made, str) and any(node.domain == _FUSED for node in made.graph.node):
-            made = _expanded(made)
+            made = _expand_groups(made)
             how = {**self._how, "precision_hint": "f32"}  # As it is run, whatever is asked.
         nodes = set(without) - set(self.passes)
         if nodes and not plain:
             held = onnx.load(made, load_external_data=False) if isinstance(made, str) else made
             self._tensors = _tensors_of(held, nodes)
             how["float32_tensors"] = [*how["float32_tensors"], *self._tensors.values()]
-        runner = OpenvinoRunner(partial(_compiled, made, how))
+        runner = OpenvinoRunner(partial(_compile_model, made, how))
         runner.is_watched = False  # What crashes is asked again in a process of its own.
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # A diagnosis says itself what is no float32.
             runner.activate()
@@ -135,20 +148,20 @@ class OpenvinoParty:
     ) -> Any | None:
         """Return the model with one node for all that are run as one; see the port."""
         proto = onnx.load(model) if isinstance(model, str) else model
-        how = {**self._switched_off(plain=False, without=without), "precision_hint": "f32"}
+        how = {**self._options_without(plain=False, without=without), "precision_hint": "f32"}
         layers = layers_of(compiled_model_from_onnx(proto, **how))
         return _with_fused(proto, [layer.names for layer in layers]) if layers else None
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
         """Return the options that compile a model so."""
         nodes = [] if plain else [name for name in without if name not in self.passes]
-        how = self._switched_off(plain=plain, without=without)
+        how = self._options_without(plain=plain, without=without)
         if nodes:
             tensors = (self._tensors.get(name, name) for name in nodes)
             how["float32_tensors"] = [*how["float32_tensors"], *tensors]
         return OpenvinoParty(**how).options
 
-    def _switched_off(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+    def _options_without(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
         off = set(self.passes if plain else without)
         how = dict(self._how)
         how["properties"] = {
@@ -162,7 +175,7 @@ class OpenvinoParty:
         return how
 
 
-def _compiled(model: Any, how: Mapping[str, Any]) -> Any:
+def _compile_model(model: Any, how: Mapping[str, Any]) -> Any:
     """Compile a model, in which tensors of nodes that were folded are none any more."""
     try:
         return CompiledModelFromOnnx(model, **how)()
@@ -210,7 +223,7 @@ def _with_fused(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
             if region == [index]:
                 fused.graph.node.append(node)
                 break
-            fused.graph.node.append(_joined([proto.graph.node[one] for one in region], name))
+            fused.graph.node.append(_join_nodes([proto.graph.node[one] for one in region], name))
     fused.opset_import.append(onnx.helper.make_opsetid(_FUSED, 1))
     return fused
 
@@ -220,7 +233,7 @@ def _is_kept_whole(node: Any) -> bool:
     return len(node.output) != 1 or any(each.HasField("g") for each in node.attribute)
 
 
-def _joined(nodes: Sequence[Any], tensor: str) -> Any:
+def _join_nodes(nodes: Sequence[Any], tensor: str) -> Any:
     """Return one node for some that compute a tensor."""
     made = {name for node in nodes for name in node.output}
     asked = dict.fromkeys(
@@ -234,7 +247,7 @@ def _joined(nodes: Sequence[Any], tensor: str) -> Any:
     return joined
 
 
-def _expanded(proto: Any) -> Any:
+def _expand_groups(proto: Any) -> Any:
     """Return a copy of a model with what is run as one written out again."""
     made = onnx.ModelProto()
     made.CopyFrom(proto)

@@ -13,9 +13,9 @@ from polygraphy import mod
 from polygraphy.adapters.arrays.foreign import as_torch, has_torch, host_copy
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.openvino.compiled import PROCESS, known_of
-from polygraphy.adapters.openvino.datatype import array_of, checked_type, contiguous, tensor_of
-from polygraphy.adapters.openvino.errors import translated_errors
+from polygraphy.adapters.openvino.compiled import PROCESS, compiled_facts
+from polygraphy.adapters.openvino.datatype import array_of, contiguous, data_type, tensor_of
+from polygraphy.adapters.openvino.errors import translate_errors
 from polygraphy.adapters.os.signals import cancellable, last_words
 from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -65,10 +65,10 @@ class OpenvinoRunner(BaseRunner):
         with self._last_words("compiled"):
             compiled = given if hasattr(given, "create_infer_request") else evaluate(given)
         check_has_outputs(compiled.outputs)
-        known = known_of(compiled)
-        self._inputs = _described(known.inputs, compiled.inputs)
-        self._outputs = _described(known.outputs, compiled.outputs)
-        with translated_errors("run"):
+        known = compiled_facts(compiled)
+        self._inputs = _describe_ports(known.inputs, compiled.inputs)
+        self._outputs = _describe_ports(known.outputs, compiled.outputs)
+        with translate_errors("run"):
             self._request = compiled.create_infer_request()
         self.compiled = compiled
         self._may_take_long = True
@@ -87,7 +87,7 @@ class OpenvinoRunner(BaseRunner):
         was compiled by `CompiledModelFromOnnx`.
         """
         assert self.compiled is not None
-        return known_of(self.compiled).facts
+        return compiled_facts(self.compiled).facts
 
     def get_input_metadata_impl(self) -> TensorMetadata:
         """Describe the inputs; OpenVINO forgets what dynamic dimensions are called."""
@@ -111,7 +111,7 @@ class OpenvinoRunner(BaseRunner):
         """
         PROCESS.check()
         watch = self._last_words("ran") if self._may_take_long else nullcontext()
-        with watch, translated_errors("run"):
+        with watch, translate_errors("run"):
             # Tensors share the memory of these, and do not keep them: they last until it is run.
             held = [contiguous(host_copy(name, feed_dict[name])) for name in self._inputs]
             for array, (index, dtype) in zip(held, self._inputs.values()):
@@ -132,10 +132,12 @@ class OpenvinoRunner(BaseRunner):
         return outputs if is_plain or not has_torch(feed_dict.values()) else as_torch(outputs)
 
 
-def _described(names: Sequence[str], ports: Sequence[Any]) -> dict[str, tuple[int, DataTypeEntry]]:
+def _describe_ports(
+    names: Sequence[str], ports: Sequence[Any]
+) -> dict[str, tuple[int, DataTypeEntry]]:
     """Return positions and data types by name."""
     return {
-        name: (index, checked_type(name, ports[index].element_type))
+        name: (index, data_type(name, ports[index].element_type))
         for index, name in enumerate(names)
     }
 

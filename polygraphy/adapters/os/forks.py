@@ -7,6 +7,13 @@ import os
 
 from polygraphy.domain.errors import UsageError
 
+_libraries: list[OneProcess] = []
+
+
+def is_fork_safe() -> bool:
+    """Return whether this process may be forked; see the port."""
+    return not (has_started_cuda() or any(library.is_entered for library in _libraries))
+
 
 class OneProcess:
     """The process in which a library computes: one that is forked of it would wait for ever for
@@ -16,6 +23,7 @@ class OneProcess:
     def __init__(self, library: str) -> None:
         self._library = library
         self._pid: int | None = None
+        _libraries.append(self)
 
     def enter(self) -> None:
         """Take note that the library is going to compute here.

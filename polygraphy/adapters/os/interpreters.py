@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.logger import G_LOGGER
@@ -30,7 +30,7 @@ def interpreter_of(path: str) -> str:
         if not os.access(path, os.X_OK):
             raise FileError(f"{path} is not an interpreter: it cannot be run.", path=path)
         return path
-    with translated_os_errors(path, "read the folder"):
+    with translate_os_errors(path, "read the folder"):
         found = [Path(path) / name for name in _INTERPRETERS if (Path(path) / name).exists()]
     if not found:
         raise FileError(

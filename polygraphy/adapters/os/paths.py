@@ -151,7 +151,7 @@ def _nearby(path: Path) -> str:
 
 
 @contextmanager
-def translated_os_errors(
+def translate_os_errors(
     path: str | Path, doing: str, *, unless_of_others: bool = False
 ) -> Iterator[None]:
     """Turn an operating-system error inside the block into a FileError that says what was being
@@ -189,7 +189,7 @@ def _is_beside(name: object, path: str | Path) -> bool:
 def ensure_parent(path: str | Path) -> Path:
     """Make the folder that `path` lies in, and return `path`."""
     path = Path(path)
-    with translated_os_errors(path.parent, "make the folder"):
+    with translate_os_errors(path.parent, "make the folder"):
         path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -204,7 +204,7 @@ def check_writable(path: str | Path) -> None:
         FileError: it cannot be.
     """
     given = Path(path)
-    with translated_os_errors(path, "write"):
+    with translate_os_errors(path, "write"):
         if given.is_dir():
             raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
         if given.exists() and not given.is_file():
@@ -241,7 +241,7 @@ def scratch_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     """
     encoding = None if "b" in mode else "utf-8"
     with (
-        translated_os_errors(path, "write"),
+        translate_os_errors(path, "write"),
         ensure_parent(Path(path)).open(mode, encoding=encoding) as stream,
     ):
         yield stream
@@ -274,7 +274,7 @@ class StagedFile:
         """Put it in its place, or its content into an empty file that is there."""
         if self.part is None:
             return
-        if not _filled(self.target, self.part):
+        if not _fill_target(self.target, self.part):
             self.part.replace(self.target)
             self.part = None
 
@@ -293,7 +293,7 @@ def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
     if target.is_dir():
         raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
     encoding = None if "b" in mode else "utf-8"
-    with translated_os_errors(path, "write", unless_of_others=True):
+    with translate_os_errors(path, "write", unless_of_others=True):
         if is_special:  # A device or a pipe has no content to protect.
             with target.open(mode, encoding=encoding) as stream:
                 yield StagedFile(stream, target, None)
@@ -318,7 +318,7 @@ def is_empty_file(path: str | Path) -> bool:
     return False
 
 
-def _filled(target: Path, part: Path) -> bool:
+def _fill_target(target: Path, part: Path) -> bool:
     """Copy a part into its target if that is an empty file that can be written; return whether."""
     if not is_empty_file(target):
         return False

@@ -104,7 +104,7 @@ def last_words(text: str) -> Iterator[None]:
 
     Where there is no shell, nothing is written.
     """
-    witness = _started(text)
+    witness = _start_witness(text)
     try:
         yield
     finally:
@@ -118,7 +118,7 @@ def dismiss_witnesses() -> None:
         _dismiss(witness)
 
 
-def _started(text: str) -> subprocess.Popen[bytes] | None:
+def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
     import subprocess  # A run that nothing waits for does without.
 
     try:

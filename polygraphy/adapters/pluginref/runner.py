@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
-from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
+from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translate_errors
 from polygraphy.adapters.onnx_common.messages import all_nodes
 from polygraphy.adapters.os.signals import user_frame
 from polygraphy.domain.data.loading import check_has_outputs, own_copy
@@ -112,13 +112,13 @@ def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
             if value is not None and name not in _NOT_ATTRIBUTES
         }
         operands = [own_copy(each) for each in inputs]
-        return _outputs(_called(reference, attrs, operands, self.onnx_node), self.onnx_node)
+        return _outputs(_call_reference(reference, attrs, operands, self.onnx_node), self.onnx_node)
 
     made: type[OpRun] = type(op, (op_run.OpRun,), {"op_domain": domain, "_run": run})
     return made
 
 
-def _called(
+def _call_reference(
     reference: Reference, attrs: Mapping[str, Any], inputs: Sequence[Any], node: NodeProto
 ) -> Any:
     """Return what a reference returns; anybody's code, it may raise anything.
@@ -160,7 +160,7 @@ graphsurgeon = mod.lazy_import("onnx_graphsurgeon")
 onnx = mod.lazy_import("onnx")
 
 _translated_errors = partial(
-    translated_errors,
+    translate_errors,
     who="Plugin references",
     backend="pluginref",
     remedy="give it a reference with polygraphy.backend.pluginref.register.",

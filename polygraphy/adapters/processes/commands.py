@@ -67,7 +67,7 @@ class WarmInterpreter:
 
     def prepare(self, words: Sequence[str] = ()) -> None:
         """Start the interpreter, unless it runs, and have it import what a command line needs."""
-        self._started(words)
+        self._start(words)
 
     def start(
         self,
@@ -164,7 +164,7 @@ class WarmInterpreter:
             self._end()
 
     def _send(self, request: Mapping[str, Any], files: Sequence[int] = ()) -> None:
-        self._started(request["words"])
+        self._start(request["words"])
         line = json.dumps({**request, "descriptors": len(files)}).encode() + b"\n"
         try:
             sent = socket.send_fds(self._channel, [line], files) if files else 0
@@ -176,7 +176,7 @@ class WarmInterpreter:
             self.close()
             raise
 
-    def _started(self, words: Sequence[str] = ()) -> None:
+    def _start(self, words: Sequence[str] = ()) -> None:
         environment = {**os.environ, **self._variables}
         if self._process is not None and self._environment != environment:
             self.close()  # Settings are read when modules are imported.
@@ -303,7 +303,7 @@ class _ProcessCommand:
         self._start = time.perf_counter()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # Closed by `wait` or `stop`.
         try:
-            self._process = _started(words, self._output, folder, environment)
+            self._process = _start_process(words, self._output, folder, environment)
         except BaseException:
             self._output.close()
             raise
@@ -312,7 +312,7 @@ class _ProcessCommand:
         """Wait for its end, or stop it when its time is over."""
         timed_out = False
         try:
-            code = self._process.wait(self._left())
+            code = self._process.wait(self._seconds_left())
         except subprocess.TimeoutExpired:
             timed_out, code = True, TIMED_OUT
             self._kill()
@@ -329,7 +329,7 @@ class _ProcessCommand:
         self._kill()
         self._output.close()
 
-    def _left(self) -> float | None:
+    def _seconds_left(self) -> float | None:
         if self._timeout is None:
             return None
         return max(0.0, self._start + self._timeout - time.perf_counter())
@@ -339,7 +339,7 @@ class _ProcessCommand:
         self._process.wait()
 
 
-def _started(
+def _start_process(
     words: Sequence[str],
     output: IO[bytes],
     folder: str | None,

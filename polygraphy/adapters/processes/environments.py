@@ -19,7 +19,7 @@ from filelock import FileLock
 
 import polygraphy
 from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
-from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.binding import keyed
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.machine import sections_of
@@ -83,11 +83,11 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
 def install_environment(requirements: str, folder: str) -> str:
     """See the port."""
     content = readable_file(requirements, "File of requirements").read_bytes()
-    needed = _needed()
+    needed = _requirements()
     digest = hashlib.sha256(b"\n".join([content, *map(str.encode, needed)])).hexdigest()[:16]
     target = Path(folder).resolve() / "environments" / digest
     complete = target / "complete"
-    with translated_os_errors(target, "make"):
+    with translate_os_errors(target, "make"):
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{target}.lock"):
             if complete.exists():
@@ -105,7 +105,7 @@ def _variables(folder: Path) -> dict[str, str]:
     """Return what has an interpreter import this package, and nothing from where it runs."""
     here = Path(polygraphy.__file__).resolve().parent
     link = folder.resolve() / "package" / _NAME
-    with translated_os_errors(link, "make the link"):
+    with translate_os_errors(link, "make the link"):
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.is_symlink() or link.resolve() != here:
             with suppress(FileNotFoundError):
@@ -120,7 +120,7 @@ def _variables(folder: Path) -> dict[str, str]:
     return {**_OF_CELLS, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _needed() -> list[str]:
+def _requirements() -> list[str]:
     """Return what this package requires, without its extras."""
     try:
         required = metadata.requires(_NAME) or []

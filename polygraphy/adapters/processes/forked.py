@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, NoReturn, TypeVar, cast
 
+from polygraphy.adapters.processes.warm_process import crash_error
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.lifetime import ParentLink
 
@@ -68,7 +69,7 @@ def call_isolated(
                 f"{what} took longer than {timeout:g} s and was stopped.",
                 hint="Allow more time, or find out where it hangs with -vv.",
             )
-        return cast("T", _received(exchange, status, what))
+        return cast("T", _receive_result(exchange, status, what))
 
 
 def _fork() -> int:
@@ -104,9 +105,10 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
         except Exception as error:  # Whatever cannot be pickled is sent as text.
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 os._exit(_NO_ROOM)
-            raised = None if answer[0] else _described(answer[1])
+            raised = None if answer[0] else _describe_error(answer[1])
             text = (
-                raised or f"The result cannot be handed over by its process: {_described(error)}."
+                raised
+                or f"The result cannot be handed over by its process: {_describe_error(error)}."
             )
             exchange.seek(0)
             exchange.truncate()
@@ -119,7 +121,7 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
         os._exit(code)  # Nothing that the caller registered for its own end happens here.
 
 
-def _described(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
@@ -147,11 +149,9 @@ def _kill(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _received(exchange: IO[bytes], status: int, what: str) -> Any:
+def _receive_result(exchange: IO[bytes], status: int, what: str) -> Any:
     if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
-        reason = " It may have run out of memory: use a smaller batch." if name == "SIGKILL" else ""
-        raise BackendError(f"{what} crashed: its process was ended by {name}.{reason}")
+        raise crash_error(what, os.WTERMSIG(status))
     if os.WEXITSTATUS(status) == _NO_ROOM:
         raise BackendError(
             f"{what} ended without a result: there is no room for that in {tempfile.gettempdir()}.",

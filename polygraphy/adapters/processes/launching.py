@@ -26,7 +26,7 @@ except ImportError:  # Windows: its locks belong to a process, and no command in
 
 import filelock
 
-from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translate_os_errors
 from polygraphy.adapters.processes.commands import WarmInterpreter, can_fork
 from polygraphy.adapters.processes.warm_server import peak_memory
 from polygraphy.domain.errors import BackendError, FileError
@@ -73,7 +73,7 @@ def launch(
         preload: the name of the function that returns which modules a command line needs.
     """
     ensure_parent(job.result)
-    lock = _locked(f"{job.stem}.lock")
+    lock = _lock_file(f"{job.stem}.lock")
     if lock is None:
         return None
     facts = {"schema": 1, "key": job.key, "device": device, "shared": shared}
@@ -241,7 +241,7 @@ class LaunchedProcess:
             self._give_back()
             return
         self._done = None
-        with translated_os_errors(job.report, "remove"):
+        with translate_os_errors(job.report, "remove"):
             Path(job.report).unlink(missing_ok=True)
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # Closed at the end.
         try:
@@ -254,16 +254,16 @@ class LaunchedProcess:
         if self._done is not None:
             return self._done
         if self._process.has_ended(wait):
-            return self._ended("exit")
+            return self._end("exit")
         now = time.monotonic()
         if now - self._start > self._limits.timeout:
-            return self._ended(HUNG)
+            return self._end(HUNG)
         pid = self._process.pid
         if now >= self._next_look and pid is not None:
             self._next_look = now + _BETWEEN_LOOKS
             self._peak = max(self._peak, resident(pid))
             if self._limits.memory is not None and self._peak > self._limits.memory:
-                return self._ended(MEMORY)
+                return self._end(MEMORY)
         return None
 
     def stop(self) -> None:
@@ -273,7 +273,7 @@ class LaunchedProcess:
             self._give_back()
             self._done = {}
 
-    def _ended(self, how: str) -> Mapping[str, Any]:
+    def _end(self, how: str) -> Mapping[str, Any]:
         code, cpu, memory = self._process.reap()
         self._done = {}  # Nothing is left to stop, also where the record cannot be written.
         if how == "exit" and code in _FROM_OUTSIDE:
@@ -338,7 +338,7 @@ class _ProcessLock(_Lock):
         self._held.release()
 
 
-def _locked(path: str) -> _Lock | None:
+def _lock_file(path: str) -> _Lock | None:
     """Lock a file; None if another process holds it."""
     if fcntl is None:
         held = filelock.FileLock(path, timeout=0)
@@ -348,7 +348,7 @@ def _locked(path: str) -> _Lock | None:
             return None
         return _ProcessLock(path, held)
     while True:
-        with translated_os_errors(path, "write"):
+        with translate_os_errors(path, "write"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

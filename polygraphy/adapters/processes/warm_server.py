@@ -82,7 +82,7 @@ def main() -> None:
         ready, _, _ = select.select([0, woken], [], [], _patience())
         if woken in ready:
             os.read(woken, _LINE)
-        for facts, used in _ended():
+        for facts, used in _finished_answers():
             answer(**facts)
             _import(used)
         if 0 not in ready:
@@ -153,7 +153,7 @@ def _begin(request: dict[str, Any], files: Sequence[int], prepare: Callable[[], 
     return pid
 
 
-def _ended() -> Iterator[tuple[dict[str, Any], list[str]]]:
+def _finished_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
     """Yield the answer about each command line that has ended, or whose time is over, and the
     modules that it needed.
     """

@@ -64,7 +64,7 @@ class OutputFaults:
     def iteration_compared(self, pair: PairResult) -> None:
         if pair.is_judged:
             for name, result in pair.results.items():
-                self._add(_called(name, result), None if result else _difference(result))
+                self._add(_output_label(name, result), None if result else _difference(result))
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """One output was checked for NaN and infinity."""
@@ -79,7 +79,7 @@ class OutputFaults:
         return _unheard
 
 
-def _called(name: str, result: Any) -> str:
+def _output_label(name: str, result: Any) -> str:
     """Return the name of an output, with that of its partner where they have nothing in common."""
     if getattr(result, "is_missing", False):
         return f"{name}{GUESSED}nothing"

@@ -205,8 +205,8 @@ def error_lines(document: Document) -> list[str]:
     """Return the lines about what did not pass."""
     failed = [check for check in checks_of(document) if check.outcome in (FAILED, ERROR)]
     lines = [
-        f"::error title={_escaped(f'{check.group} | {check.name}', _IN_TITLES)}"
-        f"::{_escaped(check.message, _ESCAPES)}"
+        f"::error title={_escape_text(f'{check.group} | {check.name}', _IN_TITLES)}"
+        f"::{_escape_text(check.message, _ESCAPES)}"
         for check in failed[:_MOST_LINES]
     ]
     if len(failed) > _MOST_LINES:
@@ -214,7 +214,7 @@ def error_lines(document: Document) -> list[str]:
     return lines
 
 
-def _escaped(text: str, escapes: dict[str, str]) -> str:
+def _escape_text(text: str, escapes: dict[str, str]) -> str:
     printable = text.encode("utf-8", "replace").decode()
     return "".join(escapes.get(letter, letter) for letter in printable)
 

@@ -111,7 +111,7 @@ class ReportsRecorder:
         self._findings = findings
         self._path: str | None = None
 
-    def _found(self, kind: str, **facts: Any) -> None:
+    def _record(self, kind: str, **facts: Any) -> None:
         self._findings.found(kind, facts)
 
     # Saved data, and the machine.
@@ -120,7 +120,7 @@ class ReportsRecorder:
         """Several files are reported on, and this one is next."""
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
-        self._found("data", **plain(report))
+        self._record("data", **plain(report))
 
     def accuracy(self, results: AccuracyResults) -> None:
         """Verdicts that were saved; what each comparison found comes as an event of its own."""
@@ -129,13 +129,13 @@ class ReportsRecorder:
             for result in results
             for pair, iterations in result.read()
         ]
-        self._found("accuracy", comparisons=found)
+        self._record("accuracy", comparisons=found)
 
     def environment(self, environment: Environment) -> None:
-        self._found("environment", sections=environment.sections)
+        self._record("environment", sections=environment.sections)
 
     def sweep(self, outcome: SweepOutcome) -> None:
-        self._found("sweep", **plain(outcome))
+        self._record("sweep", **plain(outcome))
 
     # Models.
 
@@ -144,38 +144,38 @@ class ReportsRecorder:
 
     def model(self, description: Any, detail: Detail) -> None:
         self._path = getattr(description, "path", self._path)
-        self._found("model", path=self._path, model=description)
+        self._record("model", path=self._path, model=description)
 
     def statistics(self, statistics: Any) -> None:
-        self._found("statistics", path=self._path, statistics=statistics)
+        self._record("statistics", path=self._path, statistics=statistics)
 
     def unbounded(self, names: Sequence[str]) -> None:
-        self._found("unbounded_dds", path=self._path, tensors=list(names))
+        self._record("unbounded_dds", path=self._path, tensors=list(names))
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
-        self._found("tensors", path=self._path, tensors=uses)
+        self._record("tensors", path=self._path, tensors=uses)
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
         found = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
-        self._found("sparsity", path=self._path, weights=found)
+        self._record("sparsity", path=self._path, weights=found)
 
     def differences(self, found: Sequence[Difference]) -> None:
-        self._found("differences", differences=found)
+        self._record("differences", differences=found)
 
     def outline(self, title: str, outline: Outline) -> None:
-        self._found("outline", title=title, outline=outline)
+        self._record("outline", title=title, outline=outline)
 
     def edit(self, edit: Edit) -> None:
-        self._found("edit", edit=edit)
+        self._record("edit", edit=edit)
 
     def lint(self, report: LintReport) -> None:
-        self._found("lint", **plain(report))
+        self._record("lint", **plain(report))
 
     def compatibility(self, result: Compatibility) -> None:
-        self._found("compatibility", is_compatible=result.is_compatible, **plain(result))
+        self._record("compatibility", is_compatible=result.is_compatible, **plain(result))
 
     def page_saved(self, path: str) -> None:
-        self._found("page", path=path)
+        self._record("page", path=path)
 
     def page_served(self, address: str) -> None:
         """A page that shows a model can be opened at this address."""
@@ -184,7 +184,7 @@ class ReportsRecorder:
 
     def replay(self, replay: TacticReplay) -> None:
         layers = {name: str(algorithm) for name, algorithm in replay.items()}
-        self._found("tactics", layers=layers)
+        self._record("tactics", layers=layers)
 
     def replays_compared(
         self,
@@ -196,16 +196,16 @@ class ReportsRecorder:
             name: [None if one is None else str(one) for one in both]
             for name, both in difference.items()
         }
-        self._found("tactic_differences", replays=[name0, name1], layers=layers)
+        self._record("tactic_differences", replays=[name0, name1], layers=layers)
 
     def bad_tactics(
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
         layers = {name: [*map(str, algorithms)] for name, algorithms in suspicious.items()}
-        self._found("bad_tactics", good=good, bad=bad, layers=layers)
+        self._record("bad_tactics", good=good, bad=bad, layers=layers)
 
     def support(self, report: SupportReport) -> None:
-        self._found("capability", **plain(report))
+        self._record("capability", **plain(report))
 
 
 _BINS = 32
@@ -227,13 +227,13 @@ def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
         return None
     worst = answer.mismatches.worst if answer.mismatches is not None else None
     detail: dict[str, Any] = {"is_sample": found.size > _MOST}
-    detail |= _histograms(_thinned(found), _thinned(expected))
+    detail |= _histograms(_thin_out(found), _thin_out(expected))
     if worst is not None and found.ndim:
         detail["around"] = _around(found, expected, worst.index)
     return detail
 
 
-def _thinned(array: _Array) -> _Array:
+def _thin_out(array: _Array) -> _Array:
     flat = array.reshape(-1)
     return np.asarray(flat[:: max(1, -(-flat.size // _MOST))], np.float64)
 
@@ -340,7 +340,7 @@ class Session:
             _print(self._stdout, json_of(document))
         annotate(document)
         for path in self._paths:
-            write_text(path, _written(document, model, path))
+            write_text(path, _report_text(document, model, path))
 
     def _document(self, code: int, model: Model | None) -> Document:
         recorder = self._recorder
@@ -393,7 +393,7 @@ def json_of(document: Document) -> str:
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
-def _written(document: Document, model: Model | None, path: str) -> str:
+def _report_text(document: Document, model: Model | None, path: str) -> str:
     """Return the text of a report, as the name of its file says."""
     format = format_of_report(path)
     if format == "html":

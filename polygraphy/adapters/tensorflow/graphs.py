@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.tensorflow.module import tensorflow_module, translated_errors
+from polygraphy.adapters.tensorflow.module import tensorflow_module, translate_errors
 from polygraphy.domain.errors import DataTypeConversionException, ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -59,7 +59,7 @@ def input_tensors(graph: tensorflow.Graph) -> list[Any]:
     return [op.outputs[0] for op in graph.get_operations() if op.type == "Placeholder"]
 
 
-def computed_tensors(graph: tensorflow.Graph) -> list[str]:
+def tensor_names(graph: tensorflow.Graph) -> list[str]:
     """Return the names of all tensors that can be fetched, but for inputs and constants."""
     unusable = _NOT_COMPUTED | _SIDE_EFFECTS
     conditional = _conditional_ops(graph)
@@ -144,12 +144,12 @@ def graph_from_definition(definition: Any, source: object = "") -> tensorflow.Gr
     """
     tf = tensorflow_module()
     graph = tf.Graph()
-    with graph.as_default(), translated_errors("load", source):
+    with graph.as_default(), translate_errors("load", source):
         tf.graph_util.import_graph_def(definition, name="")
     return graph
 
 
-def pruned(definition: Any, kept: Sequence[str]) -> Any:
+def prune_graph(definition: Any, kept: Sequence[str]) -> Any:
     """Return the part of a `GraphDef` on which some tensors depend, and its placeholders."""
     tf = tensorflow_module()
     inputs = [node.name for node in definition.node if node.op == "Placeholder"]
@@ -188,7 +188,7 @@ class ModifyGraphOutputs(BaseLoader):
         graph, outputs = evaluate(self._graph)
         if self._outputs is None:
             return graph, outputs
-        computed = computed_tensors(graph)
+        computed = tensor_names(graph)
         if self._outputs == constants.MARK_ALL:
             chosen = set(computed)
         else:
@@ -281,18 +281,18 @@ class OptimizeGraph(BaseLoader):
         v1 = tensorflow_module().compat.v1
         names = [op_name(name) for name in outputs]
         definition = graph.as_graph_def()
-        with graph.as_default(), translated_errors("freeze"), v1.Session(graph=graph) as session:
+        with graph.as_default(), translate_errors("freeze"), v1.Session(graph=graph) as session:
             inputs = {node.name for node in definition.node if node.op == "Placeholder"}
             if any(
                 node.op in ("VarHandleOp", "VariableV2", "Variable") for node in definition.node
             ):
                 kept = [name for name in names if name not in inputs]
                 definition = v1.graph_util.convert_variables_to_constants(session, definition, kept)
-            definition = pruned(definition, outputs)
+            definition = prune_graph(definition, outputs)
         if not any(
             op.op_def.is_stateful for op in graph_from_definition(definition).get_operations()
         ):
-            definition = pruned(without_control_dependencies(definition), outputs)
+            definition = prune_graph(without_control_dependencies(definition), outputs)
         definition = without_passthroughs(definition, names)
         before = len(graph.get_operations())
         G_LOGGER.info(
@@ -325,7 +325,7 @@ def frozen_function(function: Any, names: Mapping[str, str] | None = None) -> Gr
             is_free = wanted is not None and not _has_op(graph, wanted)
             tensor = graph.get_tensor_by_name(name)
             outputs.append(tf.identity(tensor, name=wanted).name if is_free else name)
-    definition = pruned(graph.as_graph_def(), outputs)
+    definition = prune_graph(graph.as_graph_def(), outputs)
     return graph_from_definition(definition), outputs
 
 

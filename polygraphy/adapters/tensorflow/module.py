@@ -64,7 +64,7 @@ _CAUSE = "Exception encountered: "
 
 
 @contextmanager
-def translated_errors(doing: str, model: object = "") -> Iterator[None]:
+def translate_errors(doing: str, model: object = "") -> Iterator[None]:
     """Turn an error of TensorFlow inside the block into one of ours.
 
     Args:
@@ -86,10 +86,10 @@ def translated_errors(doing: str, model: object = "") -> Iterator[None]:
             error, (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError)
         ):
             raise
-        raise _translated(error, doing, model) from error
+        raise _translate_error(error, doing, model) from error
 
 
-def _translated(error: Exception, doing: str, model: object) -> PolygraphyException:
+def _translate_error(error: Exception, doing: str, model: object) -> PolygraphyException:
     text = _first_line(error)
     hint = next((advice for sign, advice in _HINTS if sign.lower() in str(error).lower()), "")
     if doing == "run" and _is_about_data(error):

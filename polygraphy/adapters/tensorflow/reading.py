@@ -11,7 +11,7 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import BaseLoader
-from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import readable_file, translate_os_errors
 from polygraphy.adapters.tensorflow.graphs import (
     final_tensors,
     frozen_function,
@@ -22,7 +22,7 @@ from polygraphy.adapters.tensorflow.graphs import (
     op_name,
     optimize_graph,
 )
-from polygraphy.adapters.tensorflow.module import tensorflow_module, translated_errors
+from polygraphy.adapters.tensorflow.module import tensorflow_module, translate_errors
 from polygraphy.domain.errors import FileError, ModelError, PolygraphyException, UnknownNameError
 from polygraphy.domain.model import Attribute, Detail, Graph, ModelSource, Node, Tensor, Weight
 from polygraphy.domain.model.description import TensorFlowGraph
@@ -60,9 +60,9 @@ class GraphFromFrozen(BaseLoader):
         path = readable_file(self._path, "Model")
         definition = tensorflow_module().compat.v1.GraphDef()
         G_LOGGER.info(f"Loading TensorFlow graph: {path.absolute()}")
-        with translated_os_errors(path, "read"):
+        with translate_os_errors(path, "read"):
             content = path.read_bytes()
-        with translated_errors("load", path):
+        with translate_errors("load", path):
             definition.ParseFromString(content)
         if not definition.node:
             raise ModelError(
@@ -112,13 +112,13 @@ class GraphFromSavedModel(BaseLoader):
         path = _folder(self._path)
         tf = tensorflow_module()
         G_LOGGER.info(f"Loading SavedModel: {path.absolute()}")
-        with translated_errors("load", path):
+        with translate_errors("load", path):
             model = tf.saved_model.load(str(path), tags=self._tags and list(self._tags))
-        function = self._chosen(model, path)
-        with translated_errors("load", path):
+        function = self._choose_signature(model, path)
+        with translate_errors("load", path):
             return frozen_function(function, _signature_outputs(function))
 
-    def _chosen(self, model: Any, path: Path) -> Any:
+    def _choose_signature(self, model: Any, path: Path) -> Any:
         signatures = getattr(model, "signatures", {})
         if not signatures:
             raise ModelError(
@@ -189,7 +189,7 @@ class GraphFromCkpt(BaseLoader):
         graph = tensorflow_module().Graph()
         with (
             graph.as_default(),
-            translated_errors("load", prefix),
+            translate_errors("load", prefix),
             v1.Session(graph=graph) as session,
         ):
             saver = v1.train.import_meta_graph(f"{prefix}.meta", clear_devices=True)
@@ -262,7 +262,7 @@ class GraphFromKeras(BaseLoader):
         G_LOGGER.info(f"Loading Keras model: {path.absolute()}")
         if path.suffix == ".keras" and not is_zipfile(path):
             raise ModelError(f"{path} is not a complete Keras file (a zip archive).", path=path)
-        with _version_named(path), translated_errors("load", path):
+        with _version_named(path), translate_errors("load", path):
             model = tf.keras.models.load_model(str(path), compile=False)
         if not getattr(model, "inputs", None):
             raise ModelError(
@@ -270,7 +270,7 @@ class GraphFromKeras(BaseLoader):
                 path=path,
                 hint="Build it with keras.Input, or call it once, before saving it.",
             )
-        with translated_errors("load", path):
+        with translate_errors("load", path):
             return _graph(model)
 
 

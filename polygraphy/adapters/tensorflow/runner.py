@@ -13,7 +13,7 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.os.paths import atomic_file
 from polygraphy.adapters.tensorflow.graphs import describe, input_tensors
-from polygraphy.adapters.tensorflow.module import tensorflow_module, translated_errors
+from polygraphy.adapters.tensorflow.module import tensorflow_module, translate_errors
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 
@@ -101,7 +101,7 @@ class SessionFromGraph(BaseLoader):
         """Return the session, and the names of the outputs."""
         config = evaluate(self._config)
         graph, outputs = evaluate(self._graph)
-        with translated_errors("start a session of"):
+        with translate_errors("start a session of"):
             session = tensorflow_module().compat.v1.Session(graph=graph, config=config)
         return session, outputs
 
@@ -167,7 +167,7 @@ class TfRunner(BaseRunner):
         names = self._output_names
         tracing = {} if self._timeline_dir is None else self._tracing()
         start = _now()
-        with translated_errors("run"):
+        with translate_errors("run"):
             outputs = self.sess.run(names, dict(feed_dict), **tracing)
         self.inference_time = _now() - start
         if tracing:

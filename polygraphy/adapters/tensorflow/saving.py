@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx_common.messages import all_nodes
-from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translate_os_errors
 from polygraphy.adapters.tensorflow.graphs import (
     graph_from_definition,
     input_tensors,
     op_name,
-    pruned,
+    prune_graph,
 )
-from polygraphy.adapters.tensorflow.module import tensorflow_module, translated_errors
+from polygraphy.adapters.tensorflow.module import tensorflow_module, translate_errors
 from polygraphy.domain.errors import BackendError
 from polygraphy.logger import G_LOGGER
 
@@ -73,7 +73,7 @@ class UseTfTrt(BaseLoader):
         graph, outputs = evaluate(self._graph)
         converter = _converter()
         options = {name: value for name, value in self._options.items() if value is not None}
-        with graph.as_default(), translated_errors("give TensorRT parts of"):
+        with graph.as_default(), translate_errors("give TensorRT parts of"):
             definition = converter(
                 input_graph_def=graph.as_graph_def(),
                 nodes_denylist=[op_name(name) for name in outputs],
@@ -148,8 +148,8 @@ class OnnxFromTfGraph(BaseLoader):
         logging.getLogger("tf2onnx").setLevel(level)
         inputs = [tensor.name for tensor in input_tensors(graph)]
         G_LOGGER.info(f"Converting the TensorFlow graph to ONNX, opset {self._opset}")
-        with translated_errors("convert"):
-            converted = _converted(graph, self._opset, inputs, list(outputs))
+        with translate_errors("convert"):
+            converted = _convert_graph(graph, self._opset, inputs, list(outputs))
             if self._optimize:
                 converted = tf2onnx.optimizer.optimize_graph(converted)
             model: ModelProto = converted.make_model("Converted from TensorFlow by tf2onnx")
@@ -157,12 +157,12 @@ class OnnxFromTfGraph(BaseLoader):
         return model
 
 
-def _converted(graph: Any, opset: int, inputs: list[str], outputs: list[str]) -> Any:
+def _convert_graph(graph: Any, opset: int, inputs: list[str], outputs: list[str]) -> Any:
     """Return tf2onnx's own graph. What the outputs do not need is left away before: it might not be
     convertible.
     """
     tf = tensorflow_module()
-    definition = pruned(graph.as_graph_def(), outputs)
+    definition = prune_graph(graph.as_graph_def(), outputs)
     needed = tf.Graph()
     with needed.as_default():
         tf.graph_util.import_graph_def(definition, name="")
@@ -218,7 +218,9 @@ class SaveGraph(BaseLoader):
         graph, outputs = evaluate(self._graph)
         if self._path is not None:
             # What leads to the outputs only: a graph alone tells them by its ends.
-            content = pruned(graph.as_graph_def(), outputs).SerializeToString(deterministic=True)
+            content = prune_graph(graph.as_graph_def(), outputs).SerializeToString(
+                deterministic=True
+            )
             G_LOGGER.info(f"Saving TensorFlow graph to {Path(self._path).absolute()}")
             with atomic_file(self._path) as stream:
                 stream.write(content)
@@ -232,9 +234,9 @@ class SaveGraph(BaseLoader):
 def _save_for_tensorboard(graph: tensorflow.Graph, folder: str) -> None:
     v1 = tensorflow_module().compat.v1
     G_LOGGER.info(f"Saving the graph for TensorBoard to {Path(folder).absolute()}")
-    with translated_os_errors(folder, "write"):
+    with translate_os_errors(folder, "write"):
         ensure_parent(Path(folder) / "graph")
-        with translated_errors("save"), graph.as_default():
+        with translate_errors("save"), graph.as_default():
             v1.summary.FileWriter(folder, graph).close()
 
 

@@ -39,6 +39,8 @@ class TrtParty:
     """Its rewrites can neither be seen nor be switched off."""
     levels: tuple[str, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
+    survives_fork = False
+    uses_device = True
 
     def __init__(
         self,
@@ -47,8 +49,10 @@ class TrtParty:
         tf32: bool | None = None,
         memory_pool_limits: Mapping[str, int] | None = None,
         builder_optimization_level: int | None = None,
+        name: str | None = None,
     ) -> None:
-        """Set how engines are built: see `CreateConfig`."""
+        """Set how engines are built: see `CreateConfig`; and what the party is called."""
+        self.name = name or type(self).name
         self.lowers_to = "fp16" if fp16 else "bf16" if bf16 else None
         self._settings: dict[str, Any] = {
             "tf32": tf32,
@@ -57,6 +61,11 @@ class TrtParty:
         }
         self._timings = io.BytesIO()
         self._unnamed: set[str] = set()
+
+    @property
+    def backend(self) -> str:
+        """Return the flag of its kind, without the dashes."""
+        return type(self).name
 
     @property
     def options(self) -> dict[str, Any]:
@@ -72,7 +81,7 @@ class TrtParty:
 
     def in_float32(self) -> TrtParty:
         """Return the same party, computing in float32."""
-        return TrtParty(**self._settings)
+        return TrtParty(**self._settings, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Return what builds an engine when it is given data first; see the port."""
@@ -128,7 +137,7 @@ class _Built:
         shapes = {name: tuple(np.shape(array)) for name, array in feed.items()}
         if self._runner is None or shapes != self._shapes:
             self.close()
-            self._runner, self._shapes = self._built(shapes), shapes
+            self._runner, self._shapes = self._build_runner(shapes), shapes
             self._build()
         fitted, _ = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
         made = self._runner.infer(fitted, check_inputs=False)
@@ -150,7 +159,7 @@ class _Built:
                 stack.enter_context(G_LOGGER.verbosity(G_LOGGER.ERROR))
             self._runner.activate()
 
-    def _built(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
+    def _build_runner(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
         ranges = Profile()
         for name, shape in shapes.items():
             ranges.add(name, min=shape, opt=shape, max=shape)

@@ -18,7 +18,7 @@ def deciding(path: str, line: int) -> str:
     """Return what a line of a file depends on, as ``line 8 asks `x.sum() > 0` ``; empty where it
     always runs, or that is the same for all data.
     """
-    found = _asked(_statements(path), line)
+    found = _deciding_statement(_statements(path), line)
     if found is None:
         return ""
     text = " ".join(ast.unparse(found.test).split())[:_LONGEST]
@@ -33,13 +33,13 @@ def _statements(path: str) -> Sequence[ast.stmt]:
         return []
 
 
-def _asked(body: Sequence[ast.stmt], line: int) -> ast.If | ast.While | None:
+def _deciding_statement(body: Sequence[ast.stmt], line: int) -> ast.If | ast.While | None:
     """Return the innermost statement that decides whether a line runs."""
     for position, each in enumerate(body):
         if not each.lineno <= line <= (each.end_lineno or each.lineno):
             continue
         for inner in _bodies(each):
-            if (found := _asked(inner, line)) is not None:
+            if (found := _deciding_statement(inner, line)) is not None:
                 return found
         is_inside = any(
             inner and inner[0].lineno <= line <= (inner[-1].end_lineno or 0)

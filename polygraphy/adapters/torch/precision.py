@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from polygraphy import mod
@@ -40,6 +41,23 @@ def compute_precision(model: Any, place: Any) -> ComputePrecision | None:
     if not operators:
         return None
     return ComputePrecision(TF32, tuple(operators), "torch", f"{TF32_ENVIRONMENT}=0")
+
+
+@contextmanager
+def computing_in_float32() -> Iterator[None]:
+    """Let PyTorch compute nothing in TF32 inside the block."""
+    if not torch.cuda.is_initialized():
+        yield
+        return
+    switches = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    before = [switch.allow_tf32 for switch in switches]
+    try:
+        for switch in switches:
+            switch.allow_tf32 = False
+        yield
+    finally:
+        for switch, allowed in zip(switches, before):
+            switch.allow_tf32 = allowed
 
 
 def _operations(model: Any) -> Iterable[str]:

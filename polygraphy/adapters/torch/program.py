@@ -32,7 +32,7 @@ from polygraphy.logger import G_LOGGER
 
 
 @contextmanager
-def translated_errors(doing: str, model: object = "") -> Iterator[None]:
+def translate_errors(doing: str, model: object = "") -> Iterator[None]:
     """Turn whatever is raised inside the block into one of our errors: a model is Python code, and
     may raise anything. The error names the line of it.
 
@@ -154,25 +154,29 @@ class Exported:
     def start(self, device: str | None, compiled: bool) -> Any:
         """Make a module of the program, on a device of its own where one is given."""
         check_compiler()
-        program = self._program
         if device is not None:
-            from torch.export.passes import move_to_device_pass
-
-            program = move_to_device_pass(program, device)
+            self.move(device)
+        program = self._program
         self._module = self._call = program.module()
         if compiled:
-            with translated_errors("compile"):
+            with translate_errors("compile"):
                 self._call = torch.compile(self._module)
         held = next(iter([*program.state_dict.values(), *program.constants.values()]), None)
         place = getattr(held, "device", None)
         return torch.device(place or device or "cpu")
 
+    def move(self, device: Any) -> None:
+        """Move the program to a device."""
+        from torch.export.passes import move_to_device_pass
+
+        self._program = move_to_device_pass(self._program, device)
+
     def run(self, tensors: Sequence[Any]) -> Any:
         """Call the program with its arguments arranged as when it was exported."""
-        args, kwargs = self._arranged(tensors)
+        args, kwargs = self._arrange_inputs(tensors)
         return self._call(*args, **kwargs)
 
-    def _arranged(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
+    def _arrange_inputs(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
         from torch.utils import _pytree as pytree  # What describes the arguments has no other name.
 
         given = iter(tensors)
@@ -198,7 +202,7 @@ class Exported:
                     kept(node.name, result.clone())  # A later operation may overwrite it.
                 return result
 
-        args, kwargs = self._arranged(tensors)
+        args, kwargs = self._arrange_inputs(tensors)
         leaves = [*args, *kwargs.values()]
         Recorder(self._module).run(*leaves)
         return computed
@@ -252,16 +256,20 @@ class Module:
         if compiled:
             check_compiler()
         if device is not None:
-            self.model.to(device)
+            self.move(device)
         self._in_training = [part for part in self.model.modules() if part.training]
         self.model.eval()
         self._call = self.model
         if compiled:
-            with translated_errors("compile"):
+            with translate_errors("compile"):
                 self._call = torch.compile(self.model)
         tensors = chain(self.model.parameters(), self.model.buffers())
         place = next((tensor.device for tensor in tensors), device or "cpu")
         return torch.device(place)
+
+    def move(self, device: Any) -> None:
+        """Move the model to a device."""
+        self.model.to(device)
 
     def run(self, tensors: Sequence[Any]) -> Any:
         """Call the model."""
@@ -303,6 +311,12 @@ class Module:
         for part in self._in_training:
             part.training = True
         self._call = None
+
+
+def release_cached_memory(device: Any) -> None:
+    """Give memory of a GPU that PyTorch keeps for later tensors back."""
+    if device is not None and torch.device(device).type == "cuda":
+        torch.cuda.empty_cache()
 
 
 Program = Union[Exported, Module]
@@ -351,7 +365,7 @@ class TorchFromPath(BaseLoader):
         path = readable_file(self._path, "Model")
         G_LOGGER.info(f"Loading PyTorch model: {path.absolute()}")
         kind = _kind(path)
-        with translated_errors("load", path):
+        with translate_errors("load", path):
             if kind == "script":
                 return torch.jit.load(str(path), map_location="cpu")
             check_compiler()

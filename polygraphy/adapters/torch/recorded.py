@@ -62,7 +62,7 @@ class Recording:
         self.nodes.append(GraphNode(name, op, reads, [name], origin=said))
 
 
-def recorded(
+def record_call(
     module: Any, names: Sequence[str], tensors: Sequence[Any], keep: Keep | None = None
 ) -> Recording:
     """Call a module, and write down what it does.
@@ -126,7 +126,7 @@ def recorded(
     return found
 
 
-def computed(recording: Recording, name: str, value: Callable[[str], Any]) -> Any:
+def compute_operation(recording: Recording, name: str, value: Callable[[str], Any]) -> Any:
     """Return what an operation makes of other tensors.
 
     Args:

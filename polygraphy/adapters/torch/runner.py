@@ -13,7 +13,13 @@ from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.precision import compute_precision
-from polygraphy.adapters.torch.program import Program, is_model, program_of, translated_errors
+from polygraphy.adapters.torch.program import (
+    Program,
+    is_model,
+    program_of,
+    release_cached_memory,
+    translate_errors,
+)
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
@@ -80,7 +86,7 @@ class PytRunner(BaseRunner):
             compiled: whether `torch.compile` compiles the model, in the first inference of each
                 shape.
             device: where the model runs, such as ``cuda`` or ``cuda:1`` (default: where it is).
-                A module is moved there.
+                A module is moved there, and one that was passed itself back at the end.
         """
         super().__init__(name=name, prefix="pyt-runner")
         self._model = model
@@ -89,6 +95,7 @@ class PytRunner(BaseRunner):
         self._compiled = compiled
         self._device = device
         self._program: Program | None = None
+        self._former_place: Any = None
         self._inputs = TensorMetadata()
         self._names: Sequence[str] | str | None = None
         self._place: Any = None
@@ -100,7 +107,7 @@ class PytRunner(BaseRunner):
         if is_model(self._model):
             loaded = self._model
         else:
-            with translated_errors("get"):
+            with translate_errors("get"):
                 loaded = evaluate(self._model)
         model, metadata, names = _parts(loaded)
         program = program_of(model)
@@ -110,7 +117,10 @@ class PytRunner(BaseRunner):
                 f"{self.name}: the PyTorch model does not tell its inputs.",
                 hint="Give input_metadata, or return a tuple of the model and its TensorMetadata.",
             )
-        with translated_errors("start"):
+        with translate_errors("start"):
+            if self._device is not None and is_model(self._model):
+                self._former_place = program.start(None, compiled=False)
+                program.stop()
             self._place = program.start(self._device, self._compiled)
         self._lowered = compute_precision(model, self._place)
         self._inputs = inputs
@@ -118,10 +128,15 @@ class PytRunner(BaseRunner):
         self._program = program
 
     def deactivate_impl(self) -> None:
-        """Switch the model back, and let go of it."""
+        """Switch the model back to where and how it was, let go of it, and release memory of a
+        device.
+        """
         if self._program is not None:
             self._program.stop()
-        self._program = None
+            if self._former_place is not None and self._place.type != "meta":  # It has no values.
+                self._program.move(self._former_place)
+        self._program = self._former_place = None
+        release_cached_memory(self._place)
 
     def get_input_metadata_impl(self) -> TensorMetadata:
         """Describe the inputs."""
@@ -145,7 +160,7 @@ class PytRunner(BaseRunner):
         """
         assert self._program is not None
         keeps_tensors = any(isinstance(data, torch.Tensor) for data in feed_dict.values())
-        with translated_errors("run"), torch.no_grad():
+        with translate_errors("run"), torch.no_grad():
             tensors = [tensor_from(name, feed_dict[name], self._place) for name in self._inputs]
             self._synchronize()
             start = _now()
@@ -155,7 +170,7 @@ class PytRunner(BaseRunner):
                 result = self._program.run(tensors)
             self._synchronize()
             self.inference_time = _now() - start
-            outputs = self._named(result)
+            outputs = self._name_outputs(result)
             convert = torch.clone if keeps_tensors else array_from
             return {name: convert(tensor) for name, tensor in outputs.items()}
 
@@ -163,7 +178,7 @@ class PytRunner(BaseRunner):
         if self._place.type == "cuda":
             torch.cuda.synchronize(self._place)
 
-    def _named(self, result: Any) -> dict[str, Any]:
+    def _name_outputs(self, result: Any) -> dict[str, Any]:
         """Give names to what the model returned."""
         if isinstance(result, Mapping):
             return {str(name): value for name, value in tensors_in(result)}

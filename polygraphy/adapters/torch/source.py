@@ -16,6 +16,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.branches import deciding
+from polygraphy.adapters.torch.precision import computing_in_float32
 from polygraphy.adapters.torch.program import (
     Exported,
     Module,
@@ -23,10 +24,11 @@ from polygraphy.adapters.torch.program import (
     TorchFromPath,
     is_model,
     program_of,
+    release_cached_memory,
     silence,
-    translated_errors,
+    translate_errors,
 )
-from polygraphy.adapters.torch.recorded import Recording, computed, recorded
+from polygraphy.adapters.torch.recorded import Recording, compute_operation, record_call
 from polygraphy.adapters.torch.runner import tensors_in
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError, UsageError
@@ -53,7 +55,7 @@ class TorchProgram:
 
     name = "torch"
 
-    def __init__(self, model: Deferred[Any]) -> None:
+    def __init__(self, model: Deferred[Any], device: str | None = None) -> None:
         """Wrap a program.
 
         Args:
@@ -61,8 +63,12 @@ class TorchProgram:
                 `torch.nn.Module`, which is exported in evaluation mode for the data at hand; or
                 TorchScript, of which only outputs are. Or a function that returns one, or a tuple
                 that begins with one.
+            device: where it runs, such as ``cuda`` or ``cuda:1`` (default: where it is). It is
+                moved there, and back by `close`.
         """
         self._given = model
+        self._device = device
+        self._moved: tuple[Program, Any] | None = None
         self._model: Any = None
         self._opened: dict[Any, OpenedTorch] = {}
 
@@ -72,14 +78,35 @@ class TorchProgram:
             if is_model(self._given):
                 self._model = self._given
             else:
-                with translated_errors("get"):
+                with translate_errors("get"):
                     made = evaluate(self._given)
                 self._model = made[0] if isinstance(made, tuple) else made
+            if self._device is not None:
+                program = program_of(self._model)
+                with translate_errors("start"):
+                    before = program.start(None, compiled=False)
+                    program.stop()
+                    program.move(self._device)
+                self._moved = program, before
         key = tuple((name, numpy.shape(array)) for name, array in feed.items())
         if key in self._opened:
             return self._opened[key].on(feed)
         self._opened[key] = self._open(feed)
         return self._opened[key]
+
+    @property
+    def uses_device(self) -> bool:
+        """Whether it runs on a device; see the port."""
+        return self._device is not None and torch.device(self._device).type != "cpu"
+
+    def close(self) -> None:
+        """Move the program back to where it was, and release memory of the device."""
+        self._opened.clear()
+        if self._moved is not None:
+            (program, before), self._moved = self._moved, None
+            program.move(before)
+            self._model = None
+            release_cached_memory(self._device)
 
     def _open(self, feed: Mapping[str, Any]) -> OpenedTorch:
         program = program_of(self._model)
@@ -97,13 +124,13 @@ class TorchProgram:
             with torch.no_grad():
                 exported = program.exported(args)
         except UsageError as error:
-            return self._written_down(program, names, args, [*notes, str(error)])
+            return self._open_recorded(program, names, args, [*notes, str(error)])
         finally:
             program.stop()
         ends = exported.inputs() or TensorMetadata()
         return OpenedTorch(exported, dict(zip(ends, names.values())), notes=notes)
 
-    def _written_down(
+    def _open_recorded(
         self,
         program: Module,
         names: Mapping[str, str | None],
@@ -113,7 +140,7 @@ class TorchProgram:
         """Open a module that `torch.export` cannot take, by what it does with the data."""
         try:
             with torch.no_grad():
-                recording = recorded(self._model, [name for name in names if names[name]], args)
+                recording = record_call(self._model, [name for name in names if names[name]], args)
         except Exception:  # Whatever a module, or TorchScript, raises where it is watched.
             return OpenedTorch(program, names, notes=["Only outputs were compared.", *notes])
         said = "torch.export cannot take the module: what it does was written down as it ran."
@@ -147,8 +174,8 @@ class OpenedTorch:
             {node.name: node for node in self._exported.graph.nodes} if self._exported else {}
         )
         calls = [node for node in self._graph.values() if node.op == "call_function"]
-        self.nodes = [_described(node) for node in calls]
-        self.weights: Mapping[str, Any] = _Weights(self._held()) if self._exported else {}
+        self.nodes = [_describe_operation(node) for node in calls]
+        self.weights: Mapping[str, Any] = _Weights(self._stored_tensors()) if self._exported else {}
         drawing = (
             _drawing(one.target, one.args, one.kwargs, node) for one, node in zip(calls, self.nodes)
         )
@@ -163,9 +190,9 @@ class OpenedTorch:
         self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
     ) -> list[tuple[str, Any]]:
         """Return the outputs; see the port."""
-        tensors = self._started(feed)
+        tensors = self._start_program(feed)
         try:
-            with translated_errors("run"), torch.no_grad():
+            with translate_errors("run"), torch.no_grad(), computing_in_float32():
                 if keep is not None and isinstance(self._program, Exported):
                     self._program.run_all(tensors, lambda name, each: keep(name, array_from(each)))
                     return []
@@ -177,11 +204,11 @@ class OpenedTorch:
         finally:
             self._program.stop()
 
-    def _started(self, feed: Mapping[str, Any]) -> list[Any]:
+    def _start_program(self, feed: Mapping[str, Any]) -> list[Any]:
         """Start the program, and return its inputs."""
         described = self._program.inputs() or TensorMetadata()
         place = self._program.start(None, compiled=False)
-        return [_fitted(name, feed, self._names[name], described, place) for name in self._names]
+        return [_fit_input(name, feed, self._names[name], described, place) for name in self._names]
 
     def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return what an operation makes of given values in float64; see the port."""
@@ -189,7 +216,7 @@ class OpenedTorch:
         known = ChainMap({}, held, given, self.weights)  # type: ignore[arg-type]
         try:
             with torch.no_grad():
-                made = self._computed(name, known)
+                made = self._compute_operation(name, known)
             return array_from(made) if isinstance(made, torch.Tensor) else None
         except Exception:  # Not every operator computes in float64, nor alone.
             return None
@@ -205,11 +232,11 @@ class OpenedTorch:
     def _value(self, name: str, known: Mapping[str, Any]) -> Any:
         """Return a tensor in float64, or what is none: several results, or a size."""
         if name not in known:
-            return self._computed(name, known)
+            return self._compute_operation(name, known)
         tensor = tensor_from(name, known[name], "cpu")
         return tensor.double() if tensor.is_floating_point() else tensor
 
-    def _computed(self, name: str, known: Mapping[str, Any]) -> Any:
+    def _compute_operation(self, name: str, known: Mapping[str, Any]) -> Any:
         """Compute an operation of known arrays."""
 
         def value(each: Any) -> Any:
@@ -222,7 +249,7 @@ class OpenedTorch:
         kwargs = torch.fx.node.map_arg(node.kwargs, value)
         return node.target(*args, **{k: v for k, v in kwargs.items() if k != "device"})
 
-    def _held(self) -> dict[str, Any]:
+    def _stored_tensors(self) -> dict[str, Any]:
         """Return parameters, buffers and constants by the names of what stands for them."""
         assert self._exported is not None
         signature = self._exported.graph_signature
@@ -249,7 +276,7 @@ class OpenedTorch:
                 f' torch.onnx.export({what}, f="exported.onnx", {options})'
             )
             command = shlex.join(["python", "-c", code]) if self._path else ""
-            yield options, command, partial(_exported, self._exported, way)
+            yield options, command, partial(_export_quietly, self._exported, way)
 
 
 class OpenedModule(OpenedTorch):
@@ -277,13 +304,13 @@ class OpenedModule(OpenedTorch):
 
     def on(self, feed: Mapping[str, Any]) -> OpenedTorch:
         """Return the module opened for other data of the same shapes: it may do something else."""
-        return OpenedModule(self._program, self._names, self._recorded(feed), self.notes)
+        return OpenedModule(self._program, self._names, self._record(feed), self.notes)
 
-    def _recorded(self, feed: Mapping[str, Any], keep: Any = None) -> Recording:
-        args = self._started(feed)
+    def _record(self, feed: Mapping[str, Any], keep: Any = None) -> Recording:
+        args = self._start_program(feed)
         try:
-            with translated_errors("run"), torch.no_grad():
-                return recorded(self._module, list(self._names), args, keep)
+            with translate_errors("run"), torch.no_grad(), computing_in_float32():
+                return record_call(self._module, list(self._names), args, keep)
         finally:
             self._program.stop()
 
@@ -293,11 +320,11 @@ class OpenedModule(OpenedTorch):
         if keep is None:
             return super().run(feed)
         kept = keep
-        self._recorded(feed, lambda name, each: kept(name, array_from(each)))
+        self._record(feed, lambda name, each: kept(name, array_from(each)))
         return []
 
-    def _computed(self, name: str, known: Mapping[str, Any]) -> Any:
-        return computed(self._recording, name, lambda other: self._value(other, known))
+    def _compute_operation(self, name: str, known: Mapping[str, Any]) -> Any:
+        return compute_operation(self._recording, name, lambda other: self._value(other, known))
 
     def decided(self, name: str) -> str:
         place = self._recording.frames.get(name)
@@ -305,10 +332,10 @@ class OpenedModule(OpenedTorch):
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield the only other way to export the module; see the port."""
-        yield "dynamo=False", "", self._traced
+        yield "dynamo=False", "", self._trace
 
-    def _traced(self, feed: Mapping[str, Any]) -> Any:
-        args = tuple(self._started(feed))
+    def _trace(self, feed: Mapping[str, Any]) -> Any:
+        args = tuple(self._start_program(feed))
         try:
             with silence():
                 return _older(self._module, args)
@@ -332,7 +359,7 @@ class _Weights(Mapping[str, Any]):
         return len(self._tensors)
 
 
-def _exported(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
+def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
     """Export a program, without a word."""
     if way is _OLDER:
         given = program.example_inputs[0]
@@ -349,7 +376,7 @@ def _older(module: Any, args: tuple[Any, ...]) -> Any:
     return onnx.load_model_from_string(file.getvalue())
 
 
-def _described(node: Any) -> GraphNode:
+def _describe_operation(node: Any) -> GraphNode:
     """Return an operation as a node: what is no tensor, of its arguments, in words."""
     schema = getattr(node.target, "_schema", None)
     op = str(schema.name).replace("::", ".") if schema is not None else node.target.__name__
@@ -420,10 +447,10 @@ def _names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
     lost = [name for name in wanted if named[name] is None and name not in needless]
     if lost or left:
         theirs = ", ".join(
-            f"{name} {_said(meta.dtype, meta.shape)}" for name, meta in wanted.items()
+            f"{name} {_describe_type(meta.dtype, meta.shape)}" for name, meta in wanted.items()
         )
         mine = ", ".join(
-            f"{name} {_said(array.dtype, array.shape)}" for name, array in feed.items()
+            f"{name} {_describe_type(array.dtype, array.shape)}" for name, array in feed.items()
         )
         raise InputError(
             f"The program takes {theirs or 'nothing'}, and the model {mine or 'nothing'}:"
@@ -447,12 +474,12 @@ def _fits(array: Any, wanted: Any) -> bool:
     return same and kinds.get(own) == kinds.get(asked)
 
 
-def _said(dtype: Any, shape: Any) -> str:
+def _describe_type(dtype: Any, shape: Any) -> str:
     dims = "any shape" if shape is None else f"({', '.join(map(str, shape))})"
     return f"({dtype}, {dims})" if shape is None else f"[{dtype}, {dims}]"
 
 
-def _fitted(
+def _fit_input(
     name: str, feed: Mapping[str, Any], given: str | None, described: TensorMetadata, place: Any
 ) -> Any:
     """Return the data of an input in its type; what the program does not read is zeros."""

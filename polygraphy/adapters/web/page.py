@@ -355,11 +355,11 @@ def model_page(
         policy=policy_of(script, style),
         style=style,
         script=script,
-        document=embedded(shown),
+        document=json_for_script(shown),
     )
 
 
-def embedded(value: Any) -> str:
+def json_for_script(value: Any) -> str:
     """Return JSON that can stand in a script element, whatever texts it holds."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.translate(_ESCAPES)

@@ -31,7 +31,7 @@ from polygraphy.adapters.web.charts import (
     histogram_chart,
     svg,
 )
-from polygraphy.adapters.web.page import VIEWER, displayable, embedded, levels_of, policy_of
+from polygraphy.adapters.web.page import VIEWER, displayable, json_for_script, levels_of, policy_of
 from polygraphy.domain.accuracy.output_rows import (
     Comparison,
     OutputRow,
@@ -269,7 +269,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
         policy=policy_of(script, style),
         style=style,
         script=script,
-        embedded=_packed("document", document.as_json()),
+        embedded=_script_element("document", document.as_json()),
         advice=advice_for(document),
         tables=tables,
         region=None if model is None else _region(document, model, tables),
@@ -287,7 +287,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
         curve_words={
             what: words
             for what, words in _CURVES.items()
-            if any(curve["what"] == what for curve in _measured(document))
+            if any(curve["what"] == what for curve in _error_curves(document))
         },
         attempts=[
             attempt
@@ -330,8 +330,8 @@ def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         "labels": labels,
         "models": dict(list(models.items())[:_MOST_MODELS]),
         "failures": FAILURES,
-        "all_cells": _packed("all-cells", texts) if len(texts) > _MOST_CELLS else "",
-        "all_models": _packed("all-models", lines) if len(lines) > _MOST_MODELS else "",
+        "all_cells": _script_element("all-cells", texts) if len(texts) > _MOST_CELLS else "",
+        "all_models": _script_element("all-models", lines) if len(lines) > _MOST_MODELS else "",
     }
 
 
@@ -394,14 +394,14 @@ def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Marku
 
 def _curves(document: Document) -> Iterator[tuple[str, Markup]]:
     """Yield each party of a diagnosis with the errors of tensors that were measured in it."""
-    curves = _measured(document)
+    curves = _error_curves(document)
     for party in dict.fromkeys(curve["party"] for curve in curves):
         chart = curves_chart([curve for curve in curves if curve["party"] == party], curves)
         if chart is not None:
             yield party, chart
 
 
-def _measured(document: Document) -> list[Mapping[str, Any]]:
+def _error_curves(document: Document) -> list[Mapping[str, Any]]:
     found = [each["curves"] for each in document.results if each["kind"] == _ERRORS]
     return [curve for each in found for curve in each]
 
@@ -468,11 +468,11 @@ def _other_checks(document: Document) -> list[Any]:
     return sorted(checks, key=lambda check: check.outcome == PASSED)
 
 
-def _packed(name: str, value: Any) -> Markup:
+def _script_element(name: str, value: Any) -> Markup:
     """Return the element that holds a value for the script of the page, as JSON, compressed if it
     is large.
     """
-    text = embedded(value)
+    text = json_for_script(value)
     if len(text) <= _LARGE:
         return Markup(f'<script type="application/json" id="{name}">{text}</script>')
     packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()

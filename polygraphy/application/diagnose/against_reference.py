@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.model_pair import ModelComparison, ModelPair, pair_models
 from polygraphy.application.diagnose.oracle import Oracle, Request
@@ -21,11 +21,12 @@ from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.commands import diagnose_command
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.quantising import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.rounding import ROUNDED, said_of
+from polygraphy.domain.rounding import said_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import open_model
@@ -142,9 +143,7 @@ def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle
     """Return the outputs of the reference, computed by the first backend that runs it."""
     party, model, first = pair.party, pair.reference.proto, pair.feed_reference(feeds[0])
     try:
-        if party.rewrites:  # It may crash.
-            alone(lambda: party.load(model)(first) and None, party.name)
-        compute = party.load(model)
+        compute = load_carefully(party, model, first)
     except BackendError:
         if pair.arbiter is party:
             raise
@@ -192,9 +191,10 @@ def _describe_rounding(
         expected: what is right.
         lost: how much further off they are where every operator rounds, if that is too much.
     """
-    reason = ROUNDED
+    reason: str = reasons.ROUNDED
     if lost:
         evaluator = resolve(SuspectedParty, REFERENCE)
         command = diagnose_command(case.path, [evaluator], {"reference": pair.path})
-        reason += reasons.hardware_loses_more(pair.party.name, lost[:-1], command)
-    return f"{reason} {pair.describe_harmless(case, values, expected)}".strip()
+        more = reasons.hardware_loses_more(pair.party.name, lost[:-1], command)
+        reason = together(reason, more)
+    return together(reason, pair.describe_harmless(case, values, expected))

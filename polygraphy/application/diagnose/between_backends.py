@@ -25,6 +25,7 @@ from polygraphy.application.diagnose.steps.backend_refusals import (
 from polygraphy.application.diagnose.steps.matching_outputs import report_matching_outputs
 from polygraphy.application.diagnose.steps.nondeterminism import explain_by_nondeterminism
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import differing
@@ -58,8 +59,9 @@ def between_backends(case: Case, request: Request, unexplained: str = "") -> Fou
     if not isinstance(answer, Found):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
     if is_besides and answer.result.verdict == AGREE:
-        reason = f"{reasons.same_here(arbiter.name, parties[0].name)} {answer.result.reason}"
-        return evolve(answer, result=evolve(answer.result, reason=reason.strip()))
+        same = reasons.same_here(arbiter.name, parties[0].name)
+        reason = together(same, answer.result.reason)
+        return evolve(answer, result=evolve(answer.result, reason=reason))
     return answer
 
 

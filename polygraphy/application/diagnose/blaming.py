@@ -12,6 +12,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, n
 from polygraphy.application.diagnose.locating import Place
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.errors import PolygraphyException
@@ -101,7 +102,7 @@ def right_when_plain(case: Case, expected: Values, feed: Feed) -> str:
         if off is not None:
             command = case.command(party, plain=True, off=off)
             said.append(reasons.right_without_rewrites(party.name, command))
-    return "".join(said)
+    return together(*said)
 
 
 def _left(

@@ -1,15 +1,28 @@
-"""A backend whose crashes do no harm."""
+"""A backend whose crashes do no harm.
+
+A library that does not survive a fork works in a process that was started anew and stays warm, as
+a `WarmParty`; the others in this process, and where they may crash, in a fork of it.
+"""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
+from hashlib import sha256
 from itertools import islice
 from typing import Any, TypeVar
 
 from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
-from polygraphy.ports.running import call_isolated
+from polygraphy.ports.running import (
+    KeptObject,
+    WarmProcess,
+    call_isolated,
+    is_fork_safe,
+    warm_process,
+)
 
 T = TypeVar("T")
 
@@ -27,6 +40,7 @@ class CarefulParty:
 
     def __init__(self, party: SuspectedParty) -> None:
         self.name = party.name
+        self.backend = party.backend
         self.passes = party.passes
         self.rewrites = party.rewrites
         self.levels = party.levels
@@ -37,40 +51,264 @@ class CarefulParty:
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Return what loads and runs a model; see the port."""
         return lambda feed: alone(
-            lambda: self._party.load(model, plain=plain, without=without)(feed), self.name
+            lambda: self._party.load(model, plain=plain, without=without)(feed), self._party
         )
 
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
         """Return the graph that is really run; see the port."""
-        return alone(lambda: self._party.executed(model, without=without, level=level), self.name)
+        return alone(lambda: self._party.executed(model, without=without, level=level), self._party)
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
         return self._party.remedy(plain=plain, without=without)
 
 
+class WarmParty:
+    """A party whose library works in a process that stays warm; implements the ports
+    `SuspectedParty` and `LoweringParty`. A crash is an error there, and after it the process starts
+    again and loads what is still needed.
+    """
+
+    def __init__(self, party: SuspectedParty, process: WarmProcess) -> None:
+        self.name = party.name
+        self.backend = party.backend
+        self.passes = party.passes
+        self.rewrites = party.rewrites
+        self.levels = party.levels
+        self.options = party.options
+        self.uses_device = getattr(party, "uses_device", False)
+        self._source = party
+        self._process = process
+        self._party: KeptObject | None = None
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """How it runs models; see the port."""
+        settings: Mapping[str, Any] = self._ask(_plain_attribute, "settings")
+        return settings
+
+    @cached_property
+    def lowers_to(self) -> str | None:
+        """In what it computes where that is not float32; see the port."""
+        lowers_to: str | None = self._ask(_plain_attribute, "lowers_to")
+        return lowers_to
+
+    @cached_property
+    def lowered(self) -> Any:
+        """Which operators that applies to; see the port."""
+        return self._ask(_plain_attribute, "lowered")
+
+    def in_float32(self) -> WarmParty:
+        """Return the same party, computing in float32, in the same process."""
+        return WarmParty(self._ask(_call_method, "in_float32", {}), self._process)
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
+        """Load a model in the process; see the port."""
+        return _WarmModel(self, model, {"plain": plain, "without": list(without)})
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any | None:
+        """Return the graph that is really run; see the port."""
+        how = {"without": list(without), **({} if level is None else {"level": level})}
+        return self._ask(_call_method, "executed", how, _evaluated(model))
+
+    def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
+        how = {"plain": plain, "without": list(without)}
+        options: Mapping[str, Any] = self._ask(_call_method, "remedy", how)
+        return options
+
+    def start(self) -> None:
+        """Hand the party to the process; other methods do so when they first need it."""
+        self._kept()
+
+    def limited(self, timeout: float) -> Any:
+        """Return a block in which each call is silent, and takes so many seconds at most."""
+        return self._process.limited(timeout, is_silent=True)
+
+    def close(self) -> None:
+        """End the process: it holds memory of a device."""
+        self._process.close()
+
+    def keep(self, model: Any, how: Mapping[str, Any]) -> KeptObject:
+        """Load a model there."""
+        return self._attempt(
+            lambda: self._process.keep(_call_method, self._kept(), "load", how, _evaluated(model))
+        )
+
+    def compute(self, loaded: KeptObject, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a model that was loaded there."""
+        return self._attempt(lambda: self._process.call(_compute, loaded, dict(feed)))
+
+    def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self._attempt(lambda: self._process.call(function, self._kept(), *arguments))
+
+    def _kept(self) -> KeptObject:
+        if self._party is None or not self._party.is_there:
+            self._party = self._process.keep(_same, self._source)
+        return self._party
+
+    def _attempt(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except BackendError as error:
+            error.backend = error.backend or self.name  # A crash does not tell whose.
+            raise
+
+
+class _WarmModel:
+    """A model that a process has loaded; it is loaded again where the process ended meanwhile."""
+
+    def __init__(self, party: WarmParty, model: Any, how: Mapping[str, Any]) -> None:
+        self._party, self._model, self._how = party, model, how
+        self._loaded = party.keep(model, how)
+
+    def __call__(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        if not self._loaded.is_there:
+            self._loaded = self._party.keep(self._model, self._how)
+        return self._party.compute(self._loaded, feed)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _plain_attribute(party: Any, name: str) -> Any:
+    return _plain(getattr(party, name, None))
+
+
+def _call_method(party: Any, name: str, how: Mapping[str, Any], *arguments: Any) -> Any:
+    return _plain(getattr(party, name)(*arguments, **how))
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value  # Views cannot be pickled.
+
+
+def _compute(loaded: Compute, feed: Mapping[str, Any]) -> dict[str, Any]:
+    return loaded(feed)
+
+
+def _evaluated(model: Any) -> Any:
+    return model() if callable(model) else model
+
+
+def isolate(
+    parties: Sequence[SuspectedParty], *, uses_device: bool = False
+) -> list[SuspectedParty]:
+    """Return parties whose crashes do no harm, those in processes that stay warm whose libraries do
+    not survive a fork.
+
+    Args:
+        parties: the backends.
+        uses_device: whether something else will use a device in this process, which is not forked
+            then.
+    """
+    may_fork = is_fork_safe() and not uses_device
+    return [
+        _warm(party) if (party.rewrites and not may_fork) or _lacks_fork(party) else party
+        for party in parties
+    ]
+
+
+def _lacks_fork(party: SuspectedParty) -> bool:
+    return not getattr(party, "survives_fork", True)
+
+
+def _warm(party: Any) -> Any:
+    try:
+        key = sha256(pickle.dumps(party)).hexdigest()
+        warm = WarmParty(party, warm_process(party.name, key))
+        warm.start()
+        return warm
+    except Exception as error:  # One that is defined in a script, say; or no such processes.
+        G_LOGGER.verbose(f"{party.name} works in this process, which a crash ends: {error}")
+        return party
+
+
+def close(parties: Sequence[SuspectedParty]) -> None:
+    """End processes that hold memory of a device; those of other libraries stay warm."""
+    for party in parties:
+        if isinstance(party, WarmParty) and party.uses_device:
+            party.close()
+
+
 def alone(
-    function: Callable[[], T], who: str, timeout: float | None = None, is_silent: bool = False
+    function: Callable[[], T],
+    who: str | SuspectedParty,
+    timeout: float | None = None,
+    is_silent: bool = False,
 ) -> T:
     """Call a function where a crash does no harm, if the operating system has such a place.
+
+    Args:
+        function: what to call.
+        who: the party that it calls, or its name.
+        timeout: how long it may take, in seconds.
+        is_silent: whether what it writes to standard error is of no interest.
 
     Raises:
         BackendError: it crashed, or took longer than so many seconds.
     """
+    if isinstance(who, WarmParty):
+        return function()
+    name = who if isinstance(who, str) else who.name
     try:
-        return call_isolated(function, what=who, timeout=timeout, is_silent=is_silent)
+        return call_isolated(function, what=name, timeout=timeout, is_silent=is_silent)
     except UsageError:
         return function()
 
 
-def those(guesses: Iterator[T], is_right: Callable[[T], bool], who: str) -> Iterator[T]:
+def load_carefully(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Compute:
+    """Load a model, which has run once where a crash of the party does no harm, if it may crash.
+
+    Raises:
+        BackendError: it refuses it, or crashes.
+    """
+    try_alone(party, model, feed)
+    compute = party.load(model)
+    if party.rewrites and feed and isinstance(party, WarmParty):
+        compute(feed)
+    return compute
+
+
+def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> None:
+    """Let a party that may crash run a model where that does no harm; a `WarmParty` always does.
+
+    Raises:
+        BackendError: it refuses it, or crashes.
+    """
+    if not party.rewrites or not feed or isinstance(party, WarmParty):
+        return
+    try:
+        alone(lambda: party.load(model)(feed) and None, party)
+    except BackendError as error:
+        error.backend = error.backend or party.name  # Of a crash, only the caller knows whose.
+        raise
+
+
+def those(
+    guesses: Iterator[T], is_right: Callable[[T], bool], who: str | SuspectedParty
+) -> Iterator[T]:
     """Yield the guesses that are right; one at which the backend crashes is not."""
+    if isinstance(who, WarmParty):
+        for guess in guesses:
+            with who.limited(_LONGEST):
+                try:
+                    found = is_right(guess)
+                except BackendError:
+                    found = False
+            if found:
+                yield guess
+        return
     while made := list(islice(guesses, _AT_ONCE)):
         yield from _those(made, is_right, who)
 
 
-def _those(guesses: Sequence[T], is_right: Callable[[T], bool], who: str) -> Iterator[T]:
+def _those(
+    guesses: Sequence[T], is_right: Callable[[T], bool], who: str | SuspectedParty
+) -> Iterator[T]:
     rest = list(guesses)
     while rest:
         try:

@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 from attrs import Factory, define, evolve, field, frozen
 
-from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.diagnosis.commands import insert_commands, run_command
@@ -24,6 +24,7 @@ from polygraphy.domain.diagnosis.culprit import (
     TensorError,
 )
 from polygraphy.domain.diagnosis.evidence import Evidence
+from polygraphy.domain.diagnosis.facts import facts_of, together
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
@@ -203,7 +204,7 @@ class Case:
         yield result
         if not result:
             return
-        made = Attempt(title, " ".join(result), time.perf_counter() - start)
+        made = Attempt(title, together(*result), time.perf_counter() - start)
         self.attempts.append(made)
         self.reports.attempted(made)
 
@@ -218,25 +219,13 @@ class Case:
         model = self.model.proto if plain or without else self.model.given
         key = (id(model), id(party), plain, tuple(without))
         if key not in self.memo.loaded:
-            if not plain and not without:
-                self.try_alone(party, model)
-            compute = party.load(model, plain=plain, without=without)
+            compute = (
+                party.load(model, plain=plain, without=without)
+                if plain or without
+                else load_carefully(party, model, self.feed)
+            )
             self.memo.loaded[key] = compute, model, party  # What is kept has its identity.
         return self.memo.loaded[key][0]
-
-    def try_alone(self, party: SuspectedParty, model: Any) -> None:
-        """Let a party that may crash run a model where that does no harm.
-
-        Raises:
-            BackendError: it refuses it, or crashes.
-        """
-        if not party.rewrites or not self.feed:
-            return
-        try:
-            alone(lambda: party.load(model)(self.feed) and None, party.name)
-        except BackendError as error:
-            error.backend = error.backend or party.name  # Of a crash, only the caller knows whose.
-            raise
 
     def unload(self) -> None:
         """Let go of what parties have loaded, which is as large as the model."""
@@ -262,8 +251,11 @@ class Case:
             off: by how much the outputs still differ at most.
             is_auto: whether they are compared within the rounding limit.
         """
-        others = [(one.name, one.options) for one in self.parties if one.name != party.name]
-        backends = [(party.name, party.remedy(plain=plain, without=without)), *others]
+        others = [
+            (one.name, one.backend, one.options) for one in self.parties if one.name != party.name
+        ]
+        options = party.remedy(plain=plain, without=without)
+        backends = [(party.name, party.backend, options), *others]
         if not others:
             return run_command(self.path, backends, {}, is_auto=is_auto)
         # Not `auto` by default: rounding of quantized types explains almost anything.
@@ -387,6 +379,8 @@ def concluded(result: DiagnosisResult) -> bool:
     findings.found("attempts", {"attempts": result.attempts})
     if result.curves:
         findings.found("errors", {"curves": result.curves})
+    if facts := facts_of(result.reason):
+        findings.found("reason", {"facts": [each.data() for each in facts]})
     findings.conclude(result.verdict, result.facts(), result.reason)
     if result.verdict == INCONCLUSIVE:
         raise InconclusiveError(result.reason)

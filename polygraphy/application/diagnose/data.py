@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.careful import WarmParty, alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model, fit_feed
@@ -108,6 +108,18 @@ def feeds_that_run(
     return first
 
 
+class StepData(list[dict[str, Any]]):
+    """The inputs of several steps, states included, each as data of its own.
+
+    Attributes:
+        options: the options of a command line that runs these steps.
+    """
+
+    def __init__(self, feeds: Iterable[dict[str, Any]], options: Mapping[str, Any]) -> None:
+        super().__init__(feeds)
+        self.options = options
+
+
 def with_data_loader(case: Case, data_loader: Any) -> Case:
     """Return a case that knows whether its data are made up, and their shapes."""
     are_generated = isinstance(data_loader, DataLoader)
@@ -130,16 +142,18 @@ def feeds_of_parties(
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
         try:
             made = compute(feed)
-        except REFUSALS:
+        except REFUSALS as error:
+            if getattr(error, "is_crash", False):
+                raise
             return False
         return not _is_of_nothing(feed, [made.get(name) for name in case.model.outputs])
 
     def takes(party: SuspectedParty, feed: dict[str, Any]) -> bool:
         try:
-            if not party.rewrites:
+            if not party.rewrites or isinstance(party, WarmParty):
                 return is_fit(case.loaded(party), feed)
             # What it makes of a model may crash.
-            fits = alone(lambda: is_fit(party.load(case.model.given), feed), party.name)
+            fits = alone(lambda: is_fit(party.load(case.model.given), feed), party)
             case.loaded(party)
         except REFUSALS:  # It does not even load the model, or crashes.
             return True
@@ -209,6 +223,8 @@ def data_options(
     """Return the options of a command line that create the same data as those of a number that
     `feeds_of` returned; none if the data have another source.
     """
+    if isinstance(data_loader, StepData):
+        return dict(data_loader.options)
     paths = getattr(data_loader, "paths", None)
     if paths:
         preprocess = getattr(data_loader, "preprocess", None)

@@ -7,8 +7,10 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.application.diagnose.against_golden import against_golden
 from polygraphy.application.diagnose.against_reference import against_reference
 from polygraphy.application.diagnose.between_backends import between_backends
+from polygraphy.application.diagnose.careful import close, isolate
 from polygraphy.application.diagnose.case import REFUSALS, Case, concluded, with_origins
 from polygraphy.application.diagnose.data import feeds_of_parties, with_data_loader
 from polygraphy.application.diagnose.exporting import against_program
@@ -18,8 +20,8 @@ from polygraphy.application.diagnose.lowered.half_verdict import cast, diagnose_
 from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
+from polygraphy.application.diagnose.over_steps import check_oracle_of_steps, diagnose_steps
 from polygraphy.application.diagnose.precision import lowered_first, lowered_last
-from polygraphy.application.diagnose.results import against_golden
 from polygraphy.application.diagnose.tracing import said_of_branches, with_branches
 from polygraphy.application.diagnose.versions import Elsewhere, against_versions
 from polygraphy.binding import resolve
@@ -33,10 +35,12 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import UnavailableError, UsageError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
+from polygraphy.domain.states.loading import StepLoader
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     DiagnosisReports,
@@ -120,6 +124,7 @@ def diagnose(
     paths = [golden] if isinstance(golden, str) else golden
     others = [environments] if isinstance(environments, str) else environments
     path = model if isinstance(model, str) else "MODEL"
+    parties = isolate(parties, uses_device=getattr(program, "uses_device", False))
     case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
     elsewhere = Elsewhere(case, others) if others else None
     if elsewhere is not None:
@@ -127,7 +132,17 @@ def diagnose(
     has_oracle = reference is not None or bool(paths) or program is not None
 
     def diagnose_in_float32(case: Case) -> Found:
+        if isinstance(data_loader, StepLoader):
+            check_oracle_of_steps(paths, program)
+            if goal is not None:
+                raise UsageError(
+                    "--within compares whole runs, not steps.", hint="Leave out --steps."
+                )
+            return diagnose_steps(case, data_loader, reference, diagnose_step)
         return diagnose_once(case, data_loader, reference, paths, program, elsewhere, goal)
+
+    def diagnose_step(case: Case, data: Any, reference: Any) -> Found:
+        return diagnose_once(case, data, reference, None, None, elsewhere)
 
     def diagnose_lowered(case: Case) -> Found:
         lowering = lowering_party(case.parties)
@@ -136,14 +151,20 @@ def diagnose(
         in_order = lowered_last if has_oracle else lowered_first
         return in_order(case, lowering, diagnose_in_float32, data_loader)
 
-    found = diagnose_in_float32_first(case, tf32_parties(parties), diagnose_lowered, data_loader)
-    result, case = found.result, found.case
-    if elsewhere is not None:
-        result = elsewhere.tried(case, result)
-    if save_culprit is not None or issue is not None:
-        hand_over(case, result, save_culprit, issue)
-    elif isinstance(model, str) and not has_oracle:
-        result = with_report(case, result)
+    try:
+        lowered = tf32_parties(parties)
+        found = diagnose_in_float32_first(case, lowered, diagnose_lowered, data_loader)
+        result, case = found.result, found.case
+        if elsewhere is not None:
+            result = elsewhere.tried(case, result)
+        if save_culprit is not None or issue is not None:
+            hand_over(case, result, save_culprit, issue)
+        elif isinstance(model, str) and not has_oracle:
+            result = with_report(case, result)
+    finally:
+        close(parties)
+        if getattr(program, "uses_device", False):
+            program.close()  # type: ignore[union-attr]
     result = evolve(result, attempts=case.attempts, curves=case.log.curves)
     return concluded(with_origins(result, case.model.nodes))
 
@@ -173,7 +194,8 @@ def diagnose_once(
     feeds = feeds_of_parties(case, data_loader, are_saved=golden is not None)
     case = evolve(case, feed=feeds[0])
     arbiter = resolve(SuspectedParty, REFERENCE)
-    arbiter = next((party for party in case.parties if party.name == arbiter.name), arbiter)
+    given = (party for party in case.parties if party.backend == arbiter.backend)
+    arbiter = next(given, arbiter)
     request = Request(data_loader, feeds, arbiter, reference, golden, program, elsewhere, goal)
     if golden is not None or program is not None:  # They know tensors inside of branches.
         case = evolve(case, model=with_branches(case, feeds))
@@ -190,7 +212,7 @@ def diagnose_once(
     names = [party.name for party in case.parties]
     result = case.evidence.allowed(result, names[0] if len(names) == 1 else "", unexplained)
     if result.verdict == AGREE:
-        reason = f"{result.reason} {said_of_branches(case, feeds)}".strip()
+        reason = together(result.reason, said_of_branches(case, feeds))
         result = evolve(result, reason=reason)
     return Found(result, case)
 
@@ -260,6 +282,7 @@ def diagnose_half(
         BackendError: the reference evaluator cannot run the model.
         InconclusiveError: it does not work, and no node is to blame.
     """
+    parties = isolate(parties)
     reports = resolve(DiagnosisReports)
     opened = open_model(model)
     case = Case(opened, model if isinstance(model, str) else "MODEL", parties, reports)
@@ -271,9 +294,12 @@ def diagnose_half(
     left_out = case.evidence.left_out
     trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, left_out)
     case.evidence.compared("float32")
-    found = diagnose_cast(trial.result(), case.path, dtype)
-    if found.verdict == AGREE and parties:
-        found = _in_backends(case, trial, found, dtype)
+    try:
+        found = diagnose_cast(trial.result(), case.path, dtype)
+        if found.verdict == AGREE and parties:
+            found = _in_backends(case, trial, found, dtype)
+    finally:
+        close(parties)
     found = evolve(case.evidence.allowed(found), attempts=case.attempts)
     return concluded(with_origins(found, opened.nodes))
 
@@ -291,7 +317,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
             try:
                 made = map(narrow.loaded(party), trial.feeds)
                 off = trial.tolerance.worst(trial.exact, made)
-                said.append(f"{off}.")
+                said.append(steps.error_of_all(off))
             except UnavailableError:
                 raise
             except REFUSALS as error:

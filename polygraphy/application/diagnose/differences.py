@@ -45,11 +45,10 @@ def find_differences(
     feeds = (feed, pair.feed_reference(feed))
     parting = parted(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
     by_values = parting.culprits
-    proven = evolve(proven, repaired=parting.repaired or proven.repaired)
     if culprits and is_plain and not all(culprit.remedy.proven for culprit in by_values):
         return proven  # They say what was changed, where values only say between what.
     if not culprits or len(by_values) <= len(culprits):
-        return evolve(proven, culprits=by_values)
+        return Differences(by_values, parting.repaired or proven.repaired)
     return proven
 
 

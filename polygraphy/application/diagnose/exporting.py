@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
+from polygraphy.application.diagnose.against_golden import against_results
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.counterparts import (
     Counterparts,
@@ -21,7 +22,6 @@ from polygraphy.application.diagnose.counterparts import (
 from polygraphy.application.diagnose.locating import judged
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
-from polygraphy.application.diagnose.results import against_results
 from polygraphy.application.diagnose.saved import SavedRun
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
@@ -41,7 +41,7 @@ from polygraphy.domain.diagnosis.exported import (
     operations,
     same_weight,
 )
-from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.facts import Fact, together
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
@@ -200,7 +200,7 @@ class _Exported:
             if fixed:
                 said.append(reasons.fixed_dimension(name, shape, fixed))
         said.append(describe_constant_outputs(constant_outputs(values, self._case.model.outputs)))
-        return " ".join(filter(None, said))
+        return together(*said)
 
 
 class _Inside:

@@ -16,6 +16,7 @@ from polygraphy.domain.diagnosis.closeness import (
     constant_outputs,
     describe_constant_outputs,
 )
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.pairing import Pairing, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
 from polygraphy.domain.diagnosis.words import reasons
@@ -107,7 +108,7 @@ class ModelPair:
         if not names:
             return constant
         is_exact = are_equal(values, expected)
-        return f"{reasons.model_differs(len(differences), [*names], is_exact)} {constant}".strip()
+        return together(reasons.model_differs(len(differences), [*names], is_exact), constant)
 
 
 @frozen

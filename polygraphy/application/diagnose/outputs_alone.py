@@ -135,11 +135,12 @@ class _Guesses:
             reason = reasons.candidates(names, len(changed), self._left_out)
             candidates = [evolve(one, remedy=Remedy()) for one in changed]
             return Found(DiagnosisResult(INCONCLUSIVE, candidates, reason=reason), case)
-        if not self._alike():
-            reason = self._unlike(next(iter(self._found)))
-        else:
-            reason = reasons.model_or_data_changed(self._is_of_these_data())
-        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+        why: str = (
+            reasons.model_or_data_changed(self._is_of_these_data())
+            if self._alike()
+            else self._unlike(next(iter(self._found)))
+        )
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=why), case)
 
     def _alike(self) -> list[str]:
         """Return the outputs that differ in numbers alone: shapes are the same."""
@@ -226,7 +227,7 @@ class _Guesses:
                     yield index, variant
             notes.append(steps.variants_tried(tried, "variant"))
 
-        for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._party.name):
+        for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._party):
             notes.append(f"{variant.change}.")
             yield self._culprit(index, variant)
 

@@ -423,7 +423,7 @@ class Change:
         return those(
             tried,
             lambda variant: self._is_right(self._made(self._whole, variant)),
-            self._party.name,
+            self._party,
         )
 
     @cached_property

@@ -19,6 +19,7 @@ from attrs import frozen
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.domain.accuracy.answer_log import Spool
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.search.layers import Layer, plan_windows
@@ -152,7 +153,7 @@ def said_of_branches(case: Case, feeds: Sequence[Feed]) -> str:
         if node.op == "If" and node.reads[0] in known:
             branch = "else" if np.all(known[node.reads[0]]) else "then"
             idle.setdefault(branch, []).append(node.name)
-    return " ".join(steps.idle_branches(branch, names) for branch, names in idle.items())
+    return together(*(steps.idle_branches(branch, names) for branch, names in idle.items()))
 
 
 def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:

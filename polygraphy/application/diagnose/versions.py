@@ -50,7 +50,7 @@ class Elsewhere:
         errors: list[PolygraphyException] = []
         for party in case.parties:
             with suppress(Unbound):
-                open_ = keyed(open_environment, party.name)
+                open_ = keyed(open_environment, party.backend)
                 opened = [_opened(case, open_, path, errors) for path in paths]
                 known = {one.version: one for one in reversed(opened) if one is not None}
                 self._known[party.name] = known
@@ -80,10 +80,7 @@ class Elsewhere:
         others = {version: known[version] for version in known if version != here}
         if not others:
             with case.attempt(title) as said:
-                if here:
-                    said.append(f"The environments have no version other than {here}.")
-                else:
-                    said.append("The environments do not have this backend.")
+                said.append(steps.no_other_version(here) if here else steps.NO_BACKEND_THERE)
             return Skip("no other version")
         with case.attempt(title) as said:
             try:
@@ -148,7 +145,7 @@ def _opened(
 
 
 def _version_here(party: SuspectedParty) -> str:
-    return keyed(open_environment, party.name)(sys.executable).version
+    return keyed(open_environment, party.backend)(sys.executable).version
 
 
 def _tried(

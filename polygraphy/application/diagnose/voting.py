@@ -99,14 +99,14 @@ def _by_versions(
 
 def _jurors(case: Case, party: SuspectedParty, known: Trace) -> Iterator[SuspectedParty]:
     """Yield who else can compute nodes, each in its own way."""
-    asked = {party.name, known.party.name}
+    asked = {party.backend, known.party.backend}
     yield resolve(SuspectedParty, _FORMULAS)
     for other in case.parties:
-        if other.name not in asked:
-            asked.add(other.name)
+        if other.backend not in asked:
+            asked.add(other.backend)
             yield other
     reference = resolve(SuspectedParty, REFERENCE)
-    if reference.name not in asked:
+    if reference.backend not in asked:
         yield reference
     yield resolve(SuspectedParty, "package")
 

@@ -15,6 +15,7 @@ from polygraphy.domain.checks.capability import (
     Compatibility,
     ModelNode,
     ModelPart,
+    Placements,
     Problem,
     SupportReport,
     UnsupportedNode,
@@ -38,6 +39,7 @@ from polygraphy.ports.models import (
     ModelReports,
     ModelTrial,
     load_onnx,
+    place_nodes,
     support_problems,
     supported_groups,
 )
@@ -56,8 +58,11 @@ def inspect_capability(
     external_data_suffix: str | None = None,
     size_threshold: int | None = None,
     all_tensors_to_one_file: bool | None = None,
+    providers: Sequence[Any] | None = None,
+    provider_libraries: Mapping[str, str] | None = None,
 ) -> bool:
-    """Show which nodes of an ONNX model the parser of a backend does not support, and save that.
+    """Show which nodes of an ONNX model the parser of TensorRT does not support, or an execution
+    provider of ONNX Runtime does not run, and save that.
 
     Nothing is saved of a model that is supported.
 
@@ -73,6 +78,9 @@ def inspect_capability(
         size_threshold: weights of more bytes go to such files (default: 1024).
         all_tensors_to_one_file: whether a part has a single such file, as it has unless this is
             False.
+        providers: execution providers of ONNX Runtime in order of priority, of which the first is
+            asked about (default: TensorRT itself).
+        provider_libraries: plugins with further providers; see `SessionFromOnnx`.
 
     Returns:
         Whether the whole model is supported.
@@ -82,7 +90,11 @@ def inspect_capability(
         FileError: the folder cannot be written.
     """
     loaded = model() if callable(model) else model
-    report = _partitioned(loaded) if with_partitioning else _whole(loaded)
+    if providers:
+        placements = place_nodes(loaded, providers, provider_libraries)
+        report = _placed(placements, loaded, with_partitioning=with_partitioning)
+    else:
+        report = _partitioned(loaded) if with_partitioning else _whole(loaded)
     resolve(Reports).support(report)
     if report.is_supported:
         return True
@@ -121,6 +133,37 @@ def _whole(model: Any) -> SupportReport:
     problems = keyed(support_problems, "trt")(model)
     operators = open_model(model, as_it_is=True).operators
     return SupportReport(not problems, tuple(map(ModelNode, operators)), tuple(problems))
+
+
+def _placed(placements: Placements, model: Any, *, with_partitioning: bool) -> SupportReport:
+    """Return what an execution provider runs, and why not the rest."""
+    operators = open_model(model, as_it_is=True).operators
+    nodes = tuple(map(ModelNode, operators))
+    problems = {
+        node.position: Problem(
+            f"It runs on {node.provider}: {node.reason or 'ONNX Runtime gives no reason'}.",
+            node.position,
+            node.operator,
+            node.name,
+        )
+        for node in placements.elsewhere
+        if node.position is not None
+    }
+    report = SupportReport(not problems, nodes, tuple(problems.values()))
+    if not problems or not with_partitioning:
+        return report
+    parts = parts_of(len(nodes), [[i for i in range(len(nodes)) if i not in problems]])
+    return evolve(
+        report,
+        parts=tuple(
+            (
+                part
+                if part.is_supported
+                else evolve(part, problems=tuple(problems[node] for node in part.nodes))
+            )
+            for part in parts
+        ),
+    )
 
 
 def _part(model: Any, nodes: Sequence[int]) -> Any:

@@ -5,7 +5,7 @@ differences, edits).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from polygraphy.domain.model.difference import Outline, differences, edit_betwee
 from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.model.sparsity import GROUP, WeightSparsity, dense_groups, prunable_weights
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.models import ModelReports, describe_file, outline_of
+from polygraphy.ports.models import ModelReports, describe_file, load_onnx, outline_of, place_nodes
 from polygraphy.ports.reporting import model_page, serve_page
 from polygraphy.ports.storage import read_text, write_text
 
@@ -47,6 +47,8 @@ def inspect_model(
     checkpoint: str | None = None,
     tf_outputs: Sequence[str] = (),
     optimize_graph: bool = False,
+    providers: Sequence[Any] | None = None,
+    provider_libraries: Mapping[str, str] | None = None,
 ) -> None:
     """Show models: inputs, outputs, and as much more as is asked for.
 
@@ -69,10 +71,14 @@ def inspect_model(
         checkpoint: name of the checkpoint, for a folder of these (default: the latest).
         tf_outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
         optimize_graph: whether a TensorFlow graph is made smaller first.
+        providers: execution providers of ONNX Runtime in order of priority, of which is shown which
+            one runs which node (default: nothing about that).
+        provider_libraries: plugins with further providers; see `SessionFromOnnx`.
 
     Raises:
         FileError: a file is missing or cannot be read.
         ModelError: a file is no model of its type.
+        BackendError: ONNX Runtime cannot load the model, or start a provider.
         UsageError: a choice that does not exist, or that models of this type do not have.
 
     Of several models, all that can be read are shown before that is raised.
@@ -96,6 +102,8 @@ def inspect_model(
         )
         try:
             showing.show(source, model_type, display_as)
+            if providers:
+                _show_placements(model, providers, provider_libraries, is_complete="layers" in show)
         except FileError as error:
             if len(models) == 1:
                 raise
@@ -105,6 +113,22 @@ def inspect_model(
         raise FileError(
             f"{len(unread)} of {len(models)} models could not be read: {', '.join(unread)}."
         )
+
+
+def _show_placements(
+    model: Any,
+    providers: Sequence[Any],
+    libraries: Mapping[str, str] | None,
+    *,
+    is_complete: bool,
+) -> None:
+    """Show which execution provider runs which node of a model."""
+    if not isinstance(model, (str, PathLike)) or kind_of(str(model), None) != "onnx":
+        raise UsageError(
+            "Execution providers only run ONNX models.", hint="Convert it: polygraphy convert."
+        )
+    placements = place_nodes(load_onnx(str(model)), providers, libraries)
+    resolve(ModelReports).placements(placements, is_complete=is_complete)
 
 
 def describe_model(

@@ -181,6 +181,16 @@ class Feeds:
         self._current: Feed | None = None
         console.data_chosen(type(data_loader).__name__, _seed_of(data_loader), self.total)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Let another process take the data, as long as none were taken here."""
+        if self._current is not None:
+            raise TypeError("Some of the data were taken already.")
+        return {"_loader": self._loader, "_seen": self._seen}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state, _current=None, _feeds=iter(state["_loader"]))
+        self._console = resolve(Console)
+
     @contextmanager
     def reporting_to(self, console: Console) -> Iterator[None]:
         """Pass notes to another console inside the block."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.tensorrt.library.module import made_trt_logger, trt
+from polygraphy.adapters.tensorrt.library.module import existing_trt_logger, trt
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.legacy import trt as legacy
@@ -53,7 +53,7 @@ _others = deferred_names(
 
 def __getattr__(name: str) -> Any:
     if name == "TRT_LOGGER":  # None until the logger is asked for.
-        return made_trt_logger()
+        return existing_trt_logger()
     return _others(name)
 
 

@@ -219,7 +219,7 @@ class BuiltIn(Backend):
     rewrites: bool = False
     call: Callable[[Values, RunnerModel], Call] | None = None
     party: Callable[[Values], Call] | None = None
-    program: Callable[[str], Call] | None = None
+    program: Callable[[str, str | None], Call] | None = None
     party_groups: Callable[[], Groups] | None = None
     warn: Callable[[Values, Collection[str], str], None] = lambda _values, _chosen, _kind: None
     conversion: Callable[[], Conversion] | None = None

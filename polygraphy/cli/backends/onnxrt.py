@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.kinds import (
-    Assignments,
     Choice,
     Integer,
-    Provider,
-    Providers,
     Texts,
 )
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
+from polygraphy.cli.shared.providers import OnnxrtProviderOptions
 from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.formats import formats_of
 
@@ -21,31 +17,9 @@ _LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "E
 
 
 @option_group
-class OnnxrtOptions(Options):
+class OnnxrtOptions(OnnxrtProviderOptions):
     """ONNX Runtime Sessions: how ONNX Runtime runs the model."""
 
-    providers: tuple[Provider, ...] | None = option(
-        "--providers",
-        "--execution-providers",
-        kind=Providers(),
-        help="Execution providers in order of priority, by name or by a unique part of the name,"
-        " optionally with their options.",
-        otherwise="cpu",
-        feeds=("check_lint.providers", "SessionFromOnnx.providers", "OnnxrtParty.providers"),
-    )
-    provider_libraries: Mapping[str, str] | None = option(
-        "--provider-library",
-        kind=Assignments("NAME=LIBRARY", "openvino=onnxruntime_ep_openvino"),
-        needs="--providers",
-        help="Plugin libraries with additional execution providers for ONNX Runtime: paths of"
-        " libraries, or modules that name them. --providers refers to each by NAME, and selects a"
-        " device with NAME:device=GPU.",
-        feeds=(
-            "check_lint.provider_libraries",
-            "SessionFromOnnx.provider_libraries",
-            "OnnxrtParty.provider_libraries",
-        ),
-    )
     graph_optimization_level: str | None = option(
         "--graph-optimization-level",
         kind=Choice(

@@ -46,8 +46,9 @@ def _loader(text: str) -> Call:
     return Call("TorchFromPath", [text])
 
 
-def _program(text: str) -> Call:
-    return Call("TorchProgram", [_loader(text)])
+def _program(text: str, device: str | None) -> Call:
+    options = {} if device is None else {"device": device}
+    return Call("TorchProgram", [_loader(text)], options)
 
 
 BACKENDS = (

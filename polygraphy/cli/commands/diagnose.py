@@ -18,14 +18,17 @@ from polygraphy.cli.commands.diagnose_options import (
     ProgramOptions,
     QuantizedOptions,
     groups_of,
-    party_of,
+    named_parties,
+    parties_of,
     program_of,
     usual_party,
 )
+from polygraphy.cli.commands.named import chosen_runners
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
+from polygraphy.cli.shared.steps import StepOptions, with_steps
 from polygraphy.codegen.source import Source, Step, quoted
 
 _BEFORE: Groups = (
@@ -58,7 +61,7 @@ class DiagnoseCommand(Command):
     def groups(self) -> Groups:  # type: ignore[override]
         """The options, those of backends among them."""
         of_backends = [group for each in self.backends for group in groups_of(each)]
-        return (*_BEFORE, *of_backends, DataOptions, *self.ending)
+        return (*_BEFORE, *of_backends, DataOptions, StepOptions, *self.ending)
 
     def extended(self, flags: Collection[str] | None = None) -> DiagnoseCommand:
         """Return the command with the options of the backends that the flags of a command line
@@ -66,6 +69,10 @@ class DiagnoseCommand(Command):
         """
         few = DiagnoseCommand([each for each in PARTIES.values() if each.flag in (flags or ())])
         return self if flags is None or not few.flags.issuperset(flags) else few
+
+    def nested(self, values: Values) -> dict[str, Values]:
+        """Return the options of named backends, by name."""
+        return named_parties(self, values)
 
     def program(self, values: Values) -> Program:
         path = values[CheckedModelOptions].path
@@ -76,7 +83,7 @@ class DiagnoseCommand(Command):
             self._warn_of_unused(values)
             return render_half(values, half)
         exported = program_of(values)
-        parties = values[PartyOptions].parties or ((usual_party(),) if exported else ())
+        parties = parties_of(values, usual_party() if exported else "")
         if not parties:
             flags = ", ".join(each.flag for each in PARTIES.values())
             raise CommandLineError(
@@ -85,11 +92,12 @@ class DiagnoseCommand(Command):
             )
         self._warn_of_unused(values)
         data = data_of(values[DataOptions], values[CheckedModelOptions].input_shapes)
+        data = with_steps(values, data, RunnerModel.path)
         return Program(
             "check.py.j2",
             f"Find out why the outputs of {quoted(path)} are wrong.",
             model=path,
-            before=[Step("parties", [party_of(name, values) for name in parties])],
+            before=[Step("parties", parties)],
             call=call_of(
                 "diagnose",
                 values,
@@ -102,7 +110,8 @@ class DiagnoseCommand(Command):
 
     def _warn_of_unused(self, values: Values) -> None:
         """Log which options are about backends that take no part."""
+        chosen = {each.backend for each in chosen_runners(values, PartyOptions)}
         for each in self.backends:
-            if each.name not in values[PartyOptions].parties:
+            if each.name not in chosen:
                 unused = flags_given(values, groups_of(each))
                 warn_idle(unused, f", because {each.flag} is not given")

@@ -9,8 +9,7 @@ from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.diagnose_options import (
     HandoverOptions,
     MemoryOptions,
-    PartyOptions,
-    party_of,
+    parties_of,
 )
 from polygraphy.cli.declare.errors import warn_idle
 from polygraphy.cli.declare.kinds import Number
@@ -75,7 +74,7 @@ def half_of(values: Values) -> str | None:
 
 def render_half(values: Values, dtype: str) -> Program:
     """Return the program that tries half precision."""
-    parties = values[PartyOptions].parties
+    parties = parties_of(values)
     reasons: list[tuple[Sequence[type[Options]], str]] = [
         ([HandoverOptions], "what half precision loses is no fault of a backend to be reported"),
         ([MemoryOptions], "one node is computed at a time, and what no other reads is let go"),
@@ -88,7 +87,7 @@ def render_half(values: Values, dtype: str) -> Program:
         "check.py.j2",
         f"Find out whether {quoted(diagnosed.path)} would work in {dtype}.",
         model=diagnosed.path,
-        before=[Step("parties", [party_of(name, values) for name in parties])] if parties else [],
+        before=[Step("parties", parties)] if parties else [],
         call=call_of(
             "diagnose_half",
             values,

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.cli.backends.built_in import BuiltIn, Groups, built_in
-from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.commands.command import Command
+from polygraphy.cli.commands.named import ChosenRunner, RunnerFlags, chosen_runners, parse_named
+from polygraphy.cli.declare.errors import BadValue, warn_idle
 from polygraphy.cli.declare.kinds import Number, Ordered, Script, Text
-from polygraphy.cli.declare.option import Options, Values, option, option_group
+from polygraphy.cli.declare.option import (
+    NAMED_RUNNER,
+    Options,
+    Values,
+    flags_given,
+    option,
+    option_group,
+)
 from polygraphy.cli.shared.compare import memory_budget_option
 from polygraphy.codegen.source import Call
 from polygraphy.mod import has_mod
@@ -19,13 +28,20 @@ PARTIES = {name: each for name, each in built_in().items() if each.party is not 
 
 PROGRAMS = {each.flag: each for each in built_in().values() if each.program is not None}
 """The backends of programs from which models are exported, by flag."""
+_PROGRAM = next(iter(PROGRAMS), "--program")
 
 
 def program_of(values: Values) -> Call | None:
     """Return the call that makes the program that the model was exported from; None without one."""
-    given = values[ProgramOptions].program if PROGRAMS else None
-    make = next((each.program for each in PROGRAMS.values()), None)
-    return None if given is None or make is None else make(given)
+    if not PROGRAMS:
+        return None
+    options = values[ProgramOptions]
+    if options.program is None:
+        warn_idle(flags_given(values, [ProgramOptions]), f", because {_PROGRAM} is not given")
+        return None
+    make = PROGRAMS[_PROGRAM].program
+    assert make is not None
+    return make(options.program, options.device)
 
 
 def usual_party() -> str:
@@ -39,11 +55,22 @@ def groups_of(backend: BuiltIn) -> Groups:
     return (backend.party_groups or backend.groups)()
 
 
-def party_of(name: str, values: Values) -> Call:
-    """Return the call that makes a party."""
-    make = PARTIES[name].party
-    assert make is not None
-    return make(values)
+def parties_of(values: Values, default: str = "") -> list[Call]:
+    """Return the calls that make the parties; without any, the one of a default backend."""
+    chosen = chosen_runners(values, PartyOptions)
+    if not chosen and default:
+        chosen = [ChosenRunner(default, "", "", values)]
+    calls = []
+    for each in chosen:
+        make = PARTIES[each.backend].party
+        assert make is not None
+        calls.append(make(each.values).of(name=each.name or None))
+    return calls
+
+
+def named_parties(command: Command, values: Values) -> dict[str, Values]:
+    """Return the options of named parties, by name."""
+    return parse_named(command, PartyOptions, values, lambda name: groups_of(PARTIES[name]))
 
 
 @option_group
@@ -52,7 +79,8 @@ class PartyOptions(Options):
 
     parties: tuple[str, ...] = option(
         *(each.flag for each in PARTIES.values()),
-        kind=Ordered(
+        NAMED_RUNNER,
+        kind=RunnerFlags(
             {each.flag: name for name, each in PARTIES.items()},
             {each.flag: each.help for each in PARTIES.values()},
         ),
@@ -159,12 +187,18 @@ class ProgramOptions(Options):
     """Program: the source of the exported model."""
 
     program: str | None = option(
-        next(iter(PROGRAMS), "--program"),
+        _PROGRAM,
         kind=Text("PROGRAM"),
         excludes=("--reference", "--golden"),
         help="Reference: the program that the model was exported from, as an exported program"
         " (.pt2) or a function in a script (script.py:load_model), which is executed. By default,"
         " --onnxrt runs the model if ONNX Runtime is installed, else --onnx.",
+    )
+    device: str | None = option(
+        f"{_PROGRAM}-device",
+        kind=Text("DEVICE"),
+        help="Device that runs the program, such as cuda or cuda:1. It computes in float32 there.",
+        otherwise="the device of the program",
     )
 
 

@@ -298,6 +298,9 @@ class Rest(Texts):
             raise BadValue("a command has to follow")
         return tuple(words)
 
+    def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
+        return [*flags[:1], *words]  # Those with a dash belong to it, too.
+
 
 NAMED_RUNNER = "--runner"
 """The flag of a runner with a name: its text has flags of its own, ``NAME='--onnxrt ...'``."""

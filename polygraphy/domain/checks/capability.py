@@ -108,6 +108,88 @@ class SupportReport:
             yield row[0], str(counts[row]), row[1], ranges
 
 
+@frozen
+class NodePlacement:
+    """Where a node runs.
+
+    Attributes:
+        position: of the node in the graph of the model; None in a graph that was rewritten.
+        operator: its operator.
+        name: its name, which may be empty.
+        provider: the execution provider that runs it.
+        reason: why that is not the one that was asked for, if that is known.
+    """
+
+    position: int | None
+    operator: str
+    name: str
+    provider: str
+    reason: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """The node, and the reason if there is one."""
+        where = "" if self.position is None else f"{self.position}: "
+        name = f" {self.name!r}" if self.name else ""
+        return f"{where}{self.operator}{name}{f' ({self.reason})' if self.reason else ''}"
+
+
+@frozen
+class Placements:
+    """Where the nodes of a model run.
+
+    Attributes:
+        count: how many nodes the model has.
+        wanted: the execution provider with the highest priority.
+        nodes: where each runs, as far as that is known.
+    """
+
+    count: int
+    wanted: str
+    nodes: tuple[NodePlacement, ...] = ()
+
+    @property
+    def elsewhere(self) -> list[NodePlacement]:
+        """The nodes that run on another provider than the one that was asked for."""
+        return [node for node in self.nodes if node.provider != self.wanted]
+
+    def lines(self, *, is_complete: bool = False) -> Iterator[str]:
+        """Yield which provider runs how many nodes, and which nodes run elsewhere.
+
+        Args:
+            is_complete: whether all nodes are listed.
+        """
+        yield "---- Execution Providers ----"
+        if not self.nodes:
+            yield "This ONNX Runtime does not report which provider runs which node."
+        for provider in dict.fromkeys((self.wanted, *(node.provider for node in self.nodes))):
+            nodes = [node for node in self.nodes if node.provider == provider]
+            yield f"{provider}: {len(nodes)} of {self.count} nodes"
+            if is_complete or provider != self.wanted:
+                yield from (f"    Node {node.in_words}" for node in nodes)
+
+    def summary(self) -> str:
+        """Return which nodes run elsewhere, in a line; empty if none do."""
+        elsewhere = self.elsewhere
+        if not elsewhere:
+            return ""
+        counts: dict[str, int] = {}
+        for node in elsewhere:
+            counts[node.operator] = counts.get(node.operator, 0) + 1
+        kinds = [op if count == 1 else f"{op} ({count})" for op, count in counts.items()]
+        others = ", ".join(dict.fromkeys(node.provider for node in elsewhere))
+        shown = ", ".join(kinds[:_MOST_KINDS]) + (", ..." if len(kinds) > _MOST_KINDS else "")
+        verb = "runs" if len(elsewhere) == 1 else "run"
+        return (
+            f"{len(elsewhere)} of {self.count} nodes {verb} on {others} instead of {self.wanted}:"
+            f" {shown}."
+        )
+
+
+_MOST_KINDS = 4
+"""Operators that a summary names."""
+
+
 def parts_of(node_count: int, supported: Iterable[Iterable[int]]) -> list[ModelPart]:
     """Divide a model into parts.
 

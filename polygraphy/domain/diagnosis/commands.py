@@ -28,12 +28,13 @@ class Backend(Protocol):
     """A backend and its options."""
 
     name: str
+    backend: str
     options: Options
 
 
 def run_command(
     path: str,
-    backends: Iterable[tuple[str, Options]],
+    backends: Iterable[tuple[str, str, Options]],
     data: Options,
     *,
     atol: float | None = None,
@@ -43,12 +44,12 @@ def run_command(
 
     Args:
         path: the model.
-        backends: names of backends, with their options.
+        backends: names of runners, their backends, and the options of these.
         data: options about the input data.
         atol: the absolute tolerance.
         is_auto: whether both tolerances are the rounding limit.
     """
-    chosen = [{"runners": (name,), **options} for name, options in backends]
+    chosen = _chosen("run", "runners", backends)
     return command_line(
         "run", {"model_file": path}, *chosen, data, {"atol": atol}, _AUTO if is_auto else {}
     )
@@ -56,8 +57,21 @@ def run_command(
 
 def diagnose_command(path: str, backends: Iterable[Backend], *options: Options) -> str:
     """Return the command that diagnoses a model in some backends."""
-    chosen = [{"parties": (one.name,), **one.options} for one in backends]
+    named = ((one.name, one.backend, one.options) for one in backends)
+    chosen = _chosen("diagnose", "parties", named)
     return command_line("diagnose", {"path": path}, *chosen, *options)
+
+
+def _chosen(command: str, row: str, backends: Iterable[tuple[str, str, Options]]) -> list[Options]:
+    """Return the options that choose backends. If one has a name, all do: an option outside the
+    quotes would apply to each runner of its backend.
+    """
+    backends = list(backends)
+    if all(name == backend for name, backend, _ in backends):
+        return [{row: (backend,), **options} for _, backend, options in backends]
+    lines = (command_line(command, {row: (each,), **options}) for _, each, options in backends)
+    flags = (line.removeprefix(f"polygraphy {command} ") for line in lines)
+    return [{row: (f"runner:{name}={own}",)} for (name, _, _), own in zip(backends, flags)]
 
 
 def report_command(path: str, backends: Iterable[Backend], data: Options) -> str:

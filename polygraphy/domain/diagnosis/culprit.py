@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import Factory, evolve, frozen
+from attrs import Factory, evolve, field, frozen
 
 from polygraphy.domain.asked import diagnosis_html
-from polygraphy.domain.diagnosis.facts import Fact, texts
+from polygraphy.domain.diagnosis.facts import Fact, facts_of, texts
 
 AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
@@ -68,11 +68,23 @@ class Culprit:
 
 @frozen
 class Attempt:
-    """A step of a diagnosis: what was done, what came of it, and how many seconds it took."""
+    """A step of a diagnosis.
+
+    Attributes:
+        title: what was done.
+        result: what came of it.
+        seconds: how long it took.
+        facts: the facts in the result, as documents have them.
+    """
 
     title: str
     result: str
     seconds: float
+    facts: Sequence[Mapping[str, Any]] = field(init=False)
+
+    @facts.default
+    def _facts(self) -> list[dict[str, Any]]:
+        return [each.data() for each in facts_of(self.result)]
 
 
 @frozen
@@ -154,6 +166,7 @@ class DiagnosisResult:
                     "command": one.remedy.command,
                     "proven": one.remedy.proven,
                     "note": one.remedy.note,
+                    "facts": [each.data() for each in facts_of(one.remedy.note)],
                 },
             }
             for one in self.culprits

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from attrs import Factory, define, evolve
 
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.words import reasons
 
 
@@ -48,13 +49,11 @@ class Evidence:
         """
         if result.verdict != AGREE:
             return result
-        if unexplained:
-            reason = unexplained
-        elif not self.against:
+        reason = unexplained
+        if not reason and not self.against:
             reason = reasons.nothing_to_compare(alone)
-        elif self.left_out:
+        elif not reason and self.left_out:
             reason = reasons.partly_compared(self.left_out)
-        else:
+        if not reason:
             return result
-        said = f"{reason} {result.reason}".strip()
-        return evolve(result, verdict=INCONCLUSIVE, reason=said)
+        return evolve(result, verdict=INCONCLUSIVE, reason=together(reason, result.reason))

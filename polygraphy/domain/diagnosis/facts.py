@@ -2,11 +2,13 @@
 
 A function of `words` that is decorated with `fact` takes what is known as arguments, and returns a
 `Fact`: its kind is the name of the function, and its text is written only if somebody reads it.
+Reasons and notes are texts that are put together from several; one that is decorated with
+`statement` returns a `Statement`, a text that keeps its facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from inspect import signature
@@ -36,7 +38,9 @@ class Fact:
         """Return the fact in English."""
         return self._write(**self.values)
 
-    def __reduce__(self) -> tuple[Callable[..., Fact], tuple[str, str, Mapping[str, Any]]]:
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if isinstance(self._write, _Constant):
+            return Fact, (self.kind, self.values, self._write)
         return _restored, (self._write.__module__, self.kind, self.values)
 
     def data(self) -> dict[str, Any]:
@@ -57,18 +61,71 @@ def fact(write: Callable[P, str]) -> Callable[P, Fact]:
     return state
 
 
+class Statement(str):
+    """A text that keeps the facts that it states."""
+
+    facts: tuple[Fact, ...]
+
+    def __new__(cls, text: str, facts: Iterable[Fact] = ()) -> Statement:
+        """Return the text with its facts."""
+        made = super().__new__(cls, text)
+        made.facts = tuple(facts)
+        return made
+
+
+def statement(write: Callable[P, str]) -> Callable[P, Statement]:
+    """Turn a function that writes a sentence into one that returns it with the fact behind it."""
+    state_fact = fact(write)
+
+    @wraps(write)
+    def state(*args: P.args, **kwargs: P.kwargs) -> Statement:
+        known = state_fact(*args, **kwargs)
+        return Statement(str(known), [known])
+
+    return state
+
+
+def constant(kind: str, text: str) -> Statement:
+    """Return a sentence that is always the same, with the fact that it stands for."""
+    return Statement(text, [Fact(kind, {}, _Constant(text))])
+
+
+def together(*parts: str) -> Statement:
+    """Return some texts as one, with the facts of all of them."""
+    stated = [part for part in parts if part]
+    text = " ".join(part.strip() for part in stated)
+    return Statement(text, [each for part in stated for each in facts_of(part)])
+
+
+def facts_of(text: str) -> Sequence[Fact]:
+    """Return the facts that a text states; none if it is not a statement."""
+    return text.facts if isinstance(text, Statement) else ()
+
+
 def texts(facts: Iterable[Fact]) -> list[str]:
     """Return facts in English."""
     return [str(each) for each in facts]
 
 
+@frozen
+class _Constant:
+    text: str
+
+    def __call__(self) -> str:
+        return self.text
+
+
 def _restored(module: str, kind: str, values: Mapping[str, Any]) -> Fact:
     """Return a fact that came from another process."""
-    restored: Fact = getattr(import_module(module), kind)(**values)
-    return restored
+    restored: Fact | Statement = getattr(import_module(module), kind)(**values)
+    return restored.facts[0] if isinstance(restored, Statement) else restored
 
 
 def _data(value: Any) -> Any:
     if isinstance(value, Fact):
         return value.data()
-    return [_data(each) for each in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [_data(each) for each in value]
+    if isinstance(value, Mapping):
+        return {str(name): _data(each) for name, each in value.items()}
+    return str(value) if isinstance(value, Exception) else value

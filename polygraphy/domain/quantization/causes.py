@@ -15,15 +15,15 @@ NIBBLES, BLOCK_ZERO, PAIR = "nibble order", "block zero point", "pair mismatch"
 SCALE, CALIBRATION = "scale", "calibration data"
 
 RATIO = 3.0
-"""From this multiple of the least possible loss on, a parameter is wrong. Healthy sites lose up
-to 1.6 times as much with ranges of the smallest and largest value, and 2.5 with symmetric ones.
+"""From this multiple of the least possible loss on, a parameter is wrong: chosen, not measured. It
+is above what a symmetric range may lose.
 """
 _BIAS_LOSS = 0.1
-"""From this loss on a bias is wrong: healthy ones of LayerNorm lose 0.06."""
+"""From this loss on a bias is wrong: chosen, not measured."""
 _CUT = 0.002
-"""A range that cuts off more than this share of the elements is too narrow."""
+"""A range that cuts off more than this share of the elements is too narrow: chosen, not measured."""
 _CLOSE = 1.3
-"""Two scales differ by less than this factor if only the zero point is wrong."""
+"""Two scales differ by less than this factor if only the zero point is wrong: chosen, not measured."""
 
 
 def is_suspect(site: Site, loss: SiteLoss) -> bool:

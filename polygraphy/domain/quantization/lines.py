@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 
 def exclusion(producer: str, nodes: Sequence[str], kinds: Collection[str]) -> str:
-    """Return the line to paste.
+    """Return the line to paste; nothing tries it in the quantizer, and the text around it says so.
 
     Args:
         producer: which quantizer made the model; empty if it is not known.

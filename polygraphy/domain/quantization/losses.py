@@ -13,11 +13,17 @@ from polygraphy.domain.quantization.sites import Site
 from polygraphy.domain.tensors.aliases import Array
 
 _SHARES = (1.0, 0.9, 0.7)
-"""Shares of the range of the data that are tried: cutting off a few elements may lose less."""
+"""Shares of the range of the data that are tried: cutting off a few elements may lose less.
+Chosen, not measured.
+"""
 _SYMMETRIC_COST = 2.5
-"""A symmetric range may lose so many times as much, where the model has symmetric ranges."""
+"""A symmetric range may lose so many times as much, where the model has symmetric ranges: chosen, not
+measured.
+"""
 _DEAD = 1e-3
-"""A channel whose rms is less than this share of that of the weight counts for nothing."""
+"""A channel whose rms is less than this share of that of the weight counts for nothing: chosen, not
+measured.
+"""
 
 
 @frozen(eq=False)

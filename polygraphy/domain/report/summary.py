@@ -344,6 +344,7 @@ def _cell(row: Mapping[str, Any]) -> Check:
 _OF_DIAGNOSE = {
     "--onnxrt", "--onnx", "--torch", "--input-shapes", "--inputs", "--providers", "--seed",
     "--val-range", "--iterations", "--load-inputs", "--data-loader-script", "--load-outputs",
+    "--runner", "--graph-optimization-level", "--disabled-optimizers", "--intra-op-threads",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
@@ -546,12 +547,17 @@ def _diagnosis(command: str, known: Collection[tuple[int, ...]]) -> str:
     words = [word for word in asked if word not in _LEFT_OUT]
     flags = {word for word in words if word.startswith("-")}
     parties = tuple(map(words.count, _PARTIES))
-    if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or parties not in known:
+    is_known = parties in known
+    if (named := words.count(_NAMED)) > 0:  # Each is a backend of its own, which parsing checks.
+        is_known = named + sum(parties[:2]) > 1 and not any(parties[2:])
+    if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or not is_known:
         return ""
     return command_line("diagnose", words[2:])
 
 
 _PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch")
+_NAMED = "--runner"
+"""The flag of a backend with a name and options of its own."""
 
 
 def _held_to_rounding(command: str) -> str:

@@ -135,15 +135,31 @@ class StatePlan:
     def initial(self, pair: StatePair) -> Array:
         """Return the first value of a state: zeros, of length 0 where it grows."""
         tensor = self.inputs[pair.input]
+        growing = self._growing
         shape = [
             (
                 dim
                 if isinstance(dim, int)
-                else 0 if pair.kind == GROWS and axis == pair.axis else self._open(pair, dim, axis)
+                else (
+                    0
+                    if dim in growing or (pair.kind == GROWS and axis == pair.axis)
+                    else self._open(pair, dim, axis)
+                )
             )
             for axis, dim in enumerate(tensor.shape or ())
         ]
         return np.zeros(shape, _numpy(tensor))
+
+    @property
+    def _growing(self) -> set[str]:
+        """The names of dimensions along which states grow."""
+        dims = set()
+        for pair in self.pairs:
+            shape = self.inputs[pair.input].shape or ()
+            if pair.kind == GROWS and pair.axis is not None and pair.axis < len(shape):
+                dim = shape[pair.axis]
+                dims.update([dim] if isinstance(dim, str) else [])
+        return dims
 
     def _open(self, pair: StatePair, dim: Any, axis: int) -> int:
         if axis and "batch" not in f"{dim}".lower() and "encoder" in f"{pair.input}_{dim}".lower():
@@ -262,6 +278,28 @@ class StepLoader:
 
     def __len__(self) -> int:
         return self.iterations
+
+    def of_model(self, model: Any) -> StepLoader:
+        """Return the loader of the same steps of another model."""
+        return StepLoader(
+            model,
+            self.iterations,
+            self._first_length(),
+            None if self._states is None else [":".join(pair) for pair in self._states],
+            self._tokens_file,
+            self._data,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of a command line that runs these steps."""
+        given: dict[str, Any] = {"steps": self.iterations}
+        if self._prompt is not None:
+            given["prompt"] = self._prompt
+        if self._states is not None:
+            given["state"] = tuple(":".join(pair) for pair in self._states) or ("none",)
+        if self._tokens_file is not None:
+            given["tokens"] = self._tokens_file
+        return given
 
     @property
     def plan(self) -> StatePlan:

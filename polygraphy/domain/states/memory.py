@@ -8,7 +8,8 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.states.pairs import CONSTANT, GROWS, SLOTS, StatePair
+from polygraphy.domain.states.names import is_cross_attention
+from polygraphy.domain.states.pairs import BRANCH, CONSTANT, GROWS, SLOTS, StatePair
 
 
 @frozen
@@ -98,7 +99,7 @@ class StateMemory:
                     f"{who} has no output {pair.output!r}, the next value of input {pair.input!r}."
                 )
             new, old = outputs[pair.output], fed.get(pair.input)
-            is_kept = pair.kind == CONSTANT or "encoder" in pair.input
+            is_kept = pair.kind in (CONSTANT, BRANCH) or is_cross_attention(pair.input)
             if is_kept and feed.step.index and _size(new) < _size(old):
                 new = old  # A branch that only decodes leaves it out.
             self.states[pair.input] = new

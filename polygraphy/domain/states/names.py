@@ -30,6 +30,11 @@ def is_state_like(name: str) -> bool:
     return not _CACHE.isdisjoint(words) or words[:1] in (["h"], ["c"])
 
 
+def is_cross_attention(name: str) -> bool:
+    """Return whether a name says that a state is that of an encoder, which does not change."""
+    return not {"encoder", "cross", "enc"}.isdisjoint(words_of(name))
+
+
 def stem_of(name: str) -> tuple[str, ...]:
     """Return what is left of a name without the words for the side of a step; nothing where that
     says nothing.

@@ -12,11 +12,19 @@ from attrs import evolve, field, frozen
 
 from polygraphy.domain.errors import UsageError, close_matches
 from polygraphy.domain.model.description import Graph, Node, Tensor
-from polygraphy.domain.states.names import is_state_like, pairs_by_config, pairs_by_name
+from polygraphy.domain.states.names import (
+    is_cross_attention,
+    is_state_like,
+    pairs_by_config,
+    pairs_by_name,
+)
 from polygraphy.domain.tensors.naming import enumerated
 
-GROWS, SLOTS, REPLACED, CONSTANT = "grows", "slots", "replaced", "constant"
-"""What a step does with a state: appends to it, writes into it, computes another, or keeps it."""
+GROWS, SLOTS, REPLACED = "grows", "slots", "replaced"
+CONSTANT, BRANCH = "constant", "constant in a branch"
+"""What a step does with a state: appends to it, writes into it, computes another, or keeps it,
+always or in a branch.
+"""
 
 
 @frozen
@@ -45,7 +53,8 @@ class Conflict:
     Attributes:
         output: the output.
         input: the input that it is derived from in the graph.
-        expected: the input that it should be according to `source`.
+        expected: the input that it should be according to `source`; empty where it should not be
+            handed on unchanged.
         source: ``genai_config.json`` or ``names``.
         node: the label of the node that computes the output; empty if unknown.
     """
@@ -57,6 +66,11 @@ class Conflict:
     node: str = ""
 
     def __str__(self) -> str:
+        if not self.expected:
+            return (
+                f"Output {self.output!r} hands input {self.input!r} on unchanged, while other"
+                " states grow."
+            )
         where = f" (node {self.node!r})" if self.node else ""
         return (
             f"Output {self.output!r} continues input {self.input!r} in the graph{where}, but"
@@ -75,6 +89,7 @@ class _Step:
     axis: int | None = None
     is_sliced: bool = False
     is_weak: bool = False
+    is_branch: bool = False
 
 
 _ANY_DOMAIN = ("", "ai.onnx", "com.microsoft", "ai.onnx.ml", "pkg.onnxscript.torch_lib")
@@ -143,6 +158,12 @@ def state_pairs(
                 kind, axis = _kind_by_shape(tensors[output], tensors[name])
                 pairs[output] = StatePair(output, name, kind, axis, source)
                 taken.add(name)
+    grows = any(pair.kind == GROWS for pair in by_graph)
+    conflicts += [
+        Conflict(pair.output, pair.input, "", "the graph", _node_behind(graph, pair.output))
+        for pair in by_graph
+        if grows and pair.kind == CONSTANT and not is_cross_attention(pair.input)
+    ]
     seen: set[str] = set()
     first = [each for each in conflicts if each.output not in seen and not seen.add(each.output)]  # type: ignore[func-returns-value]
     return [pairs[name] for name in outputs if name in pairs], first
@@ -204,10 +225,14 @@ def _pairs_in(graph: Graph) -> list[StatePair]:
     """Return the pairs that follow from the graph: nearest first, each input once."""
     tensors = {tensor.name: tensor for tensor in (*graph.inputs, *graph.outputs)}
     makers = _Makers()
+    weak: list[tuple[int, int, StatePair]] = []
     found: list[tuple[int, int, StatePair]] = []
     for position, output in enumerate(graph.outputs):
-        for distance, pair in _origins(graph, output, tensors, makers):
-            found.append((distance, position, pair))
+        for distance, pair, is_weak in _origins(graph, output, tensors, makers):
+            (weak if is_weak else found).append((distance, position, pair))
+    # What changes a state before it is handed out is told from data by the states beside it.
+    kinds = {pair.kind for _, _, pair in found} & {GROWS, SLOTS}
+    found += [(_LIMIT, at, pair) for _, at, pair in weak if pair.kind in kinds]
     names = pairs_by_name(
         [tensor.name for tensor in graph.outputs], [tensor.name for tensor in graph.inputs]
     )
@@ -235,10 +260,12 @@ class _Makers:
 
 def _origins(
     graph: Graph, output: Tensor, tensors: Mapping[str, Tensor], makers: _Makers
-) -> list[tuple[int, StatePair]]:
-    """Return the inputs that an output may continue, with how far away they are."""
+) -> list[tuple[int, StatePair, bool]]:
+    """Return the inputs that an output may continue, with how far away they are, and whether only
+    states beside it tell that it is one.
+    """
     inputs = {tensor.name for tensor in graph.inputs}
-    found: dict[str, tuple[int, StatePair]] = {}
+    found: dict[str, tuple[int, StatePair, bool]] = {}
     queue: deque[tuple[int, _Step]] = deque([(0, _Step(output.name, graph))])
     visited: set[tuple[int, str, bool]] = set()
     while queue and len(visited) < _LIMIT:
@@ -253,9 +280,15 @@ def _origins(
                 outer = evolve(step, graph=step.around[-1], around=step.around[:-1])
                 queue.append((distance, outer))
             elif step.name in inputs and step.name not in found:
-                pair = _pair_at_end(output, tensors[step.name], step)
+                read = tensors[step.name]
+                pair = _pair_at_end(output, read, step)
+                is_changed = step.is_weak and step.kind in (GROWS, SLOTS)
                 if pair is not None:
-                    found[step.name] = distance, pair
+                    found[step.name] = distance, pair, False
+                elif is_changed and (
+                    pair := _pair_at_end(output, read, evolve(step, is_weak=False))
+                ):
+                    found[step.name] = distance, pair, True
             continue
         queue.extend((distance + 1, following) for following in _behind(node, step))
     return list(found.values())
@@ -272,7 +305,8 @@ def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
     if step.kind is None or step.is_weak:
         if not (name_fits or (step.is_weak and is_state_like(read.name))):
             return None
-        return StatePair(output.name, read.name, REPLACED if step.is_weak else CONSTANT)
+        kind = REPLACED if step.is_weak else (BRANCH if step.is_branch else CONSTANT)
+        return StatePair(output.name, read.name, kind)
     kind = step.kind
     if kind == GROWS:
         kind, axis = _growth(output, read, step)
@@ -321,7 +355,7 @@ def _behind(node: Node, step: _Step) -> list[_Step]:
     if node.op == "If":
         around = (*step.around, step.graph)
         return [
-            evolve(step, name=branch.outputs[at].name, graph=branch, around=around)
+            evolve(step, name=branch.outputs[at].name, graph=branch, around=around, is_branch=True)
             for branch in node.graphs
             if at < len(branch.outputs)
         ]
@@ -444,6 +478,6 @@ def describe_pairs(pairs: Sequence[StatePair]) -> str:
             (REPLACED, "recomputed"),
             (CONSTANT, "constant"),
         )
-        if (count := sum(pair.kind == kind for pair in pairs))
+        if (count := sum(pair.kind.startswith(kind) for pair in pairs))
     ]
     return f"States: {first}{more} ({', '.join(kinds)}; from {enumerated(list(sources))})."

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import defs, helper, numpy_helper
 
-from polygraphy.adapters.onnx_common.inference import hidden, infer_shapes, restore
+from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, infer_shapes, restore
 from polygraphy.adapters.processes.forked import call_isolated
 
 _VALUES: dict[str, Any] = {
@@ -87,7 +87,7 @@ def test_hidden_nodes_come_back_in_branches_and_functions() -> None:
         helper.make_graph([node], "g", [], []), opset_imports=imports, functions=[function]
     )
     before = model.SerializeToString(deterministic=True)
-    made = hidden(model)
+    made = hide_crashing_nodes(model)
     assert made is not model and model.SerializeToString(deterministic=True) == before
     restore(made)
     assert made.SerializeToString(deterministic=True) == before

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.files.json.json_codec import ContentError, DeferredText, decoded
+from polygraphy.adapters.files.json.json_codec import ContentError, DeferredText, decode_tree
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.json_io import parse_file, parse_text
 
@@ -94,7 +94,7 @@ def test_agrees_with_the_json_module(
         return  # Not UTF-8.
     tree = parsed_from(folder, text, block_bytes)
     assert restored(tree) == json.loads(text)
-    assert decoded(tree) == decoded(json.loads(text))
+    assert decode_tree(tree) == decode_tree(json.loads(text))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -111,10 +111,10 @@ def test_agrees_with_the_json_module_about_what_is_damaged(
         expected = json.loads(start + text + end)
     except ValueError:
         with pytest.raises(ContentError):
-            decoded(parsed_from(folder, start + text + end, block_bytes))
+            decode_tree(parsed_from(folder, start + text + end, block_bytes))
     else:
         tree = parsed_from(folder, start + text + end, block_bytes)
-        assert decoded(tree) == decoded(expected)
+        assert decode_tree(tree) == decode_tree(expected)
 
 
 def test_large_arrays_stay_in_the_file(folder: Path) -> None:
@@ -122,7 +122,7 @@ def test_large_arrays_stay_in_the_file(folder: Path) -> None:
     text = json_io.dumps([{"small": small, "large": large}] * 3)
     tree = parsed_from(folder, text)
     assert deferred_in(tree) == 3
-    for feed in decoded(tree):
+    for feed in decode_tree(tree):
         np.testing.assert_array_equal(feed["small"], small)
         np.testing.assert_array_equal(feed["large"], large)
 
@@ -133,7 +133,7 @@ def test_arrays_are_found_wherever_blocks_end(folder: Path) -> None:
     for block_bytes in (*range(1, 300), 1023, 1024, 1025, len(text) - 1, len(text)):
         tree = parsed_from(folder, text, block_bytes)
         assert deferred_in(tree) >= 4  # All that are large, and small ones that were cut.
-        loaded = decoded(tree)
+        loaded = decode_tree(tree)
         assert list(loaded) == list(arrays)
         for name, array in arrays.items():
             np.testing.assert_array_equal(loaded[name], array)
@@ -143,7 +143,7 @@ def test_a_file_that_is_replaced_meanwhile_is_read_as_it_was(folder: Path) -> No
     tree = parsed_from(folder, json_io.dumps({"x": np.arange(1000.0)}))
     (folder / "other.json").write_text("{}")
     (folder / "other.json").replace(folder / "document.json")
-    assert decoded(tree)["x"][999] == 999
+    assert decode_tree(tree)["x"][999] == 999
 
 
 def test_a_file_that_is_cut_meanwhile_is_noticed(folder: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_file_that_is_cut_meanwhile_is_noticed(folder: Path) -> None:
     with (folder / "document.json").open("r+b") as file:
         file.truncate(2000)
     with pytest.raises(ContentError, match="became shorter"):
-        decoded(tree)
+        decode_tree(tree)
 
 
 def test_small_arrays_are_not_read_one_by_one(
@@ -166,7 +166,7 @@ def test_small_arrays_are_not_read_one_by_one(
         return os.pread(*place)
 
     monkeypatch.setattr(json_io, "_read_at", read)
-    loaded = decoded(tree)
+    loaded = decode_tree(tree)
     assert [loaded[name][-1] for name in arrays] == list(range(100))
     assert 0 < len(reads) < 10
     assert loaded["7"].flags.writeable
@@ -183,7 +183,7 @@ def test_slashes_may_be_escaped(folder: Path) -> None:
     array = np.full(1000, 255, np.uint8)
     text = json_io.dumps([array]).replace("/", "\\/")
     assert "\\/" in text
-    (loaded,) = decoded(parsed_from(folder, text))
+    (loaded,) = decode_tree(parsed_from(folder, text))
     np.testing.assert_array_equal(loaded, array)
 
 
@@ -275,11 +275,11 @@ def test_damaged_text_of_a_large_array_is_reported(folder: Path) -> None:
     text = json_io.dumps({"x": np.arange(1000.0)})
     damaged = text[:3000] + "*" + text[3001:]
     with pytest.raises(ContentError, match=r"base64.*\(at \['x'\]\)"):
-        decoded(parsed_from(folder, damaged))
+        decode_tree(parsed_from(folder, damaged))
 
 
 @pytest.mark.parametrize("foreign", [b"\n", b"\x00", b"\xff"])
 def test_damage_in_long_text_that_is_no_array_is_reported(folder: Path, foreign: bytes) -> None:
     start = ARRAY_START.encode() + b"A" * 2000
     with pytest.raises(ContentError, match=r"it is damaged|it is not JSON text"):
-        decoded(parsed_from(folder, b'{"array": "' + start + foreign + b'A"}'))
+        decode_tree(parsed_from(folder, b'{"array": "' + start + foreign + b'A"}'))

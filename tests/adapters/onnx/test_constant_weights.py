@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.describe.reading import described
+from polygraphy.adapters.onnx.describe.reading import describe_model
 from polygraphy.adapters.onnx.edit.stripping import (
     prunable_axes,
     prune_weights,
@@ -197,7 +197,7 @@ def test_statistics_and_page_are_alike_wherever_weights_stand(
     model: onnx.ModelProto, form: str
 ) -> None:
     one, other = (
-        described(onnx.shape_inference.infer_shapes(each), "", Detail(layers=True, attrs=True))
+        describe_model(onnx.shape_inference.infer_shapes(each), "", Detail(layers=True, attrs=True))
         for each in (model, with_constants(model, form))
     )
     mine, theirs = statistics_of(one), statistics_of(other)

@@ -55,13 +55,13 @@ def test_a_chain_is_folded_however_long_it_is(monkeypatch: pytest.MonkeyPatch) -
 
 def test_each_node_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    rule = walk.made_elements
+    rule = walk.output_elements
 
     def counted(node: onnx.NodeProto, *given: Any) -> Any:
         seen.append(node.output[0])
         return rule(node, *given)
 
-    monkeypatch.setattr(walk, "made_elements", counted)
+    monkeypatch.setattr(walk, "output_elements", counted)
     model = blocks(30)
     fold_constants(model)
     assert sorted(seen) == sorted(node.output[0] for node in model.graph.node)

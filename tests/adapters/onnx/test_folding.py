@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from polygraphy.adapters.onnx.fold import folding
 from polygraphy.adapters.onnx.fold.folding import fold_constants
-from polygraphy.adapters.onnx.fold.shape_values import Elements, made_elements
+from polygraphy.adapters.onnx.fold.shape_values import Elements, output_elements
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos
 from polygraphy.binding import bind
 from polygraphy.domain.errors import BackendError, UsageError
@@ -239,7 +239,7 @@ def test_known_elements_are_those_that_are_computed(
     known = {name: Elements.of(array) for name, array in constants.items()}
     found = {}
     for node in nodes:
-        made = made_elements(node, {"x": shape}.get, known.get)
+        made = output_elements(node, {"x": shape}.get, known.get)
         if made is not None:
             found[node.output[0]] = known[node.output[0]] = made
     concrete = [dim if dim is not None else data.draw(st.integers(1, 9)) for dim in shape]

@@ -81,7 +81,7 @@ def test_replacing_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_folding_in_many_branches(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, walk, "made_elements")
+    calls = counted(monkeypatch, walk, "output_elements")
     model = chain("Neg", [])
     for index, node in enumerate(model.graph.node):
         inner = helper.make_graph(

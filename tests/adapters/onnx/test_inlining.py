@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
+from polygraphy.adapters.onnx.graph.inlining import inline_functions, with_branches
 from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
 from polygraphy.domain.errors import ModelError, UnknownNameError
 from tests.support.examples import scaled
@@ -39,7 +39,7 @@ def outputs(model: onnx.ModelProto, seed: int = 0) -> Any:
 )
 def test_the_model_stays_the_same(names: list[str], seed: int) -> None:
     model = called(*names)
-    made = inlined(model)
+    made = inline_functions(model)
     onnx.checker.check_model(made, full_check=True)
     assert not made.functions
     assert model.functions
@@ -54,7 +54,9 @@ def test_the_model_stays_the_same(names: list[str], seed: int) -> None:
 
 
 def test_nodes_are_called_by_their_calls() -> None:
-    nodes = {node.name: node for node in inlined(called("layer", "")).graph.node if node.name}
+    nodes = {
+        node.name: node for node in inline_functions(called("layer", "")).graph.node if node.name
+    }
     assert {"layer/product", "layer/elu", "y/first/product", "y/second/elu"} <= nodes.keys()
     alphas = [nodes[f"{call}/elu"].attribute[0].f for call in ("layer", "y/first", "y/second")]
     assert np.allclose(alphas, [0.5, 0.3, 0.5])
@@ -66,7 +68,7 @@ def test_nodes_are_called_by_their_calls() -> None:
 def test_a_model_without_functions_is_left_alone() -> None:
     model = called("layer")
     del model.functions[:]
-    assert inlined(model) is model
+    assert inline_functions(model) is model
 
 
 def test_an_operand_may_be_left_out_or_handed_on() -> None:
@@ -75,7 +77,7 @@ def test_an_operand_may_be_left_out_or_handed_on() -> None:
     function = helper.make_function(OWN, "Bound", ["a", "low"], ["c", "a"], body, imports)
     call = helper.make_node("Bound", ["x"], ["clipped", "same"], name="bound", domain=OWN)
     model = model_of([call, helper.make_node("Add", ["clipped", "same"], ["y"])], [function])
-    made = inlined(model)
+    made = inline_functions(model)
     onnx.checker.check_model(made, full_check=True)
     feed = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
     assert np.array_equal(outputs(made), 2 * feed)
@@ -84,7 +86,7 @@ def test_an_operand_may_be_left_out_or_handed_on() -> None:
 def test_a_function_of_another_opset_stays() -> None:
     model = called("layer")
     model.functions[0].CopyFrom(block(opset=13))
-    made = inlined(model)
+    made = inline_functions(model)
     assert [node.op_type for node in made.graph.node] == ["Block"]
     assert len(made.functions) == 2
 
@@ -95,7 +97,7 @@ def test_a_function_that_calls_itself_is_refused() -> None:
         [helper.make_node("Block", ["x", "w0"], ["y"], domain=OWN)], [block(body=[again])]
     )
     with pytest.raises(ModelError, match="calls itself"):
-        inlined(model)
+        inline_functions(model)
 
 
 def test_one_call_of_a_function_may_stay_in_float32() -> None:

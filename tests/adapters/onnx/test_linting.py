@@ -313,7 +313,7 @@ def test_a_model_is_read_once_whatever_it_is_tried_with(
             tried.append(model)
             return super().run(model, feed, outputs)
 
-    for module, name in ((linting, "load_structure"), (facts, "_found"), (facts, "operators")):
+    for module, name in ((linting, "load_structure"), (facts, "_read_facts"), (facts, "operators")):
         whole = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *args, whole=whole, name=name: (read.append(name), whole(*args))[1]
@@ -327,7 +327,7 @@ def test_a_model_is_read_once_whatever_it_is_tried_with(
     with bind(call_isolated, InlineIsolation()):
         assert not lint(ModelSource(str(path)), Trial()).passed
     assert len([model for model in tried if isinstance(model, str)]) > 3
-    assert sorted(read) == ["_found", "load_structure", "operators"]
+    assert sorted(read) == ["_read_facts", "load_structure", "operators"]
 
 
 def test_node_names_that_onnxruntime_accepts_twice_are_a_warning(tmp_path: Path) -> None:

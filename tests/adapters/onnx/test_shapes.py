@@ -96,13 +96,13 @@ def test_a_path_is_loaded_with_its_weights(tmp_path: Path) -> None:
 
 def test_large_weights_are_left_out_above_the_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    infer = shapes._inferred_by_onnx
+    infer = shapes._infer_by_onnx
 
     def spy(model: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
         seen.append(model.ByteSize())
         return infer(model, strict=strict)
 
-    monkeypatch.setattr(shapes, "_inferred_by_onnx", spy)
+    monkeypatch.setattr(shapes, "_infer_by_onnx", spy)
     for threshold in (None, 1):
         model = models.mlp(features=512, hidden=512)
         model = infer_shapes(model, save_to_disk_threshold_bytes=threshold, allow_onnxruntime=False)
@@ -211,7 +211,7 @@ def test_what_cannot_be_inferred_at_all_is_passed_on(
     def fail(model: object, *, strict: bool) -> None:
         raise ModelError("no")
 
-    monkeypatch.setattr(shapes, "_inferred_by_onnx", fail)
+    monkeypatch.setattr(shapes, "_infer_by_onnx", fail)
     assert infer_shapes(models.conv_net(), allow_onnxruntime=False) == models.conv_net()
     assert "Going on without" in capsys.readouterr().out
 

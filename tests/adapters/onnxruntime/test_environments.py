@@ -78,11 +78,11 @@ def test_the_interpreter_of_a_folder_is_found(tmp_path: Path) -> None:
 def test_what_a_party_is_asked_stands_on_printed_command_lines() -> None:
     providers = ["cpu", ("mine", {"device_id": "1", "config": '{"a": 1}'})]
     party = OnnxrtParty(providers, "basic", 2, ["ConstantFolding"], {"mine": "lib.so"})
-    assert run_command("m.onnx", [("onnxrt", party.options)], {}) == (
+    assert run_command("m.onnx", [("onnxrt", "onnxrt", party.options)], {}) == (
         "polygraphy run m.onnx --onnxrt --provider-library mine=lib.so --providers cpu"
         """ 'mine:device_id=1,config={"a": 1}' --graph-optimization-level ENABLE_BASIC"""
         " --intra-op-threads 2 --disabled-optimizers ConstantFolding"
     )
     assert OnnxrtParty().options == {}
-    plain = run_command("m.onnx", [("onnxrt", party.remedy(plain=True, without=()))], {})
+    plain = run_command("m.onnx", [("onnxrt", "onnxrt", party.remedy(plain=True, without=()))], {})
     assert plain.endswith("--graph-optimization-level DISABLE_ALL --intra-op-threads 2")

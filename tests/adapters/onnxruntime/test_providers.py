@@ -14,10 +14,10 @@ import pytest
 
 from polygraphy.adapters.onnxruntime import providers as adapter
 from polygraphy.adapters.onnxruntime.providers import (
-    chosen_providers,
     devices_of,
     library_of,
-    matched_providers,
+    match_providers,
+    session_arguments,
 )
 from polygraphy.domain.errors import (
     BackendError,
@@ -78,7 +78,7 @@ class Options:
 
 
 def _matched(library: Library, *providers: Any, name: str = "new") -> Any:
-    return matched_providers(providers, {name: str(library.path)})
+    return match_providers(providers, {name: str(library.path)})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_plugin_is_registered_once(library: Library) -> None:
 
 def test_what_is_built_in_is_chosen_as_ever(library: Library) -> None:
     options: Any = Options()
-    assert chosen_providers(options, _matched(library, "cpu")) == {
+    assert session_arguments(options, _matched(library, "cpu")) == {
         "providers": ["CPUExecutionProvider"]
     }
     assert not options.added
@@ -115,20 +115,20 @@ def test_what_is_built_in_is_chosen_as_ever(library: Library) -> None:
 def test_those_of_plugins_are_told_to_the_options_in_order(library: Library) -> None:
     options: Any = Options()
     wanted = _matched(library, ("new", {"threads": 2}), "cpu")
-    assert chosen_providers(options, wanted) == {}
+    assert session_arguments(options, wanted) == {}
     assert options.added == [([library.devices[0]], {"threads": "2"}), ("CPUExecutionProvider", {})]
 
 
 @pytest.mark.parametrize(("word", "index"), [("cpu", 0), ("GPU", 1), ("gpu.1", 1)])
 def test_an_option_chooses_the_device(library: Library, word: str, index: int) -> None:
     options: Any = Options()
-    chosen_providers(options, _matched(library, ("new", {"device": word, "a": "b"})))
+    session_arguments(options, _matched(library, ("new", {"device": word, "a": "b"})))
     assert options.added == [([library.devices[index]], {"a": "b"})]
 
 
 def test_a_device_that_is_not_there_is_named_with_those_that_are(library: Library) -> None:
     with pytest.raises(UnknownNameError, match=r"'NPU' does not exist. Available: 'CPU', 'GPU'"):
-        chosen_providers(Options(), _matched(library, ("new", {"device": "NPU"})))  # type: ignore[arg-type]
+        session_arguments(Options(), _matched(library, ("new", {"device": "NPU"})))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wanted", ["warp", "WarpExecutionProvider"])
@@ -138,7 +138,7 @@ def test_an_installed_plugin_that_was_not_given_is_named(
     installed = [("onnxruntime-ep-warp 1.0", "onnxruntime_ep_warp")]
     monkeypatch.setattr(adapter, "plugin_packages", lambda: installed)
     with pytest.raises(UnknownNameError, match="--provider-library warp=onnxruntime_ep_warp"):
-        matched_providers([wanted])
+        match_providers([wanted])
 
 
 def test_a_plugin_without_a_device_here_says_so(library: Library) -> None:
@@ -201,7 +201,7 @@ def test_the_real_one_refuses_files_of_another_kind(tmp_path: Path) -> None:
     text.write_text("no library")
     for path, said in ((text, r"text\.so: \S"), (_shared_library(), "CreateEpFactories")):
         with pytest.raises(BackendError, match=said):
-            matched_providers(["cpu"], {"odd": str(path)})
+            match_providers(["cpu"], {"odd": str(path)})
 
 
 def _shared_library() -> Path:
@@ -239,7 +239,7 @@ def test_a_forked_process_does_not_wait_for_the_threads_of_a_plugin(library: Lib
     from polygraphy.adapters.processes.forked import call_isolated
 
     wanted = _matched(library, "new")
-    call_isolated(lambda: chosen_providers(Options(), wanted), what="first", timeout=20)  # type: ignore[arg-type]
-    chosen_providers(Options(), wanted)  # type: ignore[arg-type]
+    call_isolated(lambda: session_arguments(Options(), wanted), what="first", timeout=20)  # type: ignore[arg-type]
+    session_arguments(Options(), wanted)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="A plugin has computed in the process"):
-        call_isolated(lambda: chosen_providers(Options(), wanted), what="second", timeout=20)  # type: ignore[arg-type]
+        call_isolated(lambda: session_arguments(Options(), wanted), what="second", timeout=20)  # type: ignore[arg-type]

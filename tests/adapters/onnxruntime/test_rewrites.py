@@ -11,7 +11,7 @@ import pytest
 from onnx import parser
 
 from polygraphy.adapters.onnxruntime import session as module
-from polygraphy.adapters.onnxruntime.session import REWRITES, matched_rewrites
+from polygraphy.adapters.onnxruntime.session import REWRITES, match_rewrites
 from polygraphy.backend.onnxrt import session_from_onnx
 
 ALWAYS = {"FreeDimensionOverrideTransformer", "MemcpyTransformer", "RocmBlasAltImpl"}
@@ -62,7 +62,7 @@ def test_a_session_is_made_without_them(
 def test_names_are_written_as_onnx_runtime_has_them(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["FASTGELUFUSION", "Level2_RuleBasedTransformer", "transposeoptimizer"]
     names = ["FastGeluFusion", "Level2_RuleBasedTransformer", "TransposeOptimizer"]
-    assert matched_rewrites(given) == names
+    assert match_rewrites(given) == names
     assert "no rewrite" not in "".join(capsys.readouterr())
 
 
@@ -79,6 +79,6 @@ def test_every_rewrite_that_this_release_tries_is_known(capfd: pytest.CaptureFix
 
 
 def test_one_that_would_be_ignored_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert matched_rewrites(["CastElimnation"]) == ["CastElimnation"]
+    assert match_rewrites(["CastElimnation"]) == ["CastElimnation"]
     said = "".join(capsys.readouterr())
     assert "'CastElimnation'" in said and "did you mean CastElimination" in said

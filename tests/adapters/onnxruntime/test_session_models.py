@@ -47,7 +47,7 @@ def test_bytes_paths_and_models_give_the_same_session(tmp_path: Path) -> None:
 def test_a_model_that_does_not_fit_into_a_message_goes_through_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_serialized", lambda model: None)
+    monkeypatch.setattr(module, "_serialize_model", lambda model: None)
     monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
     model = modify_outputs(models.mlp(features=512), outputs=["h", "y"])
     written: list[str] = []
@@ -74,7 +74,7 @@ def test_a_diagnosis_gets_such_a_model_through_a_file_too(
     model, feed = models.mlp(features=512), {"x": np.ones((1, 512), np.float32)}
     expected = OnnxrtParty().load(model)(feed)
     rewritten = OnnxrtParty().executed(model)
-    monkeypatch.setattr(module, "_serialized", lambda model: None)
+    monkeypatch.setattr(module, "_serialize_model", lambda model: None)
     monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
     np.testing.assert_array_equal(OnnxrtParty().load(model)(feed)["y"], expected["y"])
     executed = OnnxrtParty().executed(model)
@@ -92,7 +92,7 @@ def test_what_is_too_large_is_noticed() -> None:
         def SerializeToString(self) -> bytes:
             raise ValueError("exceeds maximum protobuf size of 2GB")
 
-    assert module._serialized(TooLarge()) is None  # type: ignore[arg-type]
+    assert module._serialize_model(TooLarge()) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.arrays.foreign import packed, unpacked
+from polygraphy.adapters.arrays.foreign import pack_bits, unpack_bits
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator
 from polygraphy.datatype import DataType
@@ -85,9 +85,9 @@ def test_packing_is_undone_by_unpacking(values: list[int], name: str) -> None:
     dtype = getattr(DataType, name.upper())
     bits, native = round(8 * dtype.itemsize), dtype.numpy()
     raw = np.array(values, np.uint8) % 2**bits
-    array = unpacked(np.array([0x21, 0xF3], np.uint8), bits, native, 16 // bits)
+    array = unpack_bits(np.array([0x21, 0xF3], np.uint8), bits, native, 16 // bits)
     assert array.dtype == dtype.numpy()
-    given = unpacked(packed(_from_bits(raw, native), bits), bits, native, raw.size)
+    given = unpack_bits(pack_bits(_from_bits(raw, native), bits), bits, native, raw.size)
     np.testing.assert_array_equal(given, _from_bits(raw, dtype.numpy()))
 
 

@@ -17,13 +17,13 @@ pytest.importorskip("openvino")
 
 from polygraphy.adapters.openvino.compiled import (
     Layer,
-    _computed_in,
+    _output_precisions,
     default_precision,
     layers_of,
     precision_of,
 )
 from polygraphy.adapters.openvino.devices import device_sections
-from polygraphy.adapters.openvino.errors import point_of, translated_errors
+from polygraphy.adapters.openvino.errors import point_of, translate_errors
 from polygraphy.backend.openvino import (
     CompiledModelFromOnnx,
     OpenvinoRunner,
@@ -117,7 +117,7 @@ def test_the_coarsest_type_on_the_way_to_an_output_counts() -> None:
         layer("q", "f32", ["c"], "Output"),
         layer("r", "f32", ["moved"], "Output"),
     ]
-    assert _computed_in(layers) == {"p": "bfloat16", "q": "float16"}
+    assert _output_precisions(layers) == {"p": "bfloat16", "q": "float16"}
 
 
 def test_an_input_keeps_its_name_where_tensors_are_the_same() -> None:
@@ -228,12 +228,12 @@ def test_errors_leave_out_where_they_were_raised() -> None:
     assert point_of(said) == "its AddTransformation failed at Add@1: index '0' out of range"
     with (
         pytest.raises(BackendError, match="LP_TRANSFORMS_MODE=NO"),
-        translated_errors("compile"),
+        translate_errors("compile"),
     ):
         raise RuntimeError(said)
     with (
         pytest.raises(BackendError, match="could not run the thing: It is so"),
-        translated_errors("run", "the thing"),
+        translate_errors("run", "the thing"),
     ):
         raise RuntimeError("It is so")
 

@@ -45,7 +45,7 @@ def test_what_is_run_as_one_is_run_so_whatever_is_asked() -> None:
 def test_a_remedy_says_what_was_switched_off() -> None:
     party = OpenvinoParty(precision_hint="f32", properties={"PERF_COUNT": "YES"})
     options = party.remedy(plain=False, without=["fusion", "SNIPPETS_MODE"])
-    assert run_command("m.onnx", [("openvino", options)], {}) == (
+    assert run_command("m.onnx", [("openvino", "openvino", options)], {}) == (
         "polygraphy run m.onnx --openvino --openvino-precision f32 --no-openvino-fusion"
         " --openvino-properties PERF_COUNT=YES SNIPPETS_MODE=DISABLE"
     )
@@ -55,7 +55,7 @@ def test_a_remedy_says_what_was_switched_off() -> None:
 
 def test_what_it_is_asked_stands_on_printed_command_lines() -> None:
     party = OpenvinoParty("CPU", "f32", 1, {"PERF_COUNT": "YES"}, ["y"], False)
-    assert run_command("m.onnx", [("openvino", party.options)], {}) == (
+    assert run_command("m.onnx", [("openvino", "openvino", party.options)], {}) == (
         "polygraphy run m.onnx --openvino --openvino-device CPU --openvino-precision f32 --openvino-threads 1 --no-openvino-fusion"
         " --openvino-properties PERF_COUNT=YES --openvino-float32 y"
     )

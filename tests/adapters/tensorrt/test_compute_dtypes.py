@@ -227,7 +227,7 @@ def test_a_loaded_plan_remembers_its_record(
     from polygraphy.adapters.tensorrt.plan import engine as engines
 
     made = identity(trt)
-    monkeypatch.setattr(engines, "deserialized", lambda *args: made)
+    monkeypatch.setattr(engines, "deserialize_plan", lambda *args: made)
     path = tmp_path / "a.engine"
     path.write_bytes(b"plan")
     record = BuildRecord("TensorRT", "10.16.1.11", compute_dtypes={"Y": "bfloat16"})

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.console.models.engine_text import engine_lines, network_lines
-from polygraphy.adapters.console.models.reports import built_lines
+from polygraphy.adapters.console.models.reports import size_lines
 from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
 from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, using
@@ -346,7 +346,7 @@ def test_statistics_of_an_engine(fake: None) -> None:
     statistics = statistics_of_built(described)
     assert statistics.precisions == {"float16": 2, "(unknown)": 1}
     assert (statistics.input_bytes, statistics.output_bytes) == (4 * 8 * 4, 2 * 3 * 4)
-    lines = list(built_lines(statistics))
+    lines = list(size_lines(statistics))
     assert "Device Memory | 2.00 KiB" in lines
     assert "Inputs        | 128 bytes, at the largest shapes of profile 0" in lines
     assert "Not Counted   | z, of unknown size" in lines
@@ -359,4 +359,4 @@ def test_an_engine_is_asked_for_the_size_of_its_weights(fake: None) -> None:
     assert describe_engine(engine).weight_bytes is None
     described = describe_engine(engine, sizes=True)
     assert described.weight_bytes == 1 << 20
-    assert "Weights       | 1.00 MiB" in built_lines(statistics_of_built(described))
+    assert "Weights       | 1.00 MiB" in size_lines(statistics_of_built(described))

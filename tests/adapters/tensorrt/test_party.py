@@ -37,9 +37,9 @@ def test_what_helps_is_printed_with_how_it_was_built(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "_obeys", lambda: True)
     party = TrtParty(fp16=True, memory_pool_limits={"workspace": 5}, builder_optimization_level=2)
     built = "--pool-limit workspace:5 --builder-optimization-level 2"
-    line = run_command("m.onnx", [("trt", party.remedy(plain=False, without=["a b"]))], {})
+    line = run_command("m.onnx", [("trt", "trt", party.remedy(plain=False, without=["a b"]))], {})
     layers = "--layer-precisions 'a b:float32' --precision-constraints obey"
     assert line == f"polygraphy run m.onnx --trt --fp16 {built} {layers}"
-    plain = run_command("m.onnx", [("trt", party.remedy(plain=True, without=[]))], {})
+    plain = run_command("m.onnx", [("trt", "trt", party.remedy(plain=True, without=[]))], {})
     assert plain == f"polygraphy run m.onnx --trt {built}"
     assert main([*shlex.split(line)[1:], "--gen-script", "-"]) == 0

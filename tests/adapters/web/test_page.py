@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.web.page import embedded
+from polygraphy.adapters.web.page import json_for_script
 from polygraphy.inspect import draw_model
 from tests.adapters.web.models import MARKUP, MARKUP_NAME, nested, save
 
@@ -125,7 +125,7 @@ def test_weights_are_not_read_unless_asked_for(tmp_path: Path) -> None:
 
 @given(st.text())
 def test_any_text_is_embedded_as_it_is(text: str) -> None:
-    made = embedded({text: [text]})
+    made = json_for_script({text: [text]})
     assert json.loads(made) == {text: [text]}
     assert not set(made) & set("<>&\u2028\u2029")
     assert made.isascii()

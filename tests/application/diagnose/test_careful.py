@@ -5,10 +5,22 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
-from polygraphy.application.diagnose.careful import those
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.adapters.processes import forked, warm_process
+from polygraphy.application.diagnose.careful import WarmParty, close, isolate, those
+from polygraphy.domain.errors import BackendError
+from tests.support.diagnosis.diagnosis_cases import network
+from tests.support.diagnosis.outputs_alone_cases import found
+from tests.support.models import make, value
+from tests.support.parties import DeviceParty
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 
@@ -34,3 +46,56 @@ def test_guesses_are_made_as_they_are_needed() -> None:
 
     assert next(those(guesses(), lambda guess: guess == 5, "onnxrt")) == 5
     assert len(made) < 100
+
+
+def model(op: str) -> onnx.ModelProto:
+    nodes = [onnx.helper.make_node(op, ["x"], ["y"], "node")]
+    return make(op, nodes, [value("x", [3])], [value("y", [3])])
+
+
+X = {"x": np.array([0.5, 1.0, 2.0], np.float32)}
+
+
+def test_a_device_is_used_in_a_new_process_and_its_crash_is_an_error() -> None:
+    [party] = isolate([DeviceParty()])
+    assert isinstance(party, WarmParty)
+    exp, neg = party.load(model("Exp"), plain=True), party.load(model("Neg"))
+    assert np.array_equal(neg(X)["y"], -X["x"])
+    with pytest.raises(BackendError, match="onnxrt crashed") as caught:
+        party.load(model("Sinh"))
+    assert caught.value.backend == "onnxrt"
+    assert np.allclose(exp(X)["y"], np.exp(X["x"]))  # It is loaded again.
+    right = those(iter(["Abs", "Sinh", "Neg"]), lambda op: _is_unchanged(party, op), party)
+    assert list(right) == ["Abs"]
+    assert party.executed(model("Neg")) == OnnxrtParty().executed(model("Neg"))
+    close([party])
+
+
+def _is_unchanged(party: Any, op: str) -> bool:
+    return np.array_equal(party.load(model(op))(X)["y"], X["x"])
+
+
+def test_what_forks_do_not_harm_is_forked_until_a_device_is_used() -> None:
+    assert not isinstance(isolate([OnnxrtParty()])[0], WarmParty)
+    assert isinstance(isolate([OnnxrtParty()], uses_device=True)[0], WarmParty)
+
+
+def test_all_guesses_about_a_device_take_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is forked of a process that is to use a device, though none is here."""
+    starts: list[Any] = []
+    start = warm_process.start_command
+
+    def counted(*command: Any, **options: Any) -> Any:
+        starts.append(command)
+        return start(*command, **options)
+
+    monkeypatch.setattr(warm_process, "start_command", counted)
+    monkeypatch.setattr(forked, "_fork", lambda: pytest.fail("forked"))
+    right, wrong = network(()), network(())
+    [weight] = [each for each in wrong.graph.initializer if each.name == "w2"]
+    weight.CopyFrom(numpy_helper.from_array(1.5 * numpy_helper.to_array(weight), "w2"))
+    kept = found(right, wrong, tmp_path, party=DeviceParty())
+    assert [one["nodes"] for one in kept.culprits] == [["mm2"]]
+    assert len(starts) == 1

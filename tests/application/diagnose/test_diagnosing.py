@@ -40,9 +40,22 @@ def test_a_rewrite_of_a_third_backend_is_named(kept: Kept) -> None:
     )  # fmt: skip
     assert culprit["remedy"] == {
         "command": "polygraphy run model_file=MODEL runners=('wrong',) without=('ExpLogFusion',)"
-        " runners=('onnx',) seed=3 val_range={'x': (-3.0, 3.0)}", "proven": True, "note": "",
+        " runners=('onnx',) seed=3 val_range={'x': (-3.0, 3.0)}", "proven": True, "note": "", "facts": [],
     }  # fmt: skip
     assert culprit["tensor"] == "l1"
+
+
+def test_a_backend_with_a_name_is_blamed_by_that(kept: Kept) -> None:
+    fused = WrongRewriter()
+    fused.name = "fused"  # type: ignore[misc]
+    with bind(command_line, command_of_fakes):
+        assert not diagnose(network(), [fused, OnnxParty(name="right")])
+    [culprit] = kept.culprits
+    assert (culprit["party"], culprit["rewrite"]) == ("fused", "ExpLogFusion")
+    assert "fused" in culprit["evidence"][0]
+    command = culprit["remedy"]["command"]
+    assert "runner:fused=runners=('wrong',) without=('ExpLogFusion',)" in command
+    assert "runner:right=runners=('onnx',)" in command
 
 
 class Secretive(WrongRewriter):
@@ -176,7 +189,7 @@ def test_a_version_that_is_right_is_found_among_environments(make: Any, kept: Ke
     span = facts["versions_tried"]["span"]
     assert (span.first, span.last, span.before, span.after) == ("1.1.0", "1.3.0", None, "1.4.0")
     assert facts["other_version_matches"]["version"] == "1.4.0"
-    installed = {"command": "pip install wrong==1.4.0", "proven": True, "note": ""}
+    installed = {"command": "pip install wrong==1.4.0", "proven": True, "note": "", "facts": []}
     assert (culprit["remedy"] == installed) == (make is Unmendable)
     assert len(elsewhere.runs) == len(set(elsewhere.runs)) <= 4
 

@@ -350,7 +350,7 @@ def test_another_export_that_is_right_is_the_remedy() -> None:
         ("better", "do it", lambda feed: exported()),
     ]
     [culprit] = found(exported(alpha=0.3), evolve(PROGRAM, others=others)).culprits
-    assert culprit["remedy"] == {"command": "do it", "proven": True, "note": ""}
+    assert culprit["remedy"] == {"command": "do it", "proven": True, "note": "", "facts": []}
     broken = [("broken", "", lambda feed: 1 / 0)]
     [culprit] = found(exported(weight=WEIGHT * 2), evolve(PROGRAM, others=broken)).culprits
     assert culprit["remedy"]["command"] is None

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.run.half_precision import narrow_nodes, widened
+from polygraphy.adapters.onnx.run.half_precision import narrow_nodes, widen_model
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.backend.onnx import ConvertToFp16
@@ -87,7 +87,7 @@ class Coarse(OnnxParty):
         self.is_wide = is_wide
 
     def load(self, model: Any, *, plain: bool = False, without: Any = ()) -> Any:
-        compute = super().load(widened(model) if self.is_wide else model)
+        compute = super().load(widen_model(model) if self.is_wide else model)
 
         def run(feed: Any) -> Any:
             made = compute({name: np.asarray(array, np.float32) for name, array in feed.items()})
@@ -190,7 +190,7 @@ def test_the_nodes_that_are_narrow_are_known_also_in_branches() -> None:
 def test_a_model_in_float32_computes_the_same_without_rounding() -> None:
     model = mixed()
     before = model.SerializeToString(deterministic=True)
-    wide = widened(model)
+    wide = widen_model(model)
     assert model.SerializeToString(deterministic=True) == before
     onnx.checker.check_model(wide, full_check=True)
     assert narrow_nodes(wide) is None

@@ -27,7 +27,12 @@ class MistakenParty(OnnxParty):
     """The evaluator with one operator that adds a little too much."""
 
     def __init__(self, name: str, op: str) -> None:
-        self.name, self._op = name, op
+        super().__init__(name)
+        self._op = op
+
+    @property
+    def backend(self) -> str:
+        return self.name
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         def watched(node: Any, version: int, run: Callable[..., Any]) -> Callable[..., Any]:

@@ -167,6 +167,10 @@ _ONNX_FLAGS = {
 }
 
 _RUN_FLAGS = {
+    "OnnxrtProviderOptions": {
+        "providers": "--providers cuda:device_id=1,use_tf32=0 cpu",
+        "provider_libraries": "--provider-library a=a.so b=module --providers a",
+    },
     "OnnxrtOptions": {
         "providers": "--providers cuda:device_id=1,use_tf32=0 cpu",
         "provider_libraries": "--provider-library a=a.so b=module --providers a",
@@ -704,7 +708,10 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "MemoryOptions": {"memory_budget": "--memory-budget 1K"},
     "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
-    "ProgramOptions": {"program": "--torch net.pt2"},
+    "ProgramOptions": {
+        "program": "--torch net.pt2",
+        "device": "--torch net.pt2 --torch-device cuda:1",
+    },
     "QuantizedOptions": {
         "within": "--reference r.onnx + --within 0.1",
         "metric": "--reference r.onnx --within 0.1 + --metric kl",

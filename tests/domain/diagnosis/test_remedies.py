@@ -77,7 +77,7 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_shell_reads_the_names_in_printed_commands(name: str, tmp_path: Path) -> None:
     sub = evolve(SUB, outputs=(name,), inputs=("a", "x"))
-    backends = [("onnxrt", {"disabled_optimizers": (name,)}), ("onnx", {})]
+    backends = [("onnxrt", "onnxrt", {"disabled_optimizers": (name,)}), ("onnx", "onnx", {})]
     path = f"./{name}" if name.startswith("-") else name
     output = output_path(name, "_fixed.onnx")
     for line, model, named in (
@@ -99,9 +99,9 @@ def test_a_shell_reads_the_names_in_printed_commands(name: str, tmp_path: Path) 
 
 
 def test_a_command_that_no_user_can_type_is_not_printed() -> None:
-    assert run_command("m.onnx", [("no-such-backend", {})], {}) == ""
-    assert run_command("m.onnx", [("onnxrt", {"threads": -1})], {}) == ""
-    twice = [("onnxrt", {"threads": 1}), ("onnxrt", {"threads": 2})]
+    assert run_command("m.onnx", [("no-such-backend", "no-such-backend", {})], {}) == ""
+    assert run_command("m.onnx", [("onnxrt", "onnxrt", {"threads": -1})], {}) == ""
+    twice = [("onnxrt", "onnxrt", {"threads": 1}), ("onnxrt", "onnxrt", {"threads": 2})]
     assert run_command("m.onnx", twice, {}) == ""
     dashed = evolve(SUB, inputs=("-a", "x"))
     graph = evolve(GRAPH, inputs=(Tensor("x"), Tensor("-a")))

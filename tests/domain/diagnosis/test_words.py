@@ -7,9 +7,10 @@ import pickle
 
 import pytest
 
-from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.culprit import Attempt, Culprit, DiagnosisResult, Remedy
+from polygraphy.domain.diagnosis.facts import Fact, facts_of, together
 from polygraphy.domain.diagnosis.versions import Span
-from polygraphy.domain.diagnosis.words import changes, evidence, precision
+from polygraphy.domain.diagnosis.words import changes, evidence, precision, reasons, remedies, steps
 from polygraphy.domain.report.document import plain
 from polygraphy.domain.rounding import Deviation
 
@@ -64,3 +65,20 @@ def test_facts_are_equal_if_they_say_the_same_and_survive_a_process() -> None:
     assert evidence.restored(2) == evidence.restored(count=2) != evidence.restored(3)
     assert pickle.loads(pickle.dumps(SCALED)) == SCALED
     assert str(pickle.loads(pickle.dumps(SCALED))) == str(SCALED)
+
+
+def test_reasons_and_notes_are_texts_that_keep_their_facts() -> None:
+    error = ValueError("too large")
+    reason = together(reasons.NO_TENSORS, "", "Said elsewhere.", reasons.agree_in_float32(error))
+    assert reason == f"{reasons.NO_TENSORS} Said elsewhere. All backends agree in fp32. too large"
+    assert [each.kind for each in facts_of(reason)] == ["no_tensors", "agree_in_float32"]
+    assert facts_of(reason)[1].data()["error"] == "too large"
+    again = pickle.loads(pickle.dumps(reason))
+    assert (again, list(map(str, facts_of(again)))) == (reason, list(map(str, facts_of(reason))))
+    note = remedies.undo([evidence.changed(SCALED)])
+    culprit = Culprit(["n"], "y", "model", "weight", remedy=Remedy(None, True, note))
+    [row] = DiagnosisResult("fault", [culprit]).facts()
+    assert row["remedy"]["facts"][0]["changes"][0]["kind"] == "changed"
+    assert Attempt("a step", steps.differences(2), 0.1).facts == [
+        {"kind": "differences", "count": 2}
+    ]

@@ -184,3 +184,11 @@ def test_a_text_longer_than_the_slots_and_a_model_without_states_are_refused() -
     )
     with pytest.raises(UsageError, match="No state found"):
         list(StepLoader(identity))
+
+
+def test_a_state_that_is_scaled_before_it_is_handed_out_is_paired_by_those_beside_it() -> None:
+    model = decoder(names=NAMELESS)
+    [last] = [node for node in model.graph.node if node.output[0] == "cat"]
+    last.output[0] = "unscaled"
+    model.graph.node.append(helper.make_node("Mul", ["unscaled", "root"], ["cat"]))
+    assert pairs_of(model) == {"cat": "a", "cat_1": "b"}

@@ -15,7 +15,7 @@ from polygraphy.ports.diagnosing import NarrowModels, SuspectedParty
 class Builder:
     """A backend that rounds at every operator, as TensorRT may, and notes what it builds."""
 
-    name = "trt"
+    name = backend = "trt"
     passes = ()
     rewrites = False
     levels = ()

@@ -68,7 +68,7 @@ def engine_lines(engine: EngineDescription, detail: Detail = _AS_READ) -> Iterat
         if index:
             yield ""
         yield f"- Profile: {index}"
-        yield from _indented(_layers(engine.layers_of(index), qualified=False))
+        yield from _indent_lines(_layers(engine.layers_of(index), qualified=False))
 
 
 def _profile_lines(tensors: Iterable[ProfileTensor]) -> Iterator[str]:
@@ -99,12 +99,12 @@ def layer_lines(index: int, layer: Layer, *, qualified: bool = True) -> Iterator
     yield f"Layer {index:<4} | {one_line(layer.name)}{op}"
     if not layer.op:
         return
-    yield from _indented(_dataflow(layer))
+    yield from _indent_lines(_dataflow(layer))
     if layer.attributes:
         yield f"{_INDENT}---- Attributes ----"
         owner = one_line(f"{layer.name}.") if qualified else ""
         for name, value in layer.attributes.items():
-            yield from _indented(f"{owner}{one_line(name)} = {_value(value)}".split("\n"))
+            yield from _indent_lines(f"{owner}{one_line(name)} = {_value(value)}".split("\n"))
 
 
 def _dataflow(layer: Layer) -> Iterator[str]:
@@ -125,5 +125,5 @@ def _lines(text: object) -> list[str]:
     return str(text).split("\n")
 
 
-def _indented(lines: Iterable[str]) -> Iterator[str]:
+def _indent_lines(lines: Iterable[str]) -> Iterator[str]:
     return (_INDENT + line if line else line for line in lines)

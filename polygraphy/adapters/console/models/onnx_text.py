@@ -17,10 +17,10 @@ _SHOWN_TYPES = ("tensor", "tensors", "graph", "graphs")
 
 def onnx_lines(model: Model, detail: Detail) -> list[str]:
     """Return the lines of the text about a model."""
-    return ["==== ONNX Model ====", *named_lines(model, detail)]
+    return ["==== ONNX Model ====", *lines_below_heading(model, detail)]
 
 
-def named_lines(model: Model, detail: Detail) -> Iterator[str]:
+def lines_below_heading(model: Model, detail: Detail) -> Iterator[str]:
     """Yield these lines without the heading: from the model's name on."""
     others = {domain: version for domain, version in model.opsets.items() if domain}
     more = f" | Other Opsets: {others}" if others else ""
@@ -61,10 +61,10 @@ def _graph_lines(
     ]
     lines = [
         f"---- {len(graph.inputs)} {title} Input(s) ----",
-        _braced(map(tensor_text, graph.inputs)),
+        _in_braces(map(tensor_text, graph.inputs)),
         "",
         f"---- {len(graph.outputs)} {title} Output(s) ----",
-        _braced(map(tensor_text, graph.outputs)),
+        _in_braces(map(tensor_text, graph.outputs)),
         "",
         f"---- {len(graph.weights)} Initializer(s) ----",
         *_weight_lines(graph.weights, weight_texts, detail),
@@ -76,7 +76,7 @@ def _graph_lines(
     return lines
 
 
-def _braced(texts: Iterable[str]) -> str:
+def _in_braces(texts: Iterable[str]) -> str:
     return "{" + ",\n ".join(texts) + "}"
 
 
@@ -100,7 +100,7 @@ def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail)
         if not weights:
             yield "{}"
     elif detail.layers:
-        yield _braced(texts)
+        yield _in_braces(texts)
 
 
 def _values_title(weight: Weight) -> str:

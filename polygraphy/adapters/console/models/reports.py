@@ -22,7 +22,7 @@ from polygraphy.domain.tensors.naming import one_line, some_of
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from polygraphy.domain.checks.capability import Compatibility
+    from polygraphy.domain.checks.capability import Compatibility, Placements
     from polygraphy.domain.checks.lint import LintEntry, LintReport
     from polygraphy.domain.model import Detail
     from polygraphy.domain.model.description import TensorUse
@@ -73,11 +73,15 @@ class LogModelReports:
         from polygraphy.domain.model.engine import EngineStatistics
 
         is_built = isinstance(statistics, EngineStatistics)
-        lines = built_lines if is_built else statistics_lines
+        lines = size_lines if is_built else statistics_lines
         G_LOGGER.info("\n".join(map(one_line, lines(statistics))))
 
     def unbounded(self, names: Sequence[str]) -> None:
         G_LOGGER.info(f"Found tensors with unbounded DDS: {list(names)}")
+
+    def placements(self, placements: Placements, *, is_complete: bool) -> None:
+        lines = placements.lines(is_complete=is_complete)
+        G_LOGGER.info("\n".join(map(one_line, lines)))
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
         G_LOGGER.info("\n".join(_use_lines(uses)))
@@ -216,11 +220,11 @@ def _tell_sparsity(weight: WeightSparsity) -> None:
 
 def outline_lines(title: str, outline: Outline) -> Iterator[str]:
     """Yield the lines about what a model consists of."""
-    from polygraphy.adapters.console.models.onnx_text import named_lines
+    from polygraphy.adapters.console.models.onnx_text import lines_below_heading
     from polygraphy.domain.model import Detail
 
     yield f"{title}:"
-    yield from named_lines(outline.model, Detail())
+    yield from lines_below_heading(outline.model, Detail())
 
 
 def edit_line(edit: Edit) -> str:
@@ -272,7 +276,7 @@ def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
     yield "==== Statistics ===="
     weights = f"{statistics.parameters:,} ({_size(statistics.weight_bytes)})"
     yield f"Parameters      | {weights}"
-    yield f"MACs            | {statistics.macs:,}{_left_out(statistics)}"
+    yield f"MACs            | {statistics.macs:,}{_unknown_operators_text(statistics)}"
     missing = statistics.tensors_unknown
     without = f", without {missing} tensor(s) of unknown size" if missing else ""
     peak = f"{_size(statistics.activation_peak)} at {statistics.peak_node}{without}"
@@ -285,7 +289,7 @@ def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
     yield from (f"{op:{width}} | {count}" for op, count in statistics.ops.items())
 
 
-def built_lines(statistics: EngineStatistics) -> Iterator[str]:
+def size_lines(statistics: EngineStatistics) -> Iterator[str]:
     """Yield the lines of the text about the sizes of a network or an engine."""
     yield "==== Statistics ===="
     if statistics.parameters is not None:
@@ -309,7 +313,7 @@ def built_lines(statistics: EngineStatistics) -> Iterator[str]:
         yield from (f"{name:{width}} | {count}" for name, count in counts.items())
 
 
-def _left_out(statistics: ModelStatistics) -> str:
+def _unknown_operators_text(statistics: ModelStatistics) -> str:
     listed = ", ".join(f"{count} {op}" for op, count in statistics.macs_unknown.items())
     return f", without {listed} of unknown shapes" if listed else ""
 

@@ -297,7 +297,9 @@ def parse_binary(path: Path) -> Any:
     if suffix == TENSORS:
         tensors, description = open_tensors(path)
         leaves = {name: _leaf(tensor, path) for name, tensor in tensors.items()}
-        return Undescribed([leaves]) if description is None else _described(leaves, description)
+        return (
+            Undescribed([leaves]) if description is None else _tree_from_leaves(leaves, description)
+        )
     if suffix == ".npy":
         return Undescribed([{path.stem: _leaf(_Npy(path), path)}])
     return Undescribed([{name: _leaf(_NpzMember(path, name), path) for name in _members(path)}])
@@ -355,7 +357,7 @@ def _plain(name: str, array: Any) -> np.ndarray[Any, Any]:
     return np.asarray(array.detach().cpu() if is_tensor(array) else array)
 
 
-def _described(leaves: Mapping[str, Any], description: Any) -> Any:
+def _tree_from_leaves(leaves: Mapping[str, Any], description: Any) -> Any:
     """Return the tree of a file of this package, in which arrays are `leaves`."""
     try:
         if "inputs" in description:

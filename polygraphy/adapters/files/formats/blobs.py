@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.files.formats.torch_codec import is_tensor
-from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.errors import FileError
 from polygraphy.logger import G_LOGGER
 
@@ -75,7 +75,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _iterations(path: Path) -> list[Path]:
-    with translated_os_errors(path, "read the folder"):
+    with translate_os_errors(path, "read the folder"):
         numbered = [
             entry
             for entry in path.iterdir()
@@ -85,5 +85,5 @@ def _iterations(path: Path) -> list[Path]:
 
 
 def _content(file: Path) -> bytes:
-    with translated_os_errors(file, "read"):
+    with translate_os_errors(file, "read"):
         return file.read_bytes()

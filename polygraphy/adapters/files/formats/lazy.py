@@ -10,7 +10,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.adapters.files.json.json_codec import content_errors_named
-from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.results.results import IterationResult
 
 
@@ -25,7 +25,7 @@ class Unread:
         """Return the array; FileError when it is damaged, or the file has gone."""
         with (
             content_errors_named(f"load {self.path}", self.path),
-            translated_os_errors(self.path, "read"),
+            translate_os_errors(self.path, "read"),
         ):
             return self.content()
 

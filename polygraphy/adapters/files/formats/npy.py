@@ -157,7 +157,7 @@ def array_from_npy(text: SlicedText) -> Array:
     data_start = _data_start(head)
     if data_start > len(head) and not is_short:
         head = b"".join(decoded_pieces(text[: -(-data_start // 3) * 4]))
-    shape, in_fortran_order, dtype = _parsed_header(head[:data_start])
+    shape, in_fortran_order, dtype = _parse_header(head[:data_start])
     nbytes = prod(shape) * dtype.itemsize
     if nbytes != total - data_start:  # Asked before memory for what the header claims is taken.
         raise ContentError(
@@ -190,7 +190,7 @@ def _data_start(head: bytes) -> int:
 
 
 @lru_cache(maxsize=256)  # NumPy's parser compiles Python.
-def _parsed_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _parse_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return the shape, whether the array is in Fortran order, and the data type."""
     stream = BytesIO(head)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.arrays.foreign import host_array
-from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import DamagedFileError, MissingDependencyError
 from polygraphy.logger import G_LOGGER, LogMode
 
@@ -60,15 +60,15 @@ def iterate_pictures(
     """Yield per picture its file, and its array by name; see the port."""
     for name in sample_files(source) or ():
         if Path(name).suffix.lower() in _TENSORS:
-            yield name, _saved(Path(name))
+            yield name, _read_tensors(Path(name))
         else:
             yield name, {"image": _picture(Path(name), size, "L" if is_grey else "RGB")}
 
 
 def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[Any, Any]:
     """Read a picture: upright, in red, green and blue, or in grey, as a mode of Pillow says."""
-    image, ops = _needed("PIL.Image", "pillow"), _needed("PIL.ImageOps", "pillow")
-    with translated_os_errors(file, "read"):
+    image, ops = _import_required("PIL.Image", "pillow"), _import_required("PIL.ImageOps", "pillow")
+    with translate_os_errors(file, "read"):
         content = file.open("rb")
     with content:
         try:
@@ -101,10 +101,10 @@ def _in_mode(picture: Any, mode: str, image: Any) -> Any:
     return picture.convert(mode)
 
 
-def _saved(file: Path) -> dict[str, Any]:
+def _read_tensors(file: Path) -> dict[str, Any]:
     """Read a tensor, or tensors by name."""
-    torch = _needed("torch", "torch")
-    with translated_os_errors(file, "read"):
+    torch = _import_required("torch", "torch")
+    with translate_os_errors(file, "read"):
         try:
             found = torch.load(str(file), weights_only=True, map_location="cpu")
             named = found if isinstance(found, Mapping) else {file.stem: found}
@@ -119,7 +119,7 @@ def _saved(file: Path) -> dict[str, Any]:
             ) from error
 
 
-def _needed(module: str, package: str) -> Any:
+def _import_required(module: str, package: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:

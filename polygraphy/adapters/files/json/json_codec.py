@@ -183,7 +183,7 @@ class Decoder:
                 hint="It is of another version, or of code that must be imported first.",
             )
         if marker not in cls._taking_deferred:
-            fields = {key: _fetched(value) for key, value in fields.items()}
+            fields = {key: _fetch_text(value) for key, value in fields.items()}
         damaged = f"an object of type {marker!r} in it is damaged"
         try:
             return cls.polygraphy_registered[marker](fields)
@@ -195,7 +195,7 @@ class Decoder:
             raise ContentError(f"{damaged}: {error}") from error
 
 
-def encoded(value: Any) -> Any:
+def encode_value(value: Any) -> Any:
     """Return what is saved in place of `value`: fields with the marker last, or another value.
 
     Raises:
@@ -214,7 +214,7 @@ def encoded(value: Any) -> Any:
     return {**fields, TYPE_MARKER: fields.get(TYPE_MARKER, marker)}
 
 
-def decoded(tree: Any) -> Any:
+def decode_tree(tree: Any) -> Any:
     """Return what a tree of dictionaries, lists and scalars stands for; innermost objects first.
 
     Raises:
@@ -222,20 +222,20 @@ def decoded(tree: Any) -> Any:
     """
     if isinstance(tree, dict):
         key = marker_key(tree)
-        fields = {name: _decoded_at(name, value) for name, value in tree.items() if name != key}
+        fields = {name: _decode_at(name, value) for name, value in tree.items() if name != key}
         if key is None:
-            return {name: _fetched(value) for name, value in fields.items()}
+            return {name: _fetch_text(value) for name, value in fields.items()}
         return Decoder.decode(_marker(tree, key), fields)
     if isinstance(tree, list):
-        return [_decoded_at(index, value) for index, value in enumerate(tree)]
+        return [_decode_at(index, value) for index, value in enumerate(tree)]
     return tree
 
 
-def _decoded_at(step: str | int, value: Any) -> Any:
+def _decode_at(step: str | int, value: Any) -> Any:
     if not isinstance(value, (dict, list)):
         return value
     try:
-        return decoded(value)
+        return decode_tree(value)
     except ContentError as error:
         error.inside(step)
         raise
@@ -271,7 +271,7 @@ def _marker(fields: Mapping[str, Any], key: str) -> str:
     return str(fields[key]) if key == TYPE_MARKER else key[len(LEGACY_KEY_PREFIX) :]
 
 
-def _fetched(value: Any) -> Any:
+def _fetch_text(value: Any) -> Any:
     """Return a deferred text as the string that it is."""
     if not isinstance(value, DeferredText):
         return value

@@ -11,7 +11,12 @@ from json.encoder import encode_basestring_ascii
 from math import inf, isnan
 from typing import Any, Protocol, Union
 
-from polygraphy.adapters.files.json.json_codec import ContentError, Encoder, encoded, marker_key
+from polygraphy.adapters.files.json.json_codec import (
+    ContentError,
+    Encoder,
+    encode_value,
+    marker_key,
+)
 
 # Chunks, of which the text has 64 KiB, stay in the processor's cache and below the size from which
 # malloc maps fresh memory: larger ones take twice the time. Multiples of 3 and of 4.
@@ -169,7 +174,7 @@ def _write_object(value: Any, write: Write, depth: int) -> None:
             if isinstance(value, base):
                 _write_value(as_base(value), write, depth)
                 return
-    substitute = encoded(value)
+    substitute = encode_value(value)
     if isinstance(substitute, dict):
         _write_members(substitute, write, depth)
     else:

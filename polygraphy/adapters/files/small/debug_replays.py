@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.adapters.files.store import json_io
-from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
 from polygraphy.domain.tactics import TacticReplay
@@ -34,7 +34,7 @@ _texts: dict[str, tuple[IterationRecord, str]] = {}
 
 def load_debug_replay(path: str) -> DebugReplay:
     """Read a file of `--save-debug-replay`, in the form of NVIDIA's tool."""
-    with translated_os_errors(path, "read"):
+    with translate_os_errors(path, "read"):
         text = readable_file(path, "Debug replay").read_bytes()
     try:
         document = json.loads(text)
@@ -108,5 +108,5 @@ def _files_in(folder: str) -> list[Path]:
 
 def _may_be_json(file: Path) -> bool:
     """Look at the start of a file: engines of gigabytes may lie beside the replays."""
-    with translated_os_errors(file, "read"), file.open("rb") as stream:
+    with translate_os_errors(file, "read"), file.open("rb") as stream:
         return stream.read(64).lstrip()[:1] == b"{"

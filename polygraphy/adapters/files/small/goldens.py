@@ -14,7 +14,7 @@ from attrs import asdict, field, frozen
 
 from polygraphy.adapters.files.formats.binary import open_tensors, tensors_of, write_tensors
 from polygraphy.adapters.files.json.json_codec import ContentError, content_errors_named
-from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.errors import DamagedFileError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.precision import is_float
@@ -47,7 +47,7 @@ class Golden:
     shapes: Mapping[str, list[int]] = field(factory=dict)
     sampled: Mapping[str, int] = field(factory=dict)
 
-    def kept_of(self, outputs: IterationResult) -> IterationResult:
+    def select_elements(self, outputs: IterationResult) -> IterationResult:
         """Return of each output what the golden keeps: all, or a sample and statistics."""
         kept: dict[str, Any] = {}
         for name, array in outputs.items():
@@ -56,7 +56,7 @@ class Golden:
                 kept[name] = array
                 continue
             flat = np.asarray(array).reshape(-1)
-            kept[name] = flat[_chosen(flat.size, count)]
+            kept[name] = flat[_sample_indices(flat.size, count)]
             if is_float(flat) or flat.dtype.kind in "iu":
                 wide = flat.astype(np.float64)
                 found = wide.min(), wide.mean(), wide.max(), np.sqrt(np.mean(wide * wide))
@@ -64,7 +64,7 @@ class Golden:
         return outputs.with_outputs(kept)
 
 
-def _chosen(size: int, count: int) -> Any:
+def _sample_indices(size: int, count: int) -> Any:
     """Return the elements that are kept: the same for the same size, on every machine."""
     return np.sort(np.random.RandomState(size % 2**32).choice(size, count, replace=False))
 
@@ -95,7 +95,7 @@ def save_golden(path: Path, golden: Golden, runner: str, outputs: IterationResul
                 " most.",
                 hint="Keep a sample of each output: --polygraphy-golden-sample 1000.",
             )
-        with translated_os_errors(path, "make the folder of"):
+        with translate_os_errors(path, "make the folder of"):
             path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as stream:
             write_tensors(stream, tensors, {**description, _KEY: asdict(golden)})
@@ -107,7 +107,7 @@ def golden_in(path: Path) -> Golden:
     Raises:
         FileError: it is damaged, or no golden.
     """
-    with content_errors_named(f"load {path}", path), translated_os_errors(path, "read"):
+    with content_errors_named(f"load {path}", path), translate_os_errors(path, "read"):
         _, description = open_tensors(path)
         if not isinstance(description, Mapping) or _KEY not in description:
             raise ContentError("it is not a golden: its metadata are missing")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.errors import FileError, MissingFileError
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
 
@@ -34,7 +34,7 @@ def read_matches(path: str) -> list[PluginMatch]:
     file = Path(path)
     if not file.exists():
         raise MissingFileError(f"{path} does not exist.", path=path, hint=_WRITER)
-    with translated_os_errors(path, "read"):
+    with translate_os_errors(path, "read"):
         content = file.read_bytes()
     try:
         documents = list(yaml.safe_load_all(content))

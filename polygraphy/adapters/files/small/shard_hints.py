@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.sharding import (
     CONTEXT,
@@ -42,7 +42,7 @@ def read_shard_hints(path: str) -> ShardHints:
         FileError: it does not exist, is no JSON, or holds something else.
     """
     file = readable_file(path)
-    with translated_os_errors(path, "read"):
+    with translate_os_errors(path, "read"):
         content = file.read_bytes()
     try:
         hints = _value(json.loads(content))

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import FileError
 
 
@@ -25,7 +25,7 @@ class TemporarySpool:
 
     def put(self, data: bytes) -> int:
         """Append bytes; FileError when the disk is full."""
-        with translated_os_errors(Path(tempfile.gettempdir()), "write to"):
+        with translate_os_errors(Path(tempfile.gettempdir()), "write to"):
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this
             self._file.seek(self._end)
@@ -39,7 +39,7 @@ class TemporarySpool:
         """Read bytes back."""
         start, size = self._places[ticket]
         assert self._file is not None
-        with translated_os_errors(Path(tempfile.gettempdir()), "read from"):
+        with translate_os_errors(Path(tempfile.gettempdir()), "read from"):
             self._file.seek(start)
             data = self._file.read(size)
         if len(data) != size:

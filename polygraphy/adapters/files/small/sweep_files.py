@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.errors import DamagedFileError, FileError, ModelError
 from polygraphy.ports.models import weight_files
@@ -46,7 +46,7 @@ def files_named_by(folder: str, word: str) -> list[str]:
                 files.update(each for each in path.rglob("*") if each.is_file())
             elif path.is_file():
                 files.add(path)
-                files.update(_imported_by(path))
+                files.update(_local_imports(path))
     return sorted(os.path.relpath(path, root) for path in files)
 
 
@@ -55,7 +55,7 @@ def _ends_of(text: str) -> Iterator[int]:
     yield from (at for at, letter in enumerate(text) if letter in ":,")
 
 
-def _imported_by(script: Path) -> set[Path]:
+def _local_imports(script: Path) -> set[Path]:
     """Return the modules in the folder of a script that it imports, and those that they import."""
     found: set[Path] = set()
     waiting = [script] if script.suffix == ".py" else []
@@ -87,7 +87,7 @@ def digest_of(path: str) -> str:
     digest = hashlib.sha256()
     for each in _with_weights(path):
         file = readable_file(each, "File", may_be_empty=True)
-        with translated_os_errors(file, "read"), file.open("rb") as stream:
+        with translate_os_errors(file, "read"), file.open("rb") as stream:
             while block := stream.read(_BLOCK):
                 digest.update(block)
         digest.update(b"\0")
@@ -115,7 +115,7 @@ def read_record(path: str) -> Mapping[str, Any] | None:
 
 def forget_record(path: str) -> None:
     """See the port."""
-    with translated_os_errors(path, "remove"):
+    with translate_os_errors(path, "remove"):
         Path(path).unlink(missing_ok=True)
 
 

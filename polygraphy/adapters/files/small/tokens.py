@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import readable_file, translate_os_errors
 from polygraphy.domain.errors import FileError
 
 _CONFIG = "genai_config.json"
@@ -30,7 +30,7 @@ def read_config(model: str) -> Any:
 
 def read_tokens(path: str) -> list[int]:
     """See the port of this name."""
-    with translated_os_errors(path, "read"):
+    with translate_os_errors(path, "read"):
         file = readable_file(path, "File of tokens")
         content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
     tokens = _array(path) if str(path).endswith(".npy") else _numbers(content)

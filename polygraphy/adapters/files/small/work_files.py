@@ -13,7 +13,7 @@ from polygraphy.adapters.os.paths import (
     atomic_file,
     ensure_parent,
     scratch_file,
-    translated_os_errors,
+    translate_os_errors,
 )
 from polygraphy.domain.errors import DamagedFileError, FileError
 
@@ -28,7 +28,7 @@ def path_exists(path: str) -> bool:
 
 def remove_path(path: str) -> None:
     """Remove a file, or a folder with what is in it."""
-    with translated_os_errors(path, "remove"):
+    with translate_os_errors(path, "remove"):
         target = Path(path)
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
@@ -41,7 +41,7 @@ def copy_file(path: str, target: str) -> None:
     if not Path(path).is_file():
         return
     with (
-        translated_os_errors(path, "read"),
+        translate_os_errors(path, "read"),
         Path(path).open("rb") as source,
         atomic_file(target) as stream,
     ):
@@ -59,7 +59,7 @@ def sort_away(path: str, folder: str, label: str) -> str | None:
     while path_exists(str(target)):
         target = Path(folder) / f"{stem}_{label}_{count}{extension}"
         count += 1
-    with translated_os_errors(path, "move"):
+    with translate_os_errors(path, "move"):
         shutil.move(str(source), str(target))
     return str(target)
 
@@ -80,7 +80,7 @@ def temporary_path() -> str:
 def mirror_folder(folder: str, besides: Collection[str]) -> None:
     """Make a folder of symbolic links."""
     left_out = {PurePath(os.path.normpath(path)) for path in besides}
-    with translated_os_errors(folder, "make"):
+    with translate_os_errors(folder, "make"):
         _mirror(PurePath(), Path(folder), {*left_out, PurePath(os.path.normpath(folder))})
 
 
@@ -109,7 +109,7 @@ _EXECUTE = 0o111
 def read_text(path: str) -> str:
     """Return what a file in UTF-8 holds."""
     try:
-        with translated_os_errors(path, "read"):
+        with translate_os_errors(path, "read"):
             return Path(path).read_bytes().decode()
     except ValueError as error:
         raise DamagedFileError(f"Could not read {path}: {error}.", path=path) from error

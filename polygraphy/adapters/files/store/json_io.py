@@ -26,11 +26,11 @@ from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     DeferredText,
     content_errors_named,
-    decoded,
+    decode_tree,
     marker_of,
 )
 from polygraphy.adapters.files.json.json_writer import Write, write_json
-from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.tactics import TacticReplay
@@ -127,7 +127,7 @@ def parse_text(text: str | bytes) -> Any:
     Raises:
         ContentError: it is truncated, damaged or not JSON.
     """
-    return _parsed(text, {})
+    return _parse_json(text, {})
 
 
 def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
@@ -161,7 +161,7 @@ def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
                 text.append(name.encode("ascii"))
     except _HasEscapes:
         return parse_text(file.read(0, file.size))
-    return _parsed(b"".join(text), deferred)
+    return _parse_json(b"".join(text), deferred)
 
 
 def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
@@ -199,7 +199,7 @@ def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
     yield buffer
 
 
-def _parsed(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
+def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
     def restored(fields: dict[str, Any]) -> dict[str, Any]:
         for key, value in fields.items():
             if type(value) is str and value in deferred:
@@ -303,12 +303,12 @@ def expect(value: Any, kind: type[T], tree: Any) -> T:
 
 def mismatch(tree: Any, kind: type) -> ContentError:
     """Return the error that says what a tree is in place of a `kind`."""
-    found = _found(tree)
+    found = _describe_tree(tree)
     expected = _EXPECTED.get(kind, f"an object of type {kind.__name__!r}")
     return ContentError(f"it holds {found}, not {expected}", hint=_HINTS.get((expected, found), ""))
 
 
-def _found(tree: Any) -> str:
+def _describe_tree(tree: Any) -> str:
     marker = marker_of(tree)
     if marker is not None:
         return _MARKER_DESCRIPTIONS.get(marker, f"an object of type {marker!r}")
@@ -347,7 +347,7 @@ def save(value: Any, dest: PathOrFile) -> None:
         with content_errors_named(doing, dest), atomic_file(Path(dest)) as stream:
             write_json(value, stream.write)
     else:
-        with content_errors_named(doing), translated_os_errors(name_of(dest), "write"):
+        with content_errors_named(doing), translate_os_errors(name_of(dest), "write"):
             write_json(value, _write_function(dest))
             dest.flush()
 
@@ -359,12 +359,12 @@ def load(source: PathOrFile, kind: type[T]) -> T:
         FileError: it is missing, empty, truncated, damaged, not JSON, or does not hold a `kind`.
     """
     name = name_of(source)
-    with content_errors_named(f"load {name}", name), translated_os_errors(name, "read"):
+    with content_errors_named(f"load {name}", name), translate_os_errors(name, "read"):
         if isinstance(source, (str, PathLike)):
             tree = parse_path(source, kind=kind)
         else:
             tree = parse_text(_whole_text(source))
-        return expect(lazily(decoded(tree)), kind, tree)
+        return expect(lazily(decode_tree(tree)), kind, tree)
 
 
 def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None = None) -> Any:
@@ -403,7 +403,7 @@ def loads(text: str | bytes, kind: type[T]) -> T:
     """Read JSON text; FileError when it is truncated, damaged, not JSON, or holds no `kind`."""
     with content_errors_named("read JSON text"):
         tree = parse_text(text)
-        return expect(decoded(tree), kind, tree)
+        return expect(decode_tree(tree), kind, tree)
 
 
 def name_of(file: PathOrFile) -> str:

@@ -17,7 +17,7 @@ from polygraphy.adapters.files.formats.blobs import holds_blobs
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     content_errors_named,
-    decoded,
+    decode_tree,
     marker_of,
 )
 from polygraphy.adapters.files.store import json_io
@@ -46,7 +46,7 @@ from polygraphy.adapters.os.paths import (
     ensure_parent,
     is_empty_file,
     make_part_folder,
-    translated_os_errors,
+    translate_os_errors,
 )
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.asked import ResultWriter
@@ -72,15 +72,15 @@ class StoredData:
         """
         self._files = files_of(path, _WHAT)
         self._tree: Any = None
-        with translated_os_errors(path, "read"):
-            trees = map(self._parsed, self._files)
+        with translate_os_errors(path, "read"):
+            trees = map(self._parse_file, self._files)
             first = next(trees)
             self.kind = self._kind_of(first)
-            self.runs = self._counted(first, trees)
+            self.runs = self._count_iterations(first, trees)
         if len(self._files) == 1:
             self._tree = first
 
-    def _parsed(self, file: Path) -> Any:
+    def _parse_file(self, file: Path) -> Any:
         with content_errors_named(f"load {file}", file):
             return parse_path(file, f"File of {_WHAT}")
 
@@ -96,7 +96,7 @@ class StoredData:
             split_feeds(tree)
         return dict
 
-    def _counted(self, first: Any, others: Iterator[Any]) -> tuple[tuple[str, int], ...]:
+    def _count_iterations(self, first: Any, others: Iterator[Any]) -> tuple[tuple[str, int], ...]:
         """Return how many iterations each runner has, in all files together; that of input data is
         called "".
         """
@@ -115,17 +115,17 @@ class StoredData:
                 runs = runs_in(tree)
                 return [name for name, _ in runs], [len(iterations) for _, iterations in runs]
             if self.kind is AccuracyResults:
-                expect(decoded(tree), AccuracyResults, tree)
+                expect(decode_tree(tree), AccuracyResults, tree)
                 return [], []
             return [""], [len(split_feeds(tree))]
 
     def iterations(self) -> Iterator[Any]:
         for file in self._files:
-            tree = self._parsed(file) if self._tree is None else self._tree
-            with content_errors_named(f"load {file}", file), translated_os_errors(file, "read"):
-                yield from self._decoded(tree)
+            tree = self._parse_file(file) if self._tree is None else self._tree
+            with content_errors_named(f"load {file}", file), translate_os_errors(file, "read"):
+                yield from self._decode_iterations(tree)
 
-    def _decoded(self, tree: Any) -> Iterator[Any]:
+    def _decode_iterations(self, tree: Any) -> Iterator[Any]:
         if self.kind is dict:
             yield from map(decode_feed, split_feeds(tree))
             return
@@ -141,12 +141,12 @@ class StoredData:
             steps = list(self.iterations())
             return RunResults.concat(steps) if self.kind is RunResults else steps
         file, tree = self._files[0], self._tree
-        with content_errors_named(f"load {file}", file), translated_os_errors(file, "read"):
+        with content_errors_named(f"load {file}", file), translate_os_errors(file, "read"):
             if tree is None:
                 raise ContentError("accuracy results are a single file, not one of several")
             if self.kind is dict:
                 return [decode_feed(feed) for feed in split_feeds(tree)]
-            return expect(decoded(tree), self.kind, tree)
+            return expect(decode_tree(tree), self.kind, tree)
 
 
 def save_tensors(item: Mapping[str, Any] | RunResults, path: Path) -> None:
@@ -175,7 +175,7 @@ class TensorWriter:
     def open(cls, path: Path) -> Iterator[TensorWriter]:
         """Open a writer; after an error, nothing of what it wrote is left."""
         target = Path(os.path.realpath(ensure_parent(path)))  # A symbolic link stays one.
-        with translated_os_errors(path, "write"):
+        with translate_os_errors(path, "write"):
             lock, folder = make_part_folder(target)
         try:
             writer = cls(target, folder)
@@ -195,7 +195,7 @@ class TensorWriter:
         file = self._folder / f"{len(self._files):010}{TENSORS}"
         with content_errors_named(f"save to {self._path}", self._path):
             tensors, description = tensors_of(item)
-            with translated_os_errors(self._path, "write"), file.open("wb") as stream:
+            with translate_os_errors(self._path, "write"), file.open("wb") as stream:
                 write_tensors(stream, tensors, description)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -206,7 +206,7 @@ class TensorWriter:
         if self._has_failed:
             message = f"{self._path} is not written: an earlier item could not be."
             raise FileError(message, path=self._path)
-        with translated_os_errors(self._path, "write"):
+        with translate_os_errors(self._path, "write"):
             if len(self._files) == 1 and not self._path.is_dir():
                 self._files[0].replace(self._path)
                 return
@@ -243,9 +243,9 @@ def data_sets_in(path: Path) -> list[Path]:
     """Return the folders of data in a folder, which may be one itself; none in anything else."""
     if not path.is_dir():
         return []
-    if _numbered(path, _INPUT):
+    if _numbered_files(path, _INPUT):
         return [path]
-    return [folder for folder in _numbered(path, _SET) if _numbered(folder, _INPUT)]
+    return [folder for folder in _numbered_files(path, _SET) if _numbered_files(folder, _INPUT)]
 
 
 def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
@@ -257,7 +257,7 @@ def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
     """
     for folder in folders:
         feed = {}
-        for file in _numbered(folder, _INPUT):
+        for file in _numbered_files(folder, _INPUT):
             name, array = read_tensor(file)
             feed[name or file.stem] = array
         yield feed
@@ -281,11 +281,11 @@ class StoredDataSets:
         return list(self.iterations())
 
 
-def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+def _numbered_files(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
     """Return what in a folder is named by a pattern, in the order of its number."""
     if not folder.is_dir():
         return []
-    with translated_os_errors(folder, "read the folder"):
+    with translate_os_errors(folder, "read the folder"):
         found = [
             (int(match[1]), entry)
             for entry in folder.iterdir()
@@ -397,7 +397,7 @@ class FileResultStore:
         else:
             items = iterate_results(path) if kind is RunResults else iterate_feeds(path)
         return cast(
-            "Iterator[T]", _announced(items, f"Loading {description_of(kind)} from {source}")
+            "Iterator[T]", _log_first(items, f"Loading {description_of(kind)} from {source}")
         )
 
     def look_into(self, source: str | Path) -> StoredData | StoredDataSets:
@@ -421,7 +421,7 @@ class FileResultStore:
         return StoredData(path)
 
 
-def _announced(items: Iterator[Any], message: str) -> Iterator[Any]:
+def _log_first(items: Iterator[Any], message: str) -> Iterator[Any]:
     """Log when the first item is asked for: files are checked long before they are used."""
     G_LOGGER.info(message)
     yield from items
@@ -478,7 +478,7 @@ def _check_is_free(path: Path) -> None:
             path=path,
             hint="Add an extension such as .json, or name another folder.",
         )
-    with translated_os_errors(path, "read the folder"):
+    with translate_os_errors(path, "read the folder"):
         content = next(path.iterdir(), None)
     if content is not None:
         raise FileError(

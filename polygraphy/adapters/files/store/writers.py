@@ -24,13 +24,13 @@ from polygraphy.adapters.files.formats.torch_codec import is_tensor
 from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     content_errors_named,
-    decoded,
+    decode_tree,
     marker_of,
 )
 from polygraphy.adapters.files.json.json_writer import JsonList, write_json
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.json_io import description_of, mismatch, parse_path
-from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults, kind_of_runner
@@ -103,7 +103,7 @@ def annotate(path: Path, facts: Mapping[str, Any]) -> None:
     Raises:
         FileError: the file is not there, was not written here, or cannot be written.
     """
-    with translated_os_errors(path, "read"):
+    with translate_os_errors(path, "read"):
         size = path.stat().st_size
         with path.open("rb") as source:
             source.seek(max(size - len(ENDING), 0))
@@ -164,7 +164,7 @@ class _Writer:
         if self._has_failed:
             raise FileError(f"{path} is not written: an earlier item could not be.", path=path)
         self._has_failed = True
-        with content_errors_named(f"save to {path}", path), translated_os_errors(path, "write"):
+        with content_errors_named(f"save to {path}", path), translate_os_errors(path, "write"):
             yield
         self._has_failed = False
 
@@ -303,7 +303,7 @@ class FolderWriter(_Writer):
     def open(cls, path: Path) -> Iterator[FolderWriter]:
         """Make the folder if it is not there, and open it for writing."""
         was_there = path.is_dir()
-        with translated_os_errors(path, "make the folder"):
+        with translate_os_errors(path, "make the folder"):
             path.mkdir(parents=True, exist_ok=True)
         writer = cls(path)
         try:
@@ -379,7 +379,7 @@ def files_of(path: Path, description: str) -> list[Path]:
     """Return a file, or the files of a folder in order; FileError when a folder has none."""
     if not path.is_dir():
         return [path]
-    with translated_os_errors(path, "read the folder"):
+    with translate_os_errors(path, "read the folder"):
         files = sorted(path.glob("*.json")) or sorted(path.glob(f"*{TENSORS}"))
     if not files:
         message = (
@@ -421,7 +421,7 @@ def _loading(file: Path) -> AbstractContextManager[object]:
     """Name the file in what goes wrong inside the block."""
     named = ExitStack()
     named.enter_context(content_errors_named(f"load {file}", file))
-    named.enter_context(translated_os_errors(file, "read"))
+    named.enter_context(translate_os_errors(file, "read"))
     return named
 
 
@@ -435,7 +435,7 @@ def split_feeds(tree: Any) -> list[Any]:
 
 def decode_feed(tree: Any) -> dict[str, Any]:
     """Read the arrays of one feed dictionary; ContentError when one is damaged."""
-    feed: dict[str, Any] = decoded(tree)
+    feed: dict[str, Any] = decode_tree(tree)
     if is_unread(feed):
         return StoredArrays(feed)
     for name, array in feed.items():
@@ -471,7 +471,7 @@ def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
 
 def decode_results(step: Any) -> RunResults:
     """Read the arrays of one iteration: of a list of ``(runner name, tree of its outputs)``."""
-    results = RunResults((name, [decoded(tree)]) for name, tree in step)
+    results = RunResults((name, [decode_tree(tree)]) for name, tree in step)
     for name, (iteration,) in results:
         if not isinstance(iteration, IterationResult):
             kind = type(iteration).__name__

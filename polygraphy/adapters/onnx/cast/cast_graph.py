@@ -166,7 +166,7 @@ class CastRules:
         )
         return list(takes), list(gives)
 
-    def chosen(self, node: NodeProto, inner: Sequence[GraphTypes]) -> Forms | None:
+    def choose_forms(self, node: NodeProto, inner: Sequence[GraphTypes]) -> Forms | None:
         """Return which operands and results of a node are narrow, None where a tensor has no such
         forms; None for a node that has to stay as it is.
         """
@@ -180,7 +180,7 @@ class CastRules:
             if is_control_flow and not self._borders_agree(node, inner):
                 return None
             takes, gives = self.wide(node)
-            return _inverted(takes), _inverted(gives)
+            return _widen_forms(takes), _widen_forms(gives)
         if domain or any(not str(kind).startswith("tensor(") for kind in kinds):
             return None
         signature = signature_of(node.op_type, domain, self._versions.get(domain, 1))
@@ -236,7 +236,7 @@ class CastRules:
         return True
 
 
-def _inverted(forms: list[bool | None]) -> list[bool | None]:
+def _widen_forms(forms: list[bool | None]) -> list[bool | None]:
     return [None if form is None else True for form in forms]
 
 
@@ -353,7 +353,7 @@ class Scope:
         del body.node[:]
         body.node.extend(self._made)
         for value in body.value_info:
-            if type_name(value.type) == WIDE and True in self._named(value.name):
+            if type_name(value.type) == WIDE and True in self._forms_of_name(value.name):
                 value.type.tensor_type.elem_type = self._settings.elem_type
 
     def rewrite_nodes(
@@ -371,7 +371,7 @@ class Scope:
             inner = self._types.inner(index)
             kept = is_kept or self._settings.selection.keeps(node)
             is_chosen = not kept and self._settings.selection.chooses(node)
-            forms = self._rules.chosen(node, inner) if is_chosen else None
+            forms = self._rules.choose_forms(node, inner) if is_chosen else None
             if forms is not None and node.output:
                 self._settings.forms[node.output[0]] = forms
             self._rewrite_inner(node, inner, is_cast=forms is not None, is_kept=kept)
@@ -439,7 +439,7 @@ class Scope:
     def _is_wide(self, name: str) -> bool:
         return self._types[name] == WIDE
 
-    def _named(self, name: str) -> Collection[bool]:
+    def _forms_of_name(self, name: str) -> Collection[bool]:
         """Return in which forms this very name is known here."""
         return [narrow for narrow, made in self._forms.get(name, {}).items() if made == name]
 

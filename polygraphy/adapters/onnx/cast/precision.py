@@ -27,7 +27,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     taken_names,
     unused_name,
 )
-from polygraphy.adapters.onnx.graph.inlining import inlined
+from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.storage.elements import elements, external_files, put
 from polygraphy.adapters.onnx.storage.weights import (
     DATA_FIELDS,
@@ -240,7 +240,7 @@ def cast_in_place(
     if not is_in_order(model.graph):
         sort(model.graph)
     inference = TypeInference(model)
-    types = inference.of_graph(model.graph)
+    types = inference.infer_graph(model.graph)
     converted = NarrowedWeights(dtype, weights)
     versions = versions_of(model.opset_import)
     selection = evolve(
@@ -271,7 +271,7 @@ def cast_in_place(
             [given] = inference.calls[key]
             inner = Scope(
                 settings,
-                inference.of_function(function, given),
+                inference.infer_function(function, given),
                 versions_of(function.opset_import),
                 taken={name for node in function.node for name in (*node.output, node.name)}
                 | set(function.input),
@@ -343,14 +343,14 @@ def _cast_functions(
         refused = lowered.intersection(
             key
             for is_kept, nodes in callers
-            for key in _kept_operators(nodes, selection, is_kept=is_kept)
+            for key in _excluded_operators(nodes, selection, is_kept=is_kept)
         )
         lowered -= refused
         changed = bool(refused)
     return frozenset(lowered)
 
 
-def _kept_operators(
+def _excluded_operators(
     nodes: Any, selection: CastSelection, *, is_kept: bool
 ) -> Iterator[FunctionKey]:
     """Yield what the nodes call that stay as they are, in sub-graphs, too."""
@@ -359,7 +359,7 @@ def _kept_operators(
         if kept or not selection.chooses(node):
             yield domain_of(node.domain), node.op_type, node.overload
         for graph in graphs_of(node):
-            yield from _kept_operators(graph.node, selection, is_kept=kept)
+            yield from _excluded_operators(graph.node, selection, is_kept=kept)
 
 
 def _is_called_alike(
@@ -368,7 +368,7 @@ def _is_called_alike(
     if len(calls) != 1:
         return False
     [given] = calls
-    types = inference.of_function(function, given)
+    types = inference.infer_function(function, given)
     known = None not in given and all(types[name] is not None for name in function.output)
     return known and (WIDE in given or any(types[name] == WIDE for name in function.output))
 
@@ -463,7 +463,7 @@ class _Convert(BaseLoader):
         bodies = (model.graph, *model.functions) if model.functions else ()
         known = {name for one in bodies for node in all_nodes(one) for name in names_of(node)}
         asked = self._selection.keep_nodes | self._selection.only_nodes
-        return inlined(model) if bodies and asked - known else model
+        return inline_functions(model) if bodies and asked - known else model
 
 
 @mod.export(funcify=True)

@@ -48,7 +48,7 @@ from polygraphy.adapters.onnx.storage.weights import OnnxDataTypes, all_graphs
 from polygraphy.adapters.onnx_common.messages import (
     NUMBERED,
     attribute_named,
-    captured_by,
+    captured_names,
     copy_of,
     graphs_of,
     inputs_of,
@@ -97,13 +97,13 @@ def compute_dtypes(
         {} if lowered is None else lowered.by_operator,
     )
     walk.graph(model.graph)
-    dtypes = _of_outputs(model, walk)
+    dtypes = _coarsest_output_types(model, walk)
     if lowered is None or not walk.lowered:
         return dtypes, None
     return dtypes, evolve(lowered, operators=tuple(walk.lowered))
 
 
-def _of_outputs(model: ModelProto, walk: _Walk) -> dict[str, str]:
+def _coarsest_output_types(model: ModelProto, walk: _Walk) -> dict[str, str]:
     return {
         output.name: walk.coarsest[output.name]
         for output in model.graph.output
@@ -138,18 +138,18 @@ class _Walk:
         for body in graphs_of(node):
             self.graph(body)
             passed += [self.coarsest[out.name] for out in body.output if out.name in self.coarsest]
-        made = self._made_by(node)
+        made = self._output_type(node)
         for name in node.output:
             own = self.types.setdefault(name, made) if made else self.types.get(name, "")
             if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
                 own = made or own
-            if (inside := self._computed_in(node, own)) is not None:
+            if (inside := self._compute_type(node, own)) is not None:
                 passed = [*passed, inside]
             found = coarsest([*passed, own] if _is_rounded(own, node) else passed)
             if found is not None:
                 self.coarsest[name] = found.name
 
-    def _computed_in(self, node: NodeProto, dtype: str) -> str | None:
+    def _compute_type(self, node: NodeProto, dtype: str) -> str | None:
         """Return what a node on float32 tensors is computed in, if not in float32."""
         if dtype != "float32":
             return None
@@ -160,7 +160,7 @@ class _Walk:
             self.lowered[node.op_type] = None
         return found
 
-    def _made_by(self, node: NodeProto) -> str:
+    def _output_type(self, node: NodeProto) -> str:
         """Return the data type that a node makes, as far as it follows from the node alone."""
         if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
             zero_point = self.types.get(node.input[2], "") if len(node.input) > 2 else ""
@@ -235,7 +235,7 @@ def input_hints(graph: GraphProto) -> dict[str, InputHint]:
     for value in inputs_of(graph):
         is_integer = _is_integer(value)
         found = list(known.uses(value.name)) if is_integer else []
-        compared = None if found or not is_integer else known.compared_with(value.name)
+        compared = None if found or not is_integer else known.comparison_hint(value.name)
         if compared is not None:
             found.append(compared)
         if known.is_inverted_mask(value.name):
@@ -259,7 +259,10 @@ class _Known:
         self._shapes: dict[str, list[int]] = {}
         self._constants = graph_weights(graph)
         self._captured = {
-            name for node in graph.node for inner in graphs_of(node) for name in captured_by(inner)
+            name
+            for node in graph.node
+            for inner in graphs_of(node)
+            for name in captured_names(inner)
         }
         for node in graph.node:
             for name in dict.fromkeys(node.input):
@@ -278,7 +281,7 @@ class _Known:
             if hint is not None:
                 yield hint
 
-    def compared_with(self, name: str) -> InputHint | None:
+    def comparison_hint(self, name: str) -> InputHint | None:
         """Return the values of the constants that a tensor is only compared with: all of a range of
         whole numbers, or the one number that a single value is compared with; None where it has
         other uses, or zero and one, which any data hold, are among few.
@@ -403,7 +406,7 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
         shapes: those of the inputs of the model, where they are known.
     """
     try:
-        loaded = _loaded(model)
+        loaded = _load_small_model(model)
         if loaded is None:
             return ""
         _fix(loaded.graph, shapes)
@@ -418,10 +421,11 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
     if len(found) != 1:
         return ""
     (node,) = found
-    known = {value.name: _described(value) for graph in graphs for value in values_of(graph)}
+    known = {value.name: _describe_value(value) for graph in graphs for value in values_of(graph)}
     for graph in graphs:
         known.update(
-            (tensor.name, _typed(tensor.data_type, tensor.dims)) for tensor in graph.initializer
+            (tensor.name, _describe_type(tensor.data_type, tensor.dims))
+            for tensor in graph.initializer
         )
     opsets = {entry.domain: entry.version for entry in inferred.opset_import}
     inputs = [
@@ -431,7 +435,7 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
     return one_line(f"{op} of opset {opset} on {', '.join(inputs) or 'nothing'}")
 
 
-def _loaded(model: Any) -> ModelProto | None:
+def _load_small_model(model: Any) -> ModelProto | None:
     if isinstance(model, (str, Path)):
         if Path(model).stat().st_size > _LARGEST_BYTES:
             return None
@@ -451,13 +455,13 @@ def _fix(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
             value.type.tensor_type.ClearField("shape")
 
 
-def _described(value: ValueInfoProto) -> str:
+def _describe_value(value: ValueInfoProto) -> str:
     shape = shape_of(value)
     known = shape and ["?" if dim is None else dim for dim in shape]
-    return _typed(value.type.tensor_type.elem_type, known)
+    return _describe_type(value.type.tensor_type.elem_type, known)
 
 
-def _typed(kind: int, shape: Sequence[Any] | None) -> str:
+def _describe_type(kind: int, shape: Sequence[Any] | None) -> str:
     name = onnx.TensorProto.DataType.Name(kind).lower()
     name = "float32" if name == "float" else name
     return name if shape is None else f"{name}[{','.join(map(str, shape))}]"
@@ -614,11 +618,11 @@ def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
     """
     if isinstance(model, (str, Path)):
         path = Path(model)
-        return DeferredFacts(partial(_found, path, lowered), partial(_may_limit_inputs, path))
-    return DeferredFacts(partial(_found, model, lowered))
+        return DeferredFacts(partial(_read_facts, path, lowered), partial(_may_limit_inputs, path))
+    return DeferredFacts(partial(_read_facts, model, lowered))
 
 
-def _found(model: Any, lowered: ComputePrecision | None) -> ModelFacts:
+def _read_facts(model: Any, lowered: ComputePrecision | None) -> ModelFacts:
     source = model
     # Of a model that is too large to be read on the side, the worst is assumed.
     unread = ModelFacts() if lowered is None else ModelFacts({"": lowered.dtype}, lowered=lowered)

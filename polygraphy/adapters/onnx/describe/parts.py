@@ -53,11 +53,11 @@ class _Graph:
         return graph_weights(self._model.graph)
 
     @cached_property
-    def _stated(self) -> dict[str, Any]:
+    def _declared_types(self) -> dict[str, Any]:
         return value_infos(self._model)
 
     @cached_property
-    def _inferred(self) -> dict[str, Any]:
+    def _inferred_types(self) -> dict[str, Any]:
         return inferred_value_infos(self._model)
 
     def maker(self, tensor: str) -> Maker | None:
@@ -83,12 +83,12 @@ class _Graph:
     def _shape(self, tensor: str) -> list[Dim] | None:
         if tensor in self._weights:
             return [int(one) for one in self._weights[tensor].dims]
-        for known in (self._stated, self._inferred):
+        for known in (self._declared_types, self._inferred_types):
             if tensor in known:
                 shape = shape_of(known[tensor])
                 if shape is not None:
                     is_known = all(isinstance(one, int) and one >= 0 for one in shape)
-                    if is_known or known is self._inferred:
+                    if is_known or known is self._inferred_types:
                         return [_dimension(one) for one in shape]
         return None
 

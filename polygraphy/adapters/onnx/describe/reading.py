@@ -164,10 +164,12 @@ def describe_file(source: ModelSource, detail: Detail) -> Model:
     arrays = None
     if detail.weights:
         arrays = WeightArrays(source.path, source.external_data_dir)
-    return described(model, source.path, detail, arrays, skips_files=source.ignore_external_data)
+    return describe_model(
+        model, source.path, detail, arrays, skips_files=source.ignore_external_data
+    )
 
 
-def described(
+def describe_model(
     model: ModelProto,
     path: str,
     detail: Detail,
@@ -195,9 +197,9 @@ def read_graph(model: Any) -> Graph | None:
     if isinstance(model, (str, Path)):
         if technology_of(kind_of(str(model))) != "onnx":
             return None
-        return described(load_structure(str(model)), str(model), detail).graph
+        return describe_model(load_structure(str(model)), str(model), detail).graph
     is_model = hasattr(model, "graph") and hasattr(model, "opset_import")
-    return described(model, "", detail).graph if is_model else None
+    return describe_model(model, "", detail).graph if is_model else None
 
 
 @contextmanager
@@ -377,4 +379,4 @@ def outline_of(model: ModelProto) -> Outline:
         weights.update(texts(tensor.name for tensor in graph.initializer))
     from polygraphy.domain.model.difference import Outline
 
-    return Outline(described(model, "", Detail()), nodes, weights)
+    return Outline(describe_model(model, "", Detail()), nodes, weights)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Union
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
-from polygraphy.adapters.onnx.describe.reading import described
-from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.describe.reading import describe_model
+from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import add_weight, rename_uses, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
@@ -51,7 +51,7 @@ class OverrideInputShapes(BaseLoader):
             UnknownNameError: the model has no input of a name.
             UsageError: an input is no tensor.
         """
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         inputs = {value.name: value for value in inputs_of(model.graph)}
@@ -122,7 +122,7 @@ class SetUpperBound(BaseLoadOnnxCopy):
             UsageError: a limit is not positive, or the size of a tensor that is named does not
                 depend on an operand.
         """
-        return edited(self.load, self._edit)
+        return edit_model(self.load, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         bounds = self._bounds if isinstance(self._bounds, Mapping) else {"": self._bounds}
@@ -142,7 +142,7 @@ def _limits(model: ModelProto, bounds: Mapping[str, int]) -> dict[str, int]:
     driven = {name: _driving_operand(graph.protos[index]) for name, index in graph.makers.items()}
     operands = {name: driving for name, driving in driven.items() if driving}
     limits = {}
-    unbounded = _unbounded(model)
+    unbounded = _unbounded_outputs(model)
     for name, bound in bounds.items():
         if not name:
             continue
@@ -171,16 +171,16 @@ def _driving_operand(node: NodeProto) -> str:
     return operand
 
 
-def _unbounded(model: ModelProto) -> list[str]:
+def _unbounded_outputs(model: ModelProto) -> list[str]:
     seen: ModelProto = copy_of(model)
     add_shapes(seen, allow_onnxruntime=False)
-    return unbounded_tensors(described(seen, "", Detail(layers=True)).graph)
+    return unbounded_tensors(describe_model(seen, "", Detail(layers=True)).graph)
 
 
 def _limit(model: ModelProto, operand: str, bound: int) -> None:
     """Let everything that takes an operand take the smaller of it and a limit."""
     graph = model.graph
-    kind = TypeInference(model).of_graph(graph)[operand]
+    kind = TypeInference(model).infer_graph(graph)[operand]
     dtype = numpy.int32 if kind == "tensor(int32)" else numpy.int64
     if kind in ("tensor(float)", "tensor(double)"):  # `Range` may also count in fractions.
         dtype = numpy.float32 if kind == "tensor(float)" else numpy.float64

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.describe.reading import described
-from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.describe.reading import describe_model
+from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import domain_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
@@ -17,11 +17,11 @@ from polygraphy.adapters.onnx.graph.graph import (
     delete_where,
     drop_unused,
     is_constant,
-    needed,
     rename_uses,
+    required_tensors,
     sort,
 )
-from polygraphy.adapters.onnx.graph.inlining import inlined
+from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx_common.messages import (
@@ -54,8 +54,8 @@ def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProt
     """Return a copy of a model with what a plan takes from the reference; both stay as they are."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph
-    twins = {_made(node): node for node in reference.graph.node}
-    places = {_made(node): node for node in graph.node}
+    twins = {_first_output(node): node for node in reference.graph.node}
+    places = {_first_output(node): node for node in graph.node}
     for one in plan.nodes:
         place = places[one.replaces] if one.replaces else graph.node.add()
         name = place.name
@@ -76,7 +76,7 @@ def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProt
     return copy
 
 
-def _made(node: NodeProto) -> str:
+def _first_output(node: NodeProto) -> str:
     return next(filter(None, node.output), "")
 
 
@@ -154,7 +154,7 @@ class _LargeLater(WeightArrays):
 
 def graph_with_weights(model: ModelProto) -> Graph:
     """Describe a model with the values of its weights."""
-    return described(model, "", EVERYTHING, _LargeLater("")).graph
+    return describe_model(model, "", EVERYTHING, _LargeLater("")).graph
 
 
 copy_nodes: Callable[..., ModelProto]
@@ -196,21 +196,21 @@ class CopyNodes(BaseLoader):
             UsageError: a node, or without names the whole model, does not differ; or the reference
                 is another model.
         """
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         given = self._reference
         reference = OnnxFromPath(given)() if isinstance(given, str) else evaluate(given)
         names = {identity_of(node) for node in model.graph.node}
         if (model.functions or reference.functions) and not names.issuperset(self._nodes or [""]):
-            model, reference = inlined(model), inlined(reference)
+            model, reference = inline_functions(model), inline_functions(reference)
         pairing = paired(graph_with_weights(model), graph_with_weights(reference))
-        chosen = self._chosen(pairing, model.graph)
+        chosen = self._selected_differences(pairing, model.graph)
         plan = mending(pairing, chosen)
         made = mended(model, reference, plan)
         copied = {one.twin for one in plan.nodes}
         nodes = [node for node in reference.graph.node if copied.intersection(node.output)]
-        _drop_replaced(made.graph, needed(model.graph) - needed(made.graph))
+        _drop_replaced(made.graph, required_tensors(model.graph) - required_tensors(made.graph))
         for one in chosen[:_SHOWN]:
             G_LOGGER.info(f"Undone: {one.change}.")
         G_LOGGER.info(f"Copied what differs in {counted(len(chosen), 'place')}.")
@@ -218,7 +218,7 @@ class CopyNodes(BaseLoader):
         _warn_of_versions(model, reference, nodes)
         return made
 
-    def _chosen(self, pairing: Pairing, graph: Any) -> list[Suspect]:
+    def _selected_differences(self, pairing: Pairing, graph: Any) -> list[Suspect]:
         """Return the differences that go away."""
         side = pairing.model
         found = [(one, named(side, one)) for one in suspects(pairing)]
@@ -257,7 +257,9 @@ def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
 def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[NodeProto]) -> None:
     """Log which operators are declared otherwise in the opset of the model."""
     here, there = (versions_of(each.opset_import) for each in (model, reference))
-    other = {n.op_type for n in nodes if _declared(n, here) != _declared(n, there)}
+    other = {
+        n.op_type for n in nodes if _declared_arguments(n, here) != _declared_arguments(n, there)
+    }
     if other:
         G_LOGGER.warning(
             f"Operators whose definition differs between ONNX versions were copied:"
@@ -266,7 +268,7 @@ def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[
         )
 
 
-def _declared(node: NodeProto, versions: Mapping[str, int]) -> Any:
+def _declared_arguments(node: NodeProto, versions: Mapping[str, int]) -> Any:
     """Return the inputs and the attributes of an operator in an opset; None where nobody knows."""
     domain = domain_of(node.domain)
     try:

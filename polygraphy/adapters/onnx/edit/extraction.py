@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.edit.outputs import observed
-from polygraphy.adapters.onnx.graph.editing import edited, faults_of
+from polygraphy.adapters.onnx.edit.outputs import observe_metadata
+from polygraphy.adapters.onnx.graph.editing import edit_model, faults_of
 from polygraphy.adapters.onnx.graph.graph import (
     behind,
     delete_where,
@@ -19,7 +19,7 @@ from polygraphy.adapters.onnx.graph.graph import (
 from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, like
 from polygraphy.adapters.onnx.graph.open_model import OpenModel
 from polygraphy.adapters.onnx.graph.shapes import (
-    described,
+    describe_value,
     input_metadata,
     is_made_up,
     restate,
@@ -86,8 +86,8 @@ class ExtractSubgraph(BaseLoader):
         if model is given and not makes_new_model(self._model):
             model = own_model(given)
         with faults_of(model):
-            known = completed(model, self._inputs, self._outputs)
-            if self._check and (missing := undescribed(*known)):
+            known = complete_metadata(model, self._inputs, self._outputs)
+            if self._check and (missing := incomplete_tensors(*known)):
                 raise UsageError(
                     f"Not everything is known about {', '.join(map(repr, missing))}: inputs take a"
                     " data type and a shape, outputs a data type.",
@@ -98,9 +98,9 @@ class ExtractSubgraph(BaseLoader):
 
 
 def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> None:
-    """Reduce a model to what lies between tensors that `completed` described."""
+    """Reduce a model to what lies between tensors that `complete_metadata` described."""
     graph = model.graph
-    needed, used = _needed(graph, inputs, outputs)
+    needed, used = _nodes_between(graph, inputs, outputs)
     opened = OpenModel(model)
     others = [name for each in (inputs, outputs) for name in each if _is_no_tensor(each[name])]
     is_stated = opened.stated.keys() >= set(others)
@@ -112,7 +112,7 @@ def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> N
         value for value in graph.input if model.ir_version < 4 and value.name in used
     ]  # Weights, which are listed among the inputs in old versions of the format.
     for values, wanted in ((graph.input, inputs), (graph.output, outputs)):
-        made = [_described(name, meta, types.get(name)) for name, meta in wanted.items()]
+        made = [_describe_tensor(name, meta, types.get(name)) for name, meta in wanted.items()]
         if values is graph.input:
             made += [copy_of(value) for value in fixed if value.name not in wanted]
         del values[:]
@@ -123,7 +123,7 @@ def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> N
     delete_where(graph.value_info, lambda value: value.name in border)
 
 
-def completed(
+def complete_metadata(
     model: ModelProto,
     inputs: Mapping[str, MetadataTuple] | None,
     outputs: Mapping[str, MetadataTuple] | None,
@@ -138,21 +138,21 @@ def completed(
     if inputs is None:
         inputs = input_metadata(model)
     if outputs is None:
-        outputs = {value.name: described(value) for value in model.graph.output}
+        outputs = {value.name: describe_value(value) for value in model.graph.output}
     inputs, outputs = _by_known_name(model.graph, [inputs, outputs])
     opened = OpenModel(model)
-    full = _merged(inputs, opened.stated), _merged(outputs, opened.stated)
-    if undescribed(*full, with_rank=True):
-        full = _merged(inputs, opened.types), _merged(outputs, opened.types)
+    full = _merge_metadata(inputs, opened.stated), _merge_metadata(outputs, opened.stated)
+    if incomplete_tensors(*full, with_rank=True):
+        full = _merge_metadata(inputs, opened.types), _merge_metadata(outputs, opened.types)
     return full
 
 
-def _merged(
+def _merge_metadata(
     wanted: Mapping[str, MetadataTuple], types: Mapping[str, ValueInfoProto]
 ) -> TensorMetadata:
     merged = TensorMetadata()
     for name, meta in wanted.items():
-        found = described(types.get(name))
+        found = describe_value(types.get(name))
         if None not in (meta.dtype, found.dtype) and meta.dtype != found.dtype:
             raise UsageError(
                 f"Tensor {name!r} is of data type {found.dtype}, not {meta.dtype}.",
@@ -171,7 +171,7 @@ def _is_no_tensor(meta: MetadataTuple) -> bool:
     return meta.docstring == _NO_TENSOR
 
 
-def undescribed(
+def incomplete_tensors(
     inputs: Mapping[str, MetadataTuple],
     outputs: Mapping[str, MetadataTuple],
     *,
@@ -216,7 +216,7 @@ def _by_known_name(
     return found
 
 
-def _needed(
+def _nodes_between(
     graph: GraphProto, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[set[int], set[str]]:
     """Return which nodes lie between, by index, and which tensors are used there."""
@@ -242,7 +242,9 @@ def _hide_outputs(graph: GraphProto, inputs: Mapping[str, Any]) -> None:
                 node.output[position] = unused_name(f"{name}_before", taken)
 
 
-def _described(name: str, meta: MetadataTuple, before: ValueInfoProto | None) -> ValueInfoProto:
+def _describe_tensor(
+    name: str, meta: MetadataTuple, before: ValueInfoProto | None
+) -> ValueInfoProto:
     """Return the description of an input or an output, with what the model says of it in words."""
     if before is not None and before.type.WhichOneof("value") != "tensor_type":
         return copy_of(before)  # A sequence, say.
@@ -291,18 +293,18 @@ class Extract(BaseLoader):
             UsageError: an output depends on an input of the model that is not among the inputs.
             BackendError: the model has to be run for what an input is, and cannot be.
         """
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
-        inputs, outputs = completed(model, self._inputs, self._outputs)
-        missing = undescribed(inputs, outputs, with_rank=True)
+        inputs, outputs = complete_metadata(model, self._inputs, self._outputs)
+        missing = incomplete_tensors(inputs, outputs, with_rank=True)
         if missing:
-            found = self._observed(model, missing, undescribed(inputs, outputs))
-            inputs, outputs = (_filled(each, found) for each in (inputs, outputs))
+            found = self._observe_metadata(model, missing, incomplete_tensors(inputs, outputs))
+            inputs, outputs = (_fill_metadata(each, found) for each in (inputs, outputs))
         cut(model, inputs, outputs)
         return model
 
-    def _observed(
+    def _observe_metadata(
         self, model: ModelProto, missing: Sequence[str], needed: Sequence[str]
     ) -> TensorMetadata:
         """Return what a run tells about tensors. With inputs of any size other data make other
@@ -317,7 +319,7 @@ class Extract(BaseLoader):
             + ("dimensions stay open." if is_open else "the shapes are those of the data.")
         )
         try:
-            found = observed(model, missing, self._data_loader)
+            found = observe_metadata(model, missing, self._data_loader)
         except (BackendError, InputError) as error:
             if needed:
                 error.hint = (
@@ -334,7 +336,7 @@ class Extract(BaseLoader):
         return found
 
 
-def _filled(wanted: TensorMetadata, found: TensorMetadata) -> TensorMetadata:
+def _fill_metadata(wanted: TensorMetadata, found: TensorMetadata) -> TensorMetadata:
     filled = TensorMetadata()
     for name, meta in wanted.items():
         filled[name] = meta

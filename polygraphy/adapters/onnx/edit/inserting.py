@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
-from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.graph import (
     clean_model,
     delete_where,
@@ -81,7 +81,7 @@ class InsertNode(BaseLoader):
             UsageError: the node would replace an input of the model or a weight, or what it takes
                 would depend on what it makes.
         """
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         graph = model.graph
@@ -171,7 +171,7 @@ class RemoveNodes(BaseLoader):
             UnknownNameError: the model has no node of a type.
             UsageError: a node has no operand, or a further result of it is used.
         """
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         present = {node.op_type for graph in all_graphs(model.graph) for node in graph.node}
@@ -253,7 +253,7 @@ class CleanUp(BaseLoader):
 
     def call_impl(self) -> ModelProto:
         """Return the model; its inputs stay, also those that nothing depends on."""
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         G_LOGGER.verbose(f"Removed {clean_model(model)} nodes on which no output depends.")
@@ -270,7 +270,7 @@ class SortNodes(BaseLoader):
 
     def call_impl(self) -> ModelProto:
         """Return the model; ModelError when nodes depend on each other in a circle."""
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         if sort(model.graph):

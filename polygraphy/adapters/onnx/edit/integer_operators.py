@@ -170,7 +170,7 @@ def _original_name(name: str) -> str:
 
 
 def _node(op: str, reads: list[str], makes: str, axis: int | None = None) -> NodeProto:
-    node = onnx.NodeProto()
+    node: NodeProto = onnx.NodeProto()
     node.op_type, node.name, node.output[:] = op, f"{makes}/{op}", [makes]
     node.input[:] = reads if reads[-1] else reads[:-1]
     if axis is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
-from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.storage.parsing import onnx_errors
 from polygraphy.adapters.onnx.storage.weights import (
     all_graphs,
@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     own_model,
     skeleton,
 )
-from polygraphy.adapters.onnx_common.inference import hidden, restore
+from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, restore
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -58,7 +58,7 @@ class ConvertOpset(BaseLoader):
             ModelError: the model has functions, which the converter would lose.
             BackendError: an operator cannot be converted.
         """
-        return edited(lambda: own_model(self._model), self._edit)
+        return edit_model(lambda: own_model(self._model), self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         latest = defs.onnx_opset_version()
@@ -98,7 +98,7 @@ def _convert(model: ModelProto, opset: int) -> None:
     bare = skeleton(model, place)
     failed = f"The onnx package cannot convert the model to opset {opset}"
     with onnx_errors(failed, BackendError):
-        made = version_converter.convert_version(hidden(bare), opset)
+        made = version_converter.convert_version(hide_crashing_nodes(bare), opset)
     restore(made)
     for graph in all_graphs(made.graph):
         for tensor in graph.initializer:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
-from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import clean, delete_where
-from polygraphy.adapters.onnx.graph.open_model import OpenModel, untyped
+from polygraphy.adapters.onnx.graph.open_model import OpenModel, untyped_value
 from polygraphy.adapters.onnx.graph.shapes import input_metadata, restate, value_info, value_infos
 from polygraphy.adapters.onnx.storage.weights import (
     all_graphs,
@@ -83,11 +83,11 @@ class ModifyOutputs(BaseLoader):
         """
         model = own_model(self._model) if self._copy else evaluate(self._model)
         tensors = GraphTensors(model.graph)
-        chosen = self._chosen(tensors)
+        chosen = self._selected_outputs(tensors)
         types = _types_of(model, chosen)
         if self._marks_all:
             chosen = {name for name in chosen if _is_tensor(name, types.get(name))}
-        chosen -= tensors.named(self._exclude)
+        chosen -= tensors.match_names(self._exclude)
         if not chosen:
             raise UsageError("No output of the model is left.", hint="Exclude fewer of them.")
         _set_outputs(model.graph, [name for name in tensors.order if name in chosen], types)
@@ -98,15 +98,15 @@ class ModifyOutputs(BaseLoader):
     def _marks_all(self) -> bool:
         return self._outputs == constants.MARK_ALL
 
-    def _chosen(self, tensors: GraphTensors) -> set[str]:
+    def _selected_outputs(self, tensors: GraphTensors) -> set[str]:
         if self._outputs is None and self._types is None:
             return set(tensors.outputs)
-        by_type = tensors.of_types(self._types or ())
+        by_type = tensors.outputs_by_type(self._types or ())
         if self._outputs is None:
             return by_type
         if self._marks_all:
             return by_type | set(tensors.outputs) | (set(tensors.computed) - tensors.constants)
-        return by_type | tensors.named(self._outputs)
+        return by_type | tensors.match_names(self._outputs)
 
 
 class GraphTensors:
@@ -128,7 +128,7 @@ class GraphTensors:
         self._inputs = {value.name for value in graph.input}
         self._graph = graph
 
-    def named(self, words: Iterable[str]) -> set[str]:
+    def match_names(self, words: Iterable[str]) -> set[str]:
         """Return the tensors that names and patterns mean; patterns mean what the graph
         computes.
         """
@@ -153,7 +153,7 @@ class GraphTensors:
                         hint=f"Outputs of that node can: {', '.join(map(repr, node.output))}.",
                     )
 
-    def of_types(self, types: Iterable[str]) -> set[str]:
+    def outputs_by_type(self, types: Iterable[str]) -> set[str]:
         """Return what nodes of some types compute; UnknownNameError for a type without node."""
         makers: dict[str, list[str]] = {}
         for node in self._graph.node:
@@ -194,7 +194,7 @@ def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, Value
     """Give a graph its outputs, and keep what it says about tensors that were some."""
     described = {value.name for value in (*graph.value_info, *graph.input)}
     former = [copy_of(value) for value in graph.output]
-    made = [copy_of(types[name]) if name in types else untyped(name) for name in names]
+    made = [copy_of(types[name]) if name in types else untyped_value(name) for name in names]
     del graph.output[:]
     graph.output.extend(made)
     chosen = set(names)
@@ -249,11 +249,11 @@ def observe_tensors(
     for inner in all_graphs(graph):
         for tensor in inner.initializer:
             load_stored(tensor)
-    values = _evaluated(fixed, wanted)
+    values = _evaluate_tensors(fixed, wanted)
     return {name: given[name] if name in given else values[name] for name in names}
 
 
-def _evaluated(model: ModelProto, names: Sequence[str]) -> Mapping[str, Any]:
+def _evaluate_tensors(model: ModelProto, names: Sequence[str]) -> Mapping[str, Any]:
     """Return the values of some tensors, from the reference evaluator where the usual one has no
     implementation of an operator for a data type, as ONNX Runtime has few for bfloat16.
 
@@ -284,7 +284,7 @@ def one_feed(
     Raises:
         InputError: there is none, or it lacks an input.
     """
-    loader, feeds = _prepared(model, data_loader)
+    loader, feeds = _prepare_feeds(model, data_loader)
     feed_dict = next(feeds)
     for note in getattr(loader, "notes", ()):
         G_LOGGER.warning(note)
@@ -295,22 +295,22 @@ def one_feed(
 
 def feeds_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, Any]]:
     """Yield the data of each iteration for a model; see `one_feed`."""
-    loader, feeds = _prepared(model, data_loader)
+    loader, feeds = _prepare_feeds(model, data_loader)
     yield next(feeds)
     for note in getattr(loader, "notes", ()):
         G_LOGGER.warning(note)
     yield from feeds
 
 
-def _prepared(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[dict[str, Any]]]:
+def _prepare_feeds(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[dict[str, Any]]]:
     """Return where data come from, and those of each iteration; there is at least one."""
     loader = DataLoader() if data_loader is None else evaluate(data_loader)
     asked = input_metadata(model)
     describe_model(loader, asked, partial(find_facts, model))
-    return loader, _checked_feeds(loader, asked)
+    return loader, _check_feeds(loader, asked)
 
 
-def _checked_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any]]:
+def _check_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any]]:
     is_empty = True
     for feed_dict in loader:
         is_empty = False
@@ -322,7 +322,9 @@ def _checked_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any
         raise InputError("There are no input data to run the model with.")
 
 
-def observed(model: ModelProto, names: Iterable[str], data_loader: Any = None) -> TensorMetadata:
+def observe_metadata(
+    model: ModelProto, names: Iterable[str], data_loader: Any = None
+) -> TensorMetadata:
     """Return the types and shapes that some tensors have with the data of one iteration."""
     feed_dict = one_feed(model, data_loader)
     values = observe_tensors(model, feed_dict, list(names))
@@ -352,12 +354,12 @@ class ObserveShapes(BaseLoader):
             BackendError: the model cannot be run.
             InputError: the data do not fit it.
         """
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         graph = model.graph
         feed_dict = one_feed(model, self._data_loader)
-        types = TypeInference(model).of_graph(graph)
+        types = TypeInference(model).infer_graph(graph)
         made = [name for node in graph.node for name in node.output if name]
         tensors = [name for name in made if str(types[name]).startswith("tensor(")]
         values = observe_tensors(model, feed_dict, tensors)

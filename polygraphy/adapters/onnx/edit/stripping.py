@@ -15,8 +15,8 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.describe.reading import described
-from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.describe.reading import describe_model
+from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import delete_where, graph_weights, to_initializers
 from polygraphy.adapters.onnx.storage.elements import (
@@ -35,7 +35,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     is_stored,
 )
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
-from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import readable_file, translate_os_errors
 from polygraphy.domain.errors import DamagedFileError, ModelError, UnknownNameError
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.sparsity import dense_groups, prunable_weights, pruned
@@ -67,7 +67,7 @@ _UINT8 = 2
 
 def prunable_axes(model: ModelProto) -> dict[str, int]:
     """Return the weights that may be 2:4 sparse, and along which axis."""
-    graph = described(model, "", Detail(layers=True, attrs=True)).graph
+    graph = describe_model(model, "", Detail(layers=True, attrs=True)).graph
     return {found.weight.name: found.axis for found in prunable_weights(graph)}
 
 
@@ -180,11 +180,11 @@ class StripWeights(BaseLoader):
             UnknownNameError: no weight has a name that is excluded.
             FileError: the file with names cannot be read.
         """
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         names = {name for graph in all_graphs(model.graph) for name in graph_weights(graph)}
-        exclude = self._exclude | _listed(self._exclude_list)
+        exclude = self._exclude | _read_names(self._exclude_list)
         for name in sorted(exclude):
             if name not in names:
                 raise UnknownNameError("Weight", name, sorted(names))
@@ -203,12 +203,12 @@ class StripWeights(BaseLoader):
         return model
 
 
-def _listed(path: str | None) -> frozenset[str]:
+def _read_names(path: str | None) -> frozenset[str]:
     """Return the names in a file, one per line."""
     if path is None:
         return frozenset()
     file = readable_file(path, "List of weights")
-    with translated_os_errors(path, "read"):
+    with translate_os_errors(path, "read"):
         content = file.read_bytes()
     try:
         lines = content.decode().splitlines()
@@ -283,7 +283,7 @@ class ReconstructWeights(BaseLoader):
         Raises:
             FileError: there is no room in the temporary folder.
         """
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         axes = prunable_axes(model)
@@ -349,7 +349,7 @@ class PruneWeights(BaseLoader):
 
     def call_impl(self) -> ModelProto:
         """Return the model."""
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         axes = prunable_axes(model)

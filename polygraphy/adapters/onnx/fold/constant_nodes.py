@@ -15,7 +15,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     delete_where,
     is_constant,
 )
-from polygraphy.adapters.onnx.graph.open_model import assemble, untyped
+from polygraphy.adapters.onnx.graph.open_model import assemble, untyped_value
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.weights import byte_size, load_stored
 from polygraphy.adapters.onnx_common.messages import copy_of, used_by
@@ -131,7 +131,7 @@ class ConstantNodes:
         """
         self._kept.update(self._made_by[name] for name in names)
 
-    def wanted(self, is_too_large: Callable[[str], bool]) -> list[str]:
+    def tensors_to_replace(self, is_too_large: Callable[[str], bool]) -> list[str]:
         """Return the tensors whose values take the place of nodes: what is used elsewhere. Nodes
         that make too large ones are kept.
         """
@@ -202,7 +202,7 @@ class ConstantNodes:
         made = assemble(
             frame,
             [nodes._nodes[index] for nodes, index in needed],
-            outputs=map(untyped, names),
+            outputs=map(untyped_value, names),
             weights=weights.values(),
         )
         for weight in made.graph.initializer:

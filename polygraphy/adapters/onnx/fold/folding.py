@@ -13,7 +13,7 @@ from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.onnx.fold.node_inference import NodeInference
 from polygraphy.adapters.onnx.fold.shape_values import Room
 from polygraphy.adapters.onnx.fold.walk import QUANTISATION, GraphWalk, Walk
-from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import (
     TypeInference,
     domain_of,
@@ -176,7 +176,7 @@ class FoldConstants(BaseLoadOnnxCopy):
             BackendError: a constant cannot be computed, and `error_ok` is False.
         """
         self._said.clear()
-        return edited(self.load, self._edit)
+        return edit_model(self.load, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         before = _count(model)
@@ -279,7 +279,7 @@ def walk_over(
             G_LOGGER.verbose(str(error))
     room = Room(limit_bytes(model_bytes(model)), set()) if room is None else room
     walk = Walk(model, room, folds_shapes, inference, opens_branches)
-    types = TypeInference(model).of_graph(model.graph)
+    types = TypeInference(model).infer_graph(model.graph)
     walk.run(types, known_shapes(model) if shapes is None else shapes)
     return walk
 
@@ -320,7 +320,7 @@ class Simplify(BaseLoadOnnxCopy):
 
     def call_impl(self) -> ModelProto:
         """Return the model; ModelError when nodes depend on each other in a circle."""
-        return edited(self.load, self._edit)
+        return edit_model(self.load, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         if model.training_info:
@@ -357,7 +357,7 @@ class _Simplification:
         final: dict[str, str] = {}  # New names of tensors that are outputs now.
         unwanted: set[int] = set()
         for index, node in enumerate(self._graph.node):
-            pairs = self._replaced(node)
+            pairs = self._replaced_outputs(node)
             if not pairs or not noted.isdisjoint(node.output[:]):
                 continue
             results = [name for name, _ in pairs if name in outputs]
@@ -387,7 +387,7 @@ class _Simplification:
                     node.output[position] = final[name]
         delete_where(self._graph.value_info, lambda value: value.name in names)
 
-    def _replaced(self, node: NodeProto) -> list[tuple[str, str]]:
+    def _replaced_outputs(self, node: NodeProto) -> list[tuple[str, str]]:
         """Return the results of a node that another tensor stands for, with that tensor."""
         if domain_of(node.domain) or graphs_of(node) or not node.output:
             return []

@@ -79,7 +79,7 @@ class NodeInference:
         """
         framed: ModelProto = onnx.ModelProto(ir_version=self._ir_version)
         framed.opset_import.extend(self._versions)
-        framed.functions.extend(self._called(node))
+        framed.functions.extend(self._called_functions(node))
         graph = framed.graph
         graph.name = "node"
         names: set[Element] = set()
@@ -107,7 +107,7 @@ class NodeInference:
                 ]
         return found
 
-    def _called(self, node: NodeProto) -> list[FunctionProto]:
+    def _called_functions(self, node: NodeProto) -> list[FunctionProto]:
         """Return the functions that a node calls, and those that these call."""
         key = (domain_of(node.domain), node.op_type, node.overload)
         if key not in self._functions:

@@ -66,7 +66,7 @@ def times(left: Element, right: Element) -> Element:
     return right if left == 1 else left if right == 1 else None
 
 
-def divided(dividend: Element, divisor: Element) -> Element:
+def divide_elements(dividend: Element, divisor: Element) -> Element:
     """Return the quotient of two elements, rounded towards zero as integers are."""
     if divisor == 1:
         return dividend
@@ -86,7 +86,7 @@ def equal(left: Element, right: Element) -> Element:
     return 0 if any(isinstance(each, int) and each < 0 for each in (left, right)) else None
 
 
-def chosen(condition: Element, left: Element, right: Element) -> Element:
+def choose_element(condition: Element, left: Element, right: Element) -> Element:
     """Return the left element where the condition holds, else the right one."""
     if condition is None:
         return left if left == right else None
@@ -140,7 +140,7 @@ class Elements:
         return Elements(tuple(map(int, array.reshape(-1).tolist())), array.ndim == 0, elem_type)
 
 
-def made_elements(
+def output_elements(
     node: NodeProto,
     shape: Callable[[str], Shape | None],
     look_up: Callable[[str], Elements | None],
@@ -189,7 +189,7 @@ class _Call:
         """Return whether there is such an operand."""
         return index < len(self.inputs) and bool(self.inputs[index])
 
-    def known(self, index: int) -> tuple[int, ...] | None:
+    def known_elements(self, index: int) -> tuple[int, ...] | None:
         """Return an operand all of whose elements are known."""
         made = self.operand(index)
         if made is None:
@@ -245,7 +245,7 @@ def _cast(call: _Call) -> Elements | None:
 
 def _gather(call: _Call) -> Elements | None:
     made, chosen = call.operand(0), call.operand(1)
-    indices = call.known(1)
+    indices = call.known_elements(1)
     if made is None or made.is_scalar or chosen is None or indices is None:
         return None
     if any(not -len(made.values) <= index < len(made.values) for index in indices):
@@ -262,9 +262,9 @@ def _slice(call: _Call) -> Elements | None:
         starts, ends = call.attribute("starts"), call.attribute("ends")
         steps: Sequence[int] | None = (1,)
     else:
-        starts, ends = call.known(1), call.known(2)
-        steps = call.known(4) if call.has(4) else (1,)
-        if call.has(3) and call.known(3) is None:
+        starts, ends = call.known_elements(1), call.known_elements(2)
+        steps = call.known_elements(4) if call.has(4) else (1,)
+        if call.has(3) and call.known_elements(3) is None:
             return None
     if not starts or not ends or not steps or len(starts) != 1 or steps[0] == 0:
         return None
@@ -293,7 +293,7 @@ def _concat(call: _Call) -> Elements | None:
 
 def _unsqueeze(call: _Call) -> Elements | None:
     made = call.operand(0)
-    axes = call.attribute("axes") if len(call.inputs) == 1 else call.known(1)
+    axes = call.attribute("axes") if len(call.inputs) == 1 else call.known_elements(1)
     if made is None or not made.is_scalar or axes is None or list(axes) not in ([0], [-1]):
         return None
     return Elements(made.values, False, made.elem_type)
@@ -307,7 +307,7 @@ def _squeeze(call: _Call) -> Elements | None:
 
 
 def _reshape(call: _Call) -> Elements | None:
-    made, target = call.operand(0), call.known(1)
+    made, target = call.operand(0), call.known_elements(1)
     if made is None or target is None or len(target) > 1:
         return None
     if not target:
@@ -346,7 +346,7 @@ def _where(call: _Call) -> Elements | None:
     condition, left, right = (call.operand(index) for index in range(3))
     if condition is None or left is None or right is None or left.elem_type != right.elem_type:
         return None
-    return _broadcast(chosen, [condition, left, right], left.elem_type)
+    return _broadcast(choose_element, [condition, left, right], left.elem_type)
 
 
 def _not(call: _Call) -> Elements | None:
@@ -358,7 +358,7 @@ def _not(call: _Call) -> Elements | None:
 
 
 def _constant_of_shape(call: _Call) -> Elements | None:
-    lengths = call.known(0)
+    lengths = call.known_elements(0)
     if lengths is None or len(lengths) > 1 or (lengths and not 0 <= lengths[0] <= LONGEST):
         return None
     value = next((each.t for each in call.node.attribute if each.name == "value"), None)
@@ -369,7 +369,7 @@ def _constant_of_shape(call: _Call) -> Elements | None:
 
 
 def _range(call: _Call) -> Elements | None:
-    limits = [call.known(index) for index in range(3)]
+    limits = [call.known_elements(index) for index in range(3)]
     first = call.operand(0)
     if first is None or any(limit is None or len(limit) != 1 for limit in limits):
         return None
@@ -383,7 +383,7 @@ def _product(call: _Call) -> Elements | None:
     made = call.operand(0)
     if made is None or made.is_scalar:
         return None
-    axes = call.known(1) if call.has(1) else tuple(call.attribute("axes") or ())
+    axes = call.known_elements(1) if call.has(1) else tuple(call.attribute("axes") or ())
     if axes not in ((), (0,), (-1,)) or (axes == () and call.attribute("noop_with_empty_axes")):
         return None
     product: Element = 1
@@ -398,7 +398,7 @@ _RULES: dict[str, Callable[[_Call], Elements | None]] = {
     "Cast": _cast,
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
-    "Div": _elementwise(divided),
+    "Div": _elementwise(divide_elements),
     "Equal": _elementwise(equal, BOOL),
     "Gather": _gather,
     "Greater": _elementwise(on_numbers(operator.gt), BOOL),

@@ -25,7 +25,7 @@ from polygraphy.adapters.onnx.fold.shape_values import (
     Room,
     Shape,
     Sizes,
-    made_elements,
+    output_elements,
     static,
 )
 from polygraphy.adapters.onnx.graph.element_types import GraphTypes, domain_of, signature_of
@@ -147,7 +147,7 @@ def is_short(shape: Shape | None) -> bool:
     return numbers is not None and prod(numbers) <= LONGEST
 
 
-def made_by_bodies(
+def shapes_from_bodies(
     node: NodeProto,
     shape: Callable[[str], Shape | None],
     results: Sequence[Sequence[Shape | None]],
@@ -257,7 +257,7 @@ class GraphWalk:
         self.nodes: ConstantNodes = ConstantNodes(
             walk.model, graph, None if outer is None else outer.nodes
         )
-        self._sizes = Sizes(self.kind, self.shape, self.nodes.small, self._computed)
+        self._sizes = Sizes(self.kind, self.shape, self.nodes.small, self._compute_value)
         for value in graph.input:
             self._note(value.name, None)
 
@@ -274,7 +274,7 @@ class GraphWalk:
         while pending:
             place, node, scopes = pending.pop()
             if scopes and opens and (chosen := self._taken_branch(node)) is not None:
-                pending += self._opened(node, scopes, chosen)[::-1]
+                pending += self._inline_branch(node, scopes, chosen)[::-1]
                 has_opened = True
             else:
                 self._visit(place, node, scopes if has_scopes else ())
@@ -301,10 +301,10 @@ class GraphWalk:
 
     def known(self, name: str) -> Elements | None:
         if name not in self._elements:
-            self._elements[name] = self._looked_up(name)
+            self._elements[name] = self._find_elements(name)
         return self._elements[name]
 
-    def _looked_up(self, name: str) -> Elements | None:
+    def _find_elements(self, name: str) -> Elements | None:
         shape = self.nodes.shape(name)
         if shape is None:
             return None if self._outer is None else self._outer.known(name)
@@ -326,7 +326,7 @@ class GraphWalk:
             return
         made = None
         if self._walk.folds_shapes or node.op_type not in _SHAPES:
-            made = made_elements(node, self.shape, self.known)
+            made = output_elements(node, self.shape, self.known)
         if made is not None:
             self._elements[outputs[0]] = made
             self._shapes[outputs[0]] = made.shape
@@ -374,7 +374,7 @@ class GraphWalk:
         found: dict[str, Shape] = {}
         if bodies:
             results = [body.results() for body in bodies]
-            found = made_by_bodies(node, self.shape, results)
+            found = shapes_from_bodies(node, self.shape, results)
         elif inference is not None and not graphs_of(node):
             found = inference.infer(node, self)
             if node.op_type in SHAPED_BY_VALUES and self._has_computed(node, found, outputs):
@@ -410,7 +410,7 @@ class GraphWalk:
 
     # Computing what is asked for.
 
-    def _computed(self, name: str) -> Any:
+    def _compute_value(self, name: str) -> Any:
         self._compute([name])
         return self.nodes.values.get(name)
 
@@ -442,12 +442,12 @@ class GraphWalk:
         name = node.input[0]
         value = self.nodes.small(name)
         if value is None and self.nodes.is_constant(name) and not self.nodes.is_at_hand(name):
-            value = self._computed(name)
+            value = self._compute_value(name)
         if value is None or value.size != 1:
             return None
         return "then_branch" if value.reshape(-1)[0] else "else_branch"
 
-    def _opened(
+    def _inline_branch(
         self, node: NodeProto, scopes: Sequence[GraphTypes], chosen: str
     ) -> list[tuple[int, NodeProto, list[GraphTypes]]]:
         """Put the nodes of a branch behind all others, and return where they are, with the types
@@ -494,7 +494,7 @@ class GraphWalk:
             return nbytes is not None and nbytes > size_threshold
 
         while True:
-            names = nodes.wanted(is_too_large)
+            names = nodes.tensors_to_replace(is_too_large)
             missing = [name for name in names if not nodes.is_at_hand(name)]
             if not missing:
                 break
@@ -503,7 +503,7 @@ class GraphWalk:
             if failed:
                 nodes.keep(failed)
                 if partitioning == "basic":
-                    kept = set(nodes.wanted(is_too_large))
+                    kept = set(nodes.tensors_to_replace(is_too_large))
                     names = [name for name in names if name in kept and nodes.is_at_hand(name)]
                     break
         return nodes.replace(names)

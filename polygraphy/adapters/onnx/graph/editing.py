@@ -63,7 +63,7 @@ class CheckModel(BaseLoader):
         """
         model = evaluate(self._model)
         problem = complaint(model)
-        if problem and _tidied(model):
+        if problem and _tidy_model(model):
             problem = complaint(model)
         if problem and is_tolerated(problem):
             # The checker stops there, and has not seen the nodes behind.
@@ -74,7 +74,7 @@ class CheckModel(BaseLoader):
         return model
 
 
-def _tidied(model: ModelProto) -> bool:
+def _tidy_model(model: ModelProto) -> bool:
     """Put nodes in order, name graphs and declare weights, without which backends run a model;
     return whether that changed anything.
     """
@@ -165,7 +165,7 @@ def _without_contents(model: ModelProto) -> ModelProto:
 _SYMPTOMS = (IndexError, KeyError, RecursionError, StopIteration, TypeError, ValueError)
 
 
-def edited(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelProto]) -> ModelProto:
+def edit_model(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelProto]) -> ModelProto:
     """Return an edited model.
 
     Raises:

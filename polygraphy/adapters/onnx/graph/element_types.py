@@ -71,7 +71,7 @@ class Signature(NamedTuple):
         """Return the parameters of a node with so many inputs and outputs; None if too many."""
         if (inputs and not self.inputs) or (outputs and not self.outputs):
             return None
-        return _repeated(self.inputs, inputs), _repeated(self.outputs, outputs)
+        return _repeat_parameters(self.inputs, inputs), _repeat_parameters(self.outputs, outputs)
 
 
 @cache
@@ -81,7 +81,7 @@ def _parameters_of(
     return signature.of(inputs, outputs)
 
 
-def _repeated(parameters: Sequence[Parameter], count: int) -> list[Parameter]:
+def _repeat_parameters(parameters: Sequence[Parameter], count: int) -> list[Parameter]:
     return [parameters[min(index, len(parameters) - 1)] for index in range(count)]
 
 
@@ -190,11 +190,11 @@ class TypeInference:
         self.calls: dict[tuple[str, str, str], set[tuple[str | None, ...]]] = {}
         self._results: dict[Any, list[str | None]] = {}
 
-    def of_graph(self, graph: GraphProto, parent: GraphTypes | None = None) -> GraphTypes:
+    def infer_graph(self, graph: GraphProto, parent: GraphTypes | None = None) -> GraphTypes:
         """Return the types in a graph, and in all graphs inside it."""
         return self._graph(graph, parent, self._versions, ())
 
-    def of_function(self, function: FunctionProto, inputs: Sequence[str | None]) -> GraphTypes:
+    def infer_function(self, function: FunctionProto, inputs: Sequence[str | None]) -> GraphTypes:
         """Return the types in a function that is called with inputs of some types."""
         types = GraphTypes()
         for name, kind in zip(function.input, inputs):
@@ -251,22 +251,24 @@ class TypeInference:
         domain = domain_of(node.domain)
         function = self._functions.get((domain, node.op_type, node.overload))
         if function is not None:
-            return self._called(function, given)
+            return self._call_types(function, given)
         signature = signature_of(node.op_type, domain, versions.get(domain, 1))
         if signature is None:
             return [None] * len(node.output)
         if not domain and (special := _special(node, given, inner)) is not None:
             return special
         parameters = _parameters_of(signature, len(node.input), len(node.output))
-        return _unified(node, types, parameters) if parameters else [None] * len(node.output)
+        return _unify_types(node, types, parameters) if parameters else [None] * len(node.output)
 
-    def _called(self, function: FunctionProto, given: Sequence[str | None]) -> Sequence[str | None]:
+    def _call_types(
+        self, function: FunctionProto, given: Sequence[str | None]
+    ) -> Sequence[str | None]:
         key = (domain_of(function.domain), function.name, function.overload)
         self.calls.setdefault(key, set()).add(tuple(given))
         slot = (key, tuple(given))
         if slot not in self._results:
             self._results[slot] = [None] * len(function.output)  # Functions cannot be recursive.
-            types = self.of_function(function, given)
+            types = self.infer_function(function, given)
             self._results[slot] = [types[name] for name in function.output]
         return self._results[slot]
 
@@ -295,10 +297,12 @@ def _special(
     if op == "ConstantOfShape":
         value = attribute_named(node, "value")
         return [element_type(value.t.data_type) if value else element_type(FLOAT)]
-    return _stated(node, given) if op in TYPE_ATTRIBUTES else None
+    return _declared_output_types(node, given) if op in TYPE_ATTRIBUTES else None
 
 
-def _stated(node: NodeProto, given: Sequence[str | None]) -> Sequence[str | None] | None:
+def _declared_output_types(
+    node: NodeProto, given: Sequence[str | None]
+) -> Sequence[str | None] | None:
     """Return the output types of a node that decides itself of which type its output is."""
     name, default = TYPE_ATTRIBUTES[node.op_type]
     stated = attribute_named(node, name)
@@ -327,7 +331,7 @@ def _constant_type(attributes: Iterable[AttributeProto]) -> str | None:
     return None
 
 
-def _unified(
+def _unify_types(
     node: NodeProto, types: GraphTypes, parameters: tuple[list[Parameter], list[Parameter]]
 ) -> Sequence[str | None]:
     """Bind the type variables of an operator to the types of a node's tensors, and return those of

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx_common.messages import (
-    captured_by,
+    captured_names,
     copy_of,
     graphs_of,
     names_in,
@@ -75,15 +75,15 @@ def delete_where(repeated: Any, is_unwanted: Callable[[Any], bool]) -> int:
 
 def clean_model(model: ModelProto) -> int:
     """Remove what neither an output of the model nor its training depends on; see `clean`."""
-    return clean(model.graph, _trained(model))
+    return clean(model.graph, _training_tensors(model))
 
 
-def _trained(model: ModelProto) -> set[str]:
+def _training_tensors(model: ModelProto) -> set[str]:
     """Return the names of what the training of a model computes with and assigns to."""
     names: set[str] = set()
     for training in model.training_info:
         for graph in (training.initialization, training.algorithm):
-            names.update(captured_by(graph))
+            names.update(captured_names(graph))
         for binding in (*training.initialization_binding, *training.update_binding):
             names.update((binding.key, binding.value))
     return names
@@ -112,7 +112,7 @@ def clean(graph: GraphProto, others: Collection[str] = ()) -> int:
     return removed
 
 
-def needed(graph: GraphProto) -> set[str]:
+def required_tensors(graph: GraphProto) -> set[str]:
     """Return the tensors on which outputs of a graph depend, and the outputs."""
     return behind(graph, [value.name for value in graph.output])[1]
 
@@ -218,7 +218,7 @@ def is_in_order(graph: GraphProto) -> bool:
         for inner in graphs_of(node):
             if not is_in_order(inner):
                 return False
-            taken.update(captured_by(inner))
+            taken.update(captured_names(inner))
         taken.discard("")
     return True
 

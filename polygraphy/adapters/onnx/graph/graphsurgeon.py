@@ -37,10 +37,10 @@ class GsFromOnnx(BaseLoader):
 
     def call_impl(self) -> Any:
         """Return the `onnx_graphsurgeon.Graph`."""
-        return imported(evaluate(self._model))
+        return import_graph(evaluate(self._model))
 
 
-def imported(model: ModelProto) -> Any:
+def import_graph(model: ModelProto) -> Any:
     """Return the onnx-graphsurgeon graph of a model.
 
     Stored weights stay in their files: who asks a constant for its values gets them mapped from
@@ -96,4 +96,4 @@ def as_onnx(model: Any) -> ModelProto:
 
 def like(given: Any, model: ModelProto) -> Any:
     """Return a model as what was given was."""
-    return model if hasattr(given, "SerializeToString") else imported(model)
+    return model if hasattr(given, "SerializeToString") else import_graph(model)

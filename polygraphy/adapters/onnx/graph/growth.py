@@ -248,7 +248,7 @@ def _range(_: NodeProto, values: Sequence[Any], __: Sequence[Any]) -> int:
     return max(0, count)
 
 
-def _expanded(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+def _expand_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
     given, wanted = list(shapes[0]), [int(dim) for dim in values[1]]
     rank = max(len(given), len(wanted))
     pairs = zip([1] * (rank - len(given)) + given, [1] * (rank - len(wanted)) + wanted)
@@ -259,7 +259,7 @@ def _one_hot(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
     return int(prod(shapes[0]) * int(values[1].reshape(-1)[0]))
 
 
-def _padded(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+def _pad_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
     pads = [int(each) for each in values[1]]
     rank = len(pads) // 2
     if rank != len(shapes[0]):
@@ -267,7 +267,7 @@ def _padded(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
     return int(prod(max(0, dim + pads[i] + pads[i + rank]) for i, dim in enumerate(shapes[0])))
 
 
-def _resized(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+def _resize_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
     if len(values) > 3 and values[3] is not None:
         return int(prod(int(each) for each in values[3]))
     scales = values[2] if len(values) > 2 else values[1]
@@ -277,14 +277,14 @@ def _resized(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
 _RULES: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], int]] = {
     "BlackmanWindow": lambda _, values, __: int(values[0].reshape(-1)[0]),
     "ConstantOfShape": lambda _, values, __: int(prod(int(dim) for dim in values[0])),
-    "Expand": _expanded,
+    "Expand": _expand_size,
     "HammingWindow": lambda _, values, __: int(values[0].reshape(-1)[0]),
     "HannWindow": lambda _, values, __: int(values[0].reshape(-1)[0]),
     "OneHot": _one_hot,
-    "Pad": _padded,
+    "Pad": _pad_size,
     "Range": _range,
-    "Resize": _resized,
+    "Resize": _resize_size,
     "Tile": lambda _, values, shapes: int(prod(shapes[0]) * prod(int(each) for each in values[1])),
-    "Upsample": _resized,
+    "Upsample": _resize_size,
 }
 """Operators whose operands say how large the result is: these are asked before shape inference."""

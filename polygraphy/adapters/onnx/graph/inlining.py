@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx_common.messages import (
     all_nodes,
     attribute_named,
-    captured_by,
+    captured_names,
     copy_of,
     graphs_of,
     identity_of,
@@ -31,7 +31,7 @@ onnx = mod.lazy_import("onnx")
 _Key = tuple[str, str, str]
 
 
-def inlined(model: ModelProto) -> ModelProto:
+def inline_functions(model: ModelProto) -> ModelProto:
     """Return a model without calls of its own functions: a node of a body is called ``CALL/NODE``,
     and so are the tensors inside it. The model itself where it has no functions; calls of functions
     that import another version of a domain stay.
@@ -81,7 +81,7 @@ def _branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | Non
 
 def _replace_if(graph: GraphProto, node: NodeProto, branch: GraphProto, taken: set[str]) -> None:
     """Append what a branch computes to a graph, with the outputs of its If node."""
-    names = {name: name for name in ("", *taken_names(branch), *captured_by(branch))}
+    names = {name: name for name in ("", *taken_names(branch), *captured_names(branch))}
     own = names_in(branch) - {""}
     prefix = identity_of(node)
     names.update({name: unused_name(f"{prefix}/{name}", taken) for name in own & taken})

@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     producers,
 )
 from polygraphy.adapters.onnx.graph.shapes import (
-    described,
+    describe_value,
     has_rank,
     inferred_value_infos,
     input_metadata,
@@ -144,7 +144,7 @@ class OpenGraph:
         """
         if name in self.dense:
             return tuple(self.dense[name].dims)
-        shape = described(self._infos.get(name)).shape
+        shape = describe_value(self._infos.get(name)).shape
         return None if shape is None else tuple(shape)
 
     def constant(self, name: str) -> list[int] | None:
@@ -207,7 +207,7 @@ class OpenModel(OpenGraph):
         stated = self.stated.get(name)
         if stated is not None and has_rank(stated):
             return stated
-        return self.inferred.get(name) or stated or untyped(name)
+        return self.inferred.get(name) or stated or untyped_value(name)
 
     def is_handed_over(self, name: str, *, if_unknown: bool) -> bool:
         """Return whether a tensor is of a type that every backend both takes and gives; of a tensor
@@ -228,7 +228,7 @@ class OpenModel(OpenGraph):
         held = {name: byte_size(self.dense[name]) for name in made if name in self.dense}
         sizes = {name: held[name] if name in held else _bytes(self.value(name)) for name in made}
         if None in sizes.values():
-            bound = inferred_value_infos(_bound(self.proto, shapes))
+            bound = inferred_value_infos(_bind_input_shapes(self.proto, shapes))
             sizes.update({name: _bytes(value) for name, value in bound.items()})
         return [
             Layer(
@@ -354,7 +354,7 @@ class OpenModel(OpenGraph):
         asked = [name for name in self.inputs if name in read]
         cut = [name for name in names if name in read]
         graph.input.extend(value_of(name, values[name]) for name in (*asked, *cut))
-        graph.output.extend(map(untyped, names.values()))
+        graph.output.extend(map(untyped_value, names.values()))
         return made, names
 
     def _takes(self, name: str, array: Any, checked: bool) -> bool:
@@ -364,7 +364,7 @@ class OpenModel(OpenGraph):
         value = self.value(name)
         if name in self.constants or not is_tensor(value):
             return False
-        known = described(value)
+        known = describe_value(value)
         meta = TensorMetadata.from_feed_dict({name: array})[name]
         return known.dtype in (None, meta.dtype) and (not checked or fits(array.shape, known.shape))
 
@@ -414,7 +414,8 @@ class OpenModel(OpenGraph):
                     name,
                     MetadataTuple(
                         meta.dtype,
-                        (described(stated[name]).shape if name in stated else None) or meta.shape,
+                        (describe_value(stated[name]).shape if name in stated else None)
+                        or meta.shape,
                     ),
                 )
                 for name, meta in types.items()
@@ -429,10 +430,12 @@ class OpenModel(OpenGraph):
         )
         inner.graph.name = body.name or inner.graph.name
         inner.graph.value_info.extend(body.value_info)
-        if any(described(value).shape is None for value in outputs):  # Bodies may leave them out.
+        if any(
+            describe_value(value).shape is None for value in outputs
+        ):  # Bodies may leave them out.
             inferred = inferred_value_infos(inner)
             for value in inner.graph.output:
-                value.CopyFrom(inferred.get(value.name) or untyped(value.name))
+                value.CopyFrom(inferred.get(value.name) or untyped_value(value.name))
         return inner, {value.name: feed[value.name] for value in inner.graph.input}
 
 
@@ -457,7 +460,7 @@ def _own_feed(node: NodeProto, body: GraphProto, values: Values) -> dict[str, An
     return {name: array for name, array in zip(names, first) if array is not None}
 
 
-def _bound(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
+def _bind_input_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
     """Return a copy whose inputs have these shapes, and which says nothing else about shapes that
     depend on them.
     """
@@ -475,7 +478,7 @@ def _bound(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto
 
 def _bytes(value: ValueInfoProto) -> int | None:
     """Return how much memory a tensor takes; None where the model does not tell."""
-    dtype, shape = described(value)
+    dtype, shape = describe_value(value)
     if dtype is None or shape is None or not all(isinstance(dim, int) for dim in shape):
         return None
     nbytes: int = ceil(prod(shape) * dtype.itemsize)
@@ -492,7 +495,7 @@ def value_of(name: str, array: Any) -> ValueInfoProto:
     return value_info(name, TensorMetadata.from_feed_dict({name: array})[name])
 
 
-def untyped(name: str) -> ValueInfoProto:
+def untyped_value(name: str) -> ValueInfoProto:
     """Return the description of a tensor of which nothing is known."""
     value: ValueInfoProto = onnx.ValueInfoProto(name=name)
     return value

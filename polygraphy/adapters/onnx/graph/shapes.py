@@ -53,7 +53,7 @@ onnx = mod.lazy_import("onnx")
 _TYPES = OnnxDataTypes()
 
 
-def described(value: ValueInfoProto | None) -> MetadataTuple:
+def describe_value(value: ValueInfoProto | None) -> MetadataTuple:
     """Return the data type and the shape of a tensor, None for what is not known."""
     if value is None or value.type.WhichOneof("value") != "tensor_type":
         return MetadataTuple(None, None)
@@ -69,7 +69,7 @@ def input_metadata(model: ModelProto) -> TensorMetadata:
     """Describe the inputs of a model; initialisers that older models list there are none."""
     metadata = TensorMetadata()
     for value in inputs_of(model.graph):
-        metadata[value.name] = described(value)
+        metadata[value.name] = describe_value(value)
     return metadata
 
 
@@ -200,7 +200,7 @@ def without_ambiguous_names(model: ModelProto) -> ModelProto:
     return copied
 
 
-def confirmed(
+def confirm_shapes(
     model: ModelProto,
     found: Mapping[str, KnownShape],
     infer: Callable[[ModelProto], Mapping[str, ValueInfoProto]],
@@ -216,7 +216,7 @@ def confirmed(
     agreed: dict[tuple[str, int], int] = {}
     refuted: set[tuple[str, int]] = set()
     for sample in _SAMPLES:
-        shapes = shapes_of(infer(_bound(model, sample)))
+        shapes = shapes_of(infer(_bind_dimensions(model, sample)))
         for name, shape in found.items():
             sampled = shapes.get(name, ())
             for axis, dim in enumerate(shape):
@@ -232,7 +232,7 @@ def confirmed(
     }
 
 
-def _bound(model: ModelProto, length: Callable[[int], int]) -> ModelProto:
+def _bind_dimensions(model: ModelProto, length: Callable[[int], int]) -> ModelProto:
     """Return a copy whose inputs have lengths instead of names, and which says nothing else about
     names.
     """
@@ -344,7 +344,7 @@ def add_shapes(
         ModelError: shapes contradict each other, and `error_ok` is False.
     """
     is_large = weights_size(model) >= (_COPIED if threshold is None else threshold)
-    inferred = _inferred(
+    inferred = _infer_model(
         without_large_weights(model) if is_large else model,
         error_ok=error_ok is not False,
         allow_onnxruntime=allow_onnxruntime,
@@ -353,7 +353,7 @@ def add_shapes(
         _take_over(_proven(inferred), model.graph)
 
 
-def _inferred(
+def _infer_model(
     model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool | None
 ) -> ModelProto | None:
     """Return the model with shapes. ONNX Runtime infers them in Python, node by node, so it is only
@@ -368,7 +368,7 @@ def _inferred(
         problem, allow_onnxruntime = error, False
     else:
         try:
-            made = _inferred_by_onnx(model, strict=not error_ok)
+            made = _infer_by_onnx(model, strict=not error_ok)
         except ModelError as error:
             problem = error
     knows = _is_known if allow_onnxruntime else has_rank
@@ -419,7 +419,7 @@ def _is_known(value: ValueInfoProto) -> bool:
     )
 
 
-def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
+def _infer_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     check_expansion(model)
     # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
     with onnx_errors("The shapes of the model cannot be inferred"):
@@ -428,12 +428,12 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
         )
 
 
-def _inferred_symbolically(model: ModelProto) -> ModelProto:
+def _infer_symbolically(model: ModelProto) -> ModelProto:
     """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
     check_expansion(model)
     if has_long_vectors(model):
         raise ModelError("The model computes longer lists than any shape is.")
-    seen = inference.hidden(model)
+    seen = inference.hide_crashing_nodes(model)
     ordered: ModelProto = copy_of(model) if seen is model else seen
     sort(ordered.graph)
     inferred: ModelProto = infer_symbolic_shapes(ordered)
@@ -443,9 +443,9 @@ def _inferred_symbolically(model: ModelProto) -> ModelProto:
 
 def _with_symbolic(model: ModelProto, inferred: ModelProto | None) -> ModelProto:
     """Return a model with what the onnx package inferred, None for nothing, and what else ONNX
-    Runtime did and is sure: data types, ranks, and dimensions that `confirmed` confirms.
+    Runtime did and is sure: data types, ranks, and dimensions that `confirm_shapes` confirms.
     """
-    symbolic = value_infos(_inferred_symbolically(model))
+    symbolic = value_infos(_infer_symbolically(model))
     if inferred is None:
         inferred = copy_of(model)
     known = shapes_of(value_infos(inferred))
@@ -457,17 +457,17 @@ def _with_symbolic(model: ModelProto, inferred: ModelProto | None) -> ModelProto
                 None if isinstance(before, int) else dim for before, dim in zip(old, shape)
             )
     if any(isinstance(dim, int) for shape in new.values() for dim in shape):
-        new = confirmed(model, new, _inferred_leniently)
+        new = confirm_shapes(model, new, _infer_leniently)
     for name, shape in new.items():
         set_shape(symbolic[name], [dim if isinstance(dim, int) else None for dim in shape])
     _take_over(symbolic, inferred.graph)
     return inferred
 
 
-def _inferred_leniently(model: ModelProto) -> dict[str, ValueInfoProto]:
+def _infer_leniently(model: ModelProto) -> dict[str, ValueInfoProto]:
     """Return what the onnx package infers; nothing where it gives up."""
     try:
-        return _proven(_inferred_by_onnx(model, strict=False))
+        return _proven(_infer_by_onnx(model, strict=False))
     except ModelError as error:
         G_LOGGER.verbose(str(error))
         return {}
@@ -509,7 +509,7 @@ def inferred_value_infos(
     seen = without_ambiguous_names(seen)
     if symbolic:
         try:
-            made: ModelProto | None = _inferred_by_onnx(seen, strict=False)
+            made: ModelProto | None = _infer_by_onnx(seen, strict=False)
         except ModelError:
             made = None
         try:
@@ -517,7 +517,7 @@ def inferred_value_infos(
         except (MissingDependencyError, BackendError, ModelError) as error:
             G_LOGGER.verbose(str(error))
     try:
-        return state(_inferred_by_onnx(seen, strict=False))
+        return state(_infer_by_onnx(seen, strict=False))
     except ModelError as error:
         G_LOGGER.verbose(str(error))
         return {}

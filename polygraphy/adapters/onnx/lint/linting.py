@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.describe.reading import described
+from polygraphy.adapters.onnx.describe.reading import describe_model
 from polygraphy.adapters.onnx.graph.editing import complaint, is_tolerated
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import graph_weights
@@ -33,7 +33,7 @@ from polygraphy.adapters.onnx.graph.growth import (
     model_bytes,
     vector_lengths,
 )
-from polygraphy.adapters.onnx.graph.open_model import OpenGraph, assemble, untyped
+from polygraphy.adapters.onnx.graph.open_model import OpenGraph, assemble, untyped_value
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, set_input_shapes, shapes_of
 from polygraphy.adapters.onnx.lint.node_checks import NodeChecks, is_foreign
 from polygraphy.adapters.onnx.storage.elements import WeightArrays, elements
@@ -85,7 +85,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
     weights = graph_weights(model.graph)
     shapes: dict[str, Any] = {name: tuple(tensor.dims) for name, tensor in weights.items()}
     shapes.update((name, tuple(np.shape(value))) for name, value in feed.items())
-    shapes.update(shapes_of(inferred_value_infos(_fed(model, feed))))
+    shapes.update(shapes_of(inferred_value_infos(_bind_feed_shapes(model, feed))))
     external = sum(map(byte_size, filter(is_external, weights.values())))
     limit = _RUN * limit_bytes(model_bytes(model) + external)
     vectors = vector_lengths(model, with_weights=False)
@@ -144,7 +144,7 @@ def _rounds(node: NodeProto, value: Callable[[str], Any]) -> int:
     return int(np.max(trips)) if condition == body.input[1].name else 0
 
 
-def _fed(model: ModelProto, feed: Mapping[str, Any]) -> ModelProto:
+def _bind_feed_shapes(model: ModelProto, feed: Mapping[str, Any]) -> ModelProto:
     """Return a copy without large weights whose inputs have the shapes of the data."""
     made = without_large_weights(model)
     set_input_shapes(made.graph, {name: np.shape(value) for name, value in feed.items()})
@@ -231,7 +231,7 @@ class NodeTrials:
         runnable = [index for index in indices if self._is_runnable(index)]
         if not runnable:
             return
-        error = self._tried(runnable)
+        error = self._try_nodes(runnable)
         if error is None:
             self._forget(runnable[-1])
         elif len(runnable) == 1:
@@ -256,7 +256,7 @@ class NodeTrials:
     def _lose(self, index: int) -> None:
         self._lost.update(filter(None, self._nodes[index].output))
 
-    def _tried(self, indices: Sequence[int]) -> str | None:
+    def _try_nodes(self, indices: Sequence[int]) -> str | None:
         """Run some nodes and keep what they compute; return what is raised."""
         last = indices[-1]
         produced = [name for i in indices for name in self._nodes[i].output if name]
@@ -267,7 +267,7 @@ class NodeTrials:
             if self._last_use.get(name, -1) > last or name not in inside
         ]
         nodes = [self._nodes[i] for i in indices]
-        made = assemble(self._frame, nodes, outputs=map(untyped, wanted))
+        made = assemble(self._frame, nodes, outputs=map(untyped_value, wanted))
         imported = {each.domain for each in made.opset_import}
         for domain in {node.domain for node in nodes} - imported:
             if is_foreign(domain):  # An operator of a plugin is no defect.
@@ -366,7 +366,7 @@ class OnnxLintedModel:
         """Read the model, and look at its nodes."""
         self._source = source
         self._model = load_structure(source.path)
-        graph = described(self._model, source.path, Detail(layers=True)).graph
+        graph = describe_model(self._model, source.path, Detail(layers=True)).graph
         self._labels = labels_of(graph)
         self._entries = list(NodeChecks(self._model).entries(self._labels))
         self._entries += _about_the_whole(self._model, {each.message for each in self._entries})

@@ -55,7 +55,7 @@ class NodeChecks:
             for index, node in enumerate(function.node):
                 if any(attribute.ref_attr_name for attribute in node.attribute):
                     continue  # What it refers to is only known where the function is used.
-                if (message := _checked(node, inner)) is not None:
+                if (message := _check_node(node, inner)) is not None:
                     label = f"{where}/{node.name or f'{node.op_type}_{index}'}"
                     yield LintEntry(EXCEPTION, Source.CHECKER, message, (label,), node.op_type)
 
@@ -86,12 +86,12 @@ class NodeChecks:
             yield from found
             if found:
                 continue
-            message = _checked(node, context)
+            message = _check_node(node, context)
             if message is not None:
                 yield LintEntry(EXCEPTION, Source.CHECKER, message, (label,), node.op_type)
             else:
                 try:
-                    made = self._inferred(node, types, data)
+                    made = self._infer_output_types(node, types, data)
                 except _Contradiction as error:
                     yield LintEntry(EXCEPTION, Source.SHAPES, str(error), (label,), node.op_type)
                 else:
@@ -119,7 +119,7 @@ class NodeChecks:
                 ]
                 yield from self._graph(graph, labels, types, data, context)
 
-    def _inferred(
+    def _infer_output_types(
         self, node: NodeProto, types: Types, data: ChainMap[str, Any]
     ) -> dict[str, TypeProto]:
         """Return the types of a node's outputs, as far as they follow from those of its inputs."""
@@ -209,7 +209,7 @@ def _dims(described: TypeProto) -> list[int | str] | None:
     return shape and ["?" if dim is None else dim for dim in shape]
 
 
-def _checked(node: NodeProto, context: Any) -> str | None:
+def _check_node(node: NodeProto, context: Any) -> str | None:
     """Return what the checker has against a node."""
     if graphs_of(node):
         return None  # Its graphs read from around them, which the checker does not see here.

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.graph import (
     clean_model,
     producers,
@@ -19,7 +19,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     taken_names,
     unused_name,
 )
-from polygraphy.adapters.onnx.graph.graphsurgeon import imported
+from polygraphy.adapters.onnx.graph.graphsurgeon import import_graph
 from polygraphy.adapters.onnx.storage.weights import all_tensors, load_stored
 from polygraphy.adapters.onnx_common.messages import weight_names
 from polygraphy.domain.errors import (
@@ -213,7 +213,7 @@ def match_plugins(
         raise UsageError("include and exclude cannot be combined.", hint="Give one of them.")
     plugins = plugins_in(plugin_dir, include, exclude)
     with _quiet_matching():
-        graph = imported(evaluate(model))
+        graph = import_graph(evaluate(model))
         matches = [plugin.match(graph) for plugin in plugins]
     matches = [match for match in matches if match.instances]
     counts = {match.name: len(match.instances) for match in matches}
@@ -248,7 +248,7 @@ class ReplacePlugins(BaseLoader):
             ModelError: a plugin would depend on what it makes.
             BackendError: a script fails.
         """
-        return edited(self._model, self._edit)
+        return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         plugins = self._plugins()

@@ -11,7 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.shapes import value_info
 from polygraphy.adapters.onnx.storage.saving import save_model
 from polygraphy.adapters.onnx_common.messages import copy_of
-from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.diagnosis.failure import DATA_FOLDER, MODEL_FILE, Failure
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
@@ -28,19 +28,19 @@ _SHOWN = 32
 def write_failure(folder: str, failure: Failure) -> None:
     """Write the files; see the port."""
     data = Path(folder) / DATA_FOLDER
-    with translated_os_errors(data, "write the folder"):
+    with translate_os_errors(data, "write the folder"):
         data.mkdir(parents=True, exist_ok=True)
         for old in data.iterdir():  # Of another part.
             if _TENSOR_FILE.fullmatch(old.name):
                 old.unlink()
-    save_model(_typed(failure), str(Path(folder) / MODEL_FILE))
+    save_model(_add_output_types(failure), str(Path(folder) / MODEL_FILE))
     _write(data, "input", failure.inputs)
     _write(data, "output", failure.expected)
 
 
 def failure_text(failure: Failure) -> str:
     """Return the part as text; see the port."""
-    made = copy_of(_typed(failure))
+    made = copy_of(_add_output_types(failure))
     del made.graph.value_info[:]
     for tensor in list(made.graph.initializer):
         elements = 1
@@ -55,7 +55,7 @@ def failure_text(failure: Failure) -> str:
     return str(onnx.printer.to_text(made))
 
 
-def _typed(failure: Failure) -> ModelProto:
+def _add_output_types(failure: Failure) -> ModelProto:
     """Return the part with the types of its outputs, which a model in a file has to state."""
     made: ModelProto = copy_of(failure.model)
     metadata = TensorMetadata.from_feed_dict(dict(failure.expected))

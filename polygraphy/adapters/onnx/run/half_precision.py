@@ -30,7 +30,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
     domain_of,
     signature_of,
 )
-from polygraphy.adapters.onnx.graph.inlining import inlined
+from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.graph.shapes import input_metadata
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.elements import elements, put
@@ -97,7 +97,7 @@ class OnnxNarrowModels:
     ) -> OnnxNarrowModel:
         if dtype == DataType.BFLOAT16:
             _check_evaluator(dtype)
-        return OnnxNarrowModel(inlined(evaluate(model)), dtype, only)
+        return OnnxNarrowModel(inline_functions(evaluate(model)), dtype, only)
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
         return narrow_nodes(model)
@@ -109,7 +109,7 @@ class OnnxNarrowModels:
         if found[0] == DataType.BFLOAT16:
             _check_evaluator(found[0])
         watched = partial(_rounding, narrow=found[0].numpy())
-        return _Evaluated(inlined(model)).with_nodes(watched)
+        return _Evaluated(inline_functions(model)).with_nodes(watched)
 
     def roughly(
         self, model: Any, dtype: str = "float32"
@@ -120,9 +120,9 @@ class OnnxNarrowModels:
             model = onnx.load_model_from_string(model)
         if dtype in HALF:
             found = narrow_nodes(model)
-            wide = model if found is None else widened(model)
+            wide = model if found is None else widen_model(model)
             return self.open(wide, *(found or (DataType[dtype],))).roughly
-        opened = _Evaluated(inlined(model))
+        opened = _Evaluated(inline_functions(model))
         # In TF32, what products make is as coarse; everything else is float32.
         coarse = dict.fromkeys(CUDA_TF32, dtype) if dtype == TF32 else {}
         computing = cache(
@@ -131,7 +131,7 @@ class OnnxNarrowModels:
         return lambda feed: _Moved(computing, feed)
 
     def widened(self, model: Any, like: Any = None) -> Any:
-        made = widened(model)
+        made = widen_model(model)
         found = None if like is None else narrow_nodes(like)
         return made if found is None else _with_rounded_weights(made, like, *found)
 
@@ -224,7 +224,7 @@ class OnnxNarrowModel:
         self._nodes, self._weights = self._evaluated.nodes, self._evaluated.weights
         self.passes = list(
             dict.fromkeys(
-                name for node in self._nodes if self._is_cast(node) for name in _known_as(node)
+                name for node in self._nodes if self._is_cast(node) for name in _node_name(node)
             )
         )
         self.users = _users(self._nodes)
@@ -329,7 +329,7 @@ class OnnxNarrowModel:
                 operands[position] = rounded.astype(numpy.float32)
             made = run(*operands, **options)
             made = [
-                _rounded(value, narrow, node, operands) if gives_narrow else value
+                _round_result(value, narrow, node, operands) if gives_narrow else value
                 for value, gives_narrow in zip(made, gives)
             ]
             tensors = {
@@ -342,7 +342,7 @@ class OnnxNarrowModel:
                 for name, one, other in zip(node.output, exact, made)
                 if name and isinstance(one, numpy.ndarray | numpy.generic)
             }
-            note(loss_of(_known_as(node)[0], node.op_type, tensors, results, weights, self._range))
+            note(loss_of(_node_name(node)[0], node.op_type, tensors, results, weights, self._range))
             return exact
 
         return call
@@ -415,7 +415,7 @@ def _rounding(
         ]
         return tuple(
             (
-                _rounded(value, narrow, node, wide)
+                _round_result(value, narrow, node, wide)
                 if source is not None and source < len(inputs) and are_narrow[source]
                 else value
             )
@@ -425,7 +425,7 @@ def _rounding(
     return call
 
 
-def _rounded(value: Any, narrow: Any, node: NodeProto, operands: Sequence[Any]) -> Any:
+def _round_result(value: Any, narrow: Any, node: NodeProto, operands: Sequence[Any]) -> Any:
     """Return a result in the narrow type; one of a reduction that adds up too much is infinite."""
     wide = numpy.asarray(value)
     if not is_float(wide):
@@ -439,7 +439,7 @@ def _rounded(value: Any, narrow: Any, node: NodeProto, operands: Sequence[Any]) 
     return made
 
 
-def _known_as(node: NodeProto) -> list[str]:
+def _node_name(node: NodeProto) -> list[str]:
     return names_of(node)[:1]
 
 
@@ -450,12 +450,12 @@ def _weight_names(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
 
 def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
     """Return which nodes read what a node makes, by their names."""
-    makers = {made: _known_as(node)[0] for node in nodes for made in node.output if made}
+    makers = {made: _node_name(node)[0] for node in nodes for made in node.output if made}
     users: dict[str, list[str]] = {}
     for node in nodes:
         for read in node.input:
             if read in makers:
-                users.setdefault(makers[read], []).extend(_known_as(node))
+                users.setdefault(makers[read], []).extend(_node_name(node))
     return users
 
 
@@ -465,7 +465,7 @@ def narrow_nodes(model: ModelProto) -> tuple[DataTypeEntry, list[str]] | None:
     """
     kinds = {f"tensor({dtype.name})": dtype for dtype in _NARROW}
     found: dict[str, list[str]] = {}
-    for node, types in _nodes(model.graph, TypeInference(model).of_graph(model.graph)):
+    for node, types in _nodes(model.graph, TypeInference(model).infer_graph(model.graph)):
         made = next((kind for name in node.output if (kind := types[name]) in kinds), None)
         if made is not None and not graphs_of(node):
             found.setdefault(made, []).extend(names_of(node)[:1])
@@ -482,7 +482,7 @@ def _nodes(graph: GraphProto, types: GraphTypes) -> Iterator[tuple[NodeProto, Gr
             yield from _nodes(inner, known)
 
 
-def widened(model: ModelProto) -> ModelProto:
+def widen_model(model: ModelProto) -> ModelProto:
     """Return a copy of a model in which every tensor of a narrow type is a float32 one, inputs and
     outputs included; nodes and tensors keep their names.
     """

@@ -20,9 +20,14 @@ from polygraphy.adapters.onnx.edit.outputs import (
     one_feed,
 )
 from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, in_order
-from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
-from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, is_tensor, untyped
-from polygraphy.adapters.onnx.graph.shapes import described, input_metadata, is_made_up, value_info
+from polygraphy.adapters.onnx.graph.inlining import inline_functions, with_branches
+from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, is_tensor, untyped_value
+from polygraphy.adapters.onnx.graph.shapes import (
+    describe_value,
+    input_metadata,
+    is_made_up,
+    value_info,
+)
 from polygraphy.adapters.onnx.storage.elements import elements, load_external_data
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_onnx, load_structure
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, write_model
@@ -58,7 +63,7 @@ def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
     if as_it_is:
         return OnnxOpenModel(given)
     ordered = in_order(given)
-    return OnnxOpenModel(inlined(ordered), given=ordered)
+    return OnnxOpenModel(inline_functions(ordered), given=ordered)
 
 
 def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel:
@@ -175,7 +180,7 @@ class LayeredOnnxModel(OnnxOpenModel):
         """
         self._own_outputs: list[ValueInfoProto] = [copy_of(v) for v in structure.graph.output]
         super().__init__(
-            _marked(structure, exclude_outputs), load_weights=load_weights, source=source
+            _mark_outputs(structure, exclude_outputs), load_weights=load_weights, source=source
         )
         self._exclude = exclude_outputs
         self._load = load
@@ -183,7 +188,7 @@ class LayeredOnnxModel(OnnxOpenModel):
         self.resident_weights = resident_weights
 
     def whole(self) -> ModelProto:
-        return _marked(self._load(), self._exclude)
+        return _mark_outputs(self._load(), self._exclude)
 
     def unmarked(self) -> ModelProto:
         """Return the model with its own outputs alone; a model of its own, whatever `whole` made of
@@ -197,7 +202,7 @@ class LayeredOnnxModel(OnnxOpenModel):
         return model
 
 
-def _marked(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelProto:
+def _mark_outputs(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelProto:
     marked: ModelProto = ModifyOutputs(
         model, outputs=constants.MARK_ALL, exclude_outputs=exclude_outputs
     ).call_impl()
@@ -312,7 +317,7 @@ class ReducibleOnnxModel:
         return frozen
 
     def _is_floating(self, name: str) -> bool:
-        dtype = self._known(name).dtype
+        dtype = self._metadata(name).dtype
         return dtype is not None and dtype.is_floating
 
     def _constant(self, name: str) -> Any:
@@ -324,7 +329,7 @@ class ReducibleOnnxModel:
         """Return the description of a tensor that becomes an input: dimensions that nothing tells
         are those of the data.
         """
-        meta = self._known(name)
+        meta = self._metadata(name)
         named = {dim for given in self._opened.inputs.values() for dim in given.shape or ()}
         dims = meta.shape
         if dims is None or any(not isinstance(dim, int) and dim not in named for dim in dims):
@@ -337,20 +342,20 @@ class ReducibleOnnxModel:
         if not is_tensor(value):
             return value
         try:
-            meta = self._known(name)
+            meta = self._metadata(name)
         except BackendError:  # The model cannot be run; what can run the part finds out itself.
-            return untyped(name)
+            return untyped_value(name)
         shape = meta.shape
         if shape is not None:
             shape = [None if is_made_up(dim) else dim for dim in shape]
         return value_info(name, MetadataTuple(meta.dtype, shape))
 
-    def _known(self, name: str) -> MetadataTuple:
+    def _metadata(self, name: str) -> MetadataTuple:
         """Return data type and shape of a tensor; the data type is found out if need be."""
         value = self._opened.value(name)
         if not is_tensor(value):
             raise ModelError(f"{name!r} is not a tensor, so the model cannot be cut there.")
-        meta = described(value)
+        meta = describe_value(value)
         if meta.dtype is None:
             self._observe([name])
             meta = TensorMetadata.from_feed_dict({name: self._seen[name]})[name]
@@ -388,12 +393,12 @@ class Recomputer:
             return None
         positions, known = found
         weights = self._elements(known)
-        feeds = [{**weights, **_chosen(run, known)} for run in runs]
+        feeds = [{**weights, **_select_arrays(run, known)} for run in runs]
         # Wide numbers do not round again, but not everything takes them.
         for are_wide in (True, False) if epsilon else (False,):
             try:
                 evaluate = self._evaluator(positions, name)
-                taken = [_widened(feed) for feed in feeds] if are_wide else feeds
+                taken = [_widen_feed(feed) for feed in feeds] if are_wide else feeds
                 values = [evaluate(feed) for feed in taken]
                 operands = known - weights.keys()
                 spread = _spread(evaluate, taken[-1], operands, values[-1], epsilon)
@@ -437,8 +442,8 @@ class Recomputer:
         nodes = [self._opened.protos[position] for position in positions]
         made = {each for node in nodes for each in node.output}
         read = dict.fromkeys(n for position in positions for n in self._opened.reads[position])
-        inputs = [untyped(each) for each in read if each not in made]
-        part = assemble(self._opened.proto, nodes, inputs=inputs, outputs=[untyped(name)])
+        inputs = [untyped_value(each) for each in read if each not in made]
+        part = assemble(self._opened.proto, nodes, inputs=inputs, outputs=[untyped_value(name)])
         evaluator = evaluator_of(part)
 
         def evaluate(feed: Feed) -> Array:
@@ -449,11 +454,11 @@ class Recomputer:
         return evaluate
 
 
-def _chosen(run: Feed, names: set[str]) -> dict[str, Array]:
+def _select_arrays(run: Feed, names: set[str]) -> dict[str, Array]:
     return {name: numpy.asarray(run[name]) for name in names if name in run}
 
 
-def _widened(feed: Feed) -> dict[str, Array]:
+def _widen_feed(feed: Feed) -> dict[str, Array]:
     return {n: a.astype(float) if is_float(a) else a for n, a in feed.items()}
 
 

@@ -15,11 +15,11 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.graph.graph import in_order
-from polygraphy.adapters.onnx.graph.inlining import inlined
+from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.weights import in_memory
-from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, failure_of, translated_errors
+from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, failure_of, translate_errors
 from polygraphy.domain.checks.lint import TrialValue
 from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.errors import BackendError, DataTypeConversionException
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 numpy = mod.lazy_import("numpy")
 
 translated = partial(
-    translated_errors,
+    translate_errors,
     who="The ONNX reference evaluator",
     backend="onnx",
     remedy="the reference evaluator has none for it.",
@@ -58,7 +58,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
         """Load the model and look up the implementation of every node."""
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
-        model = in_memory(inlined(in_order(evaluate(self._model))))
+        model = in_memory(inline_functions(in_order(evaluate(self._model))))
         _check_weights(model)
         check_has_outputs(model.graph.output)
         with translated("load"):
@@ -101,6 +101,15 @@ class OnnxParty:
     settings: Mapping[str, Any] = MappingProxyType({"module": "onnx.reference"})
     options: Mapping[str, Any] = MappingProxyType({})
 
+    def __init__(self, name: str | None = None) -> None:
+        """Set what the party is called."""
+        self.name = name or type(self).name
+
+    @property
+    def backend(self) -> str:
+        """Return the flag of its kind, without the dashes."""
+        return type(self).name
+
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Look up the implementations of a model's nodes; see the port."""
         runner = OnnxReferenceRunner(OnnxFromPath(model) if isinstance(model, str) else model)
@@ -127,7 +136,7 @@ class FormulaParty(OnnxParty):
         from polygraphy.adapters.onnx_common.evaluator import formula_evaluator
 
         with translated("load"):
-            return partial(_evaluated, formula_evaluator(model))
+            return partial(_evaluate_outputs, formula_evaluator(model))
 
 
 class PackageParty(OnnxParty):
@@ -146,10 +155,10 @@ class PackageParty(OnnxParty):
             said = ", ".join(borrowed)
             raise BackendError(f"The reference has {said} of the onnx package.", backend=self.name)
         with translated("load"):
-            return partial(_evaluated, ReferenceEvaluator(model))
+            return partial(_evaluate_outputs, ReferenceEvaluator(model))
 
 
-def _evaluated(evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
+def _evaluate_outputs(evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
     with translated("run"):
         return dict(zip(evaluator.output_names, evaluator.run(None, dict(feed))))
 
@@ -183,10 +192,10 @@ class ReferenceTrial:
                 results = loaded.run(list(outputs), taken)
         except Exception as error:  # Implementations of operators are plain NumPy code.
             raise BackendError(failure_of(error), backend="onnx") from error
-        return {name: _described(raw) for name, raw in zip(outputs, results)}
+        return {name: _trial_value(raw) for name, raw in zip(outputs, results)}
 
 
-def _described(raw: Any) -> TrialValue:
+def _trial_value(raw: Any) -> TrialValue:
     if isinstance(raw, list):
         return TrialValue(raw, _dtype(raw[0]) if raw else None, None)
     return TrialValue(raw, _dtype(raw), tuple(np.shape(raw)))

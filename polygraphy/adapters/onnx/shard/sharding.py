@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     taken_names,
     unused_name,
 )
-from polygraphy.adapters.onnx.graph.shapes import add_shapes, described, value_infos
+from polygraphy.adapters.onnx.graph.shapes import add_shapes, describe_value, value_infos
 from polygraphy.adapters.onnx.shard.tensor_parallel import (
     ALL_GATHER,
     REDUCE_SCATTER,
@@ -67,9 +67,9 @@ def fuse(graph: GraphProto, attention: Attention, fused: FusedAttention, taken: 
         _set(node, fused)
         return
     scale, mask = _scale_and_mask(graph, attention)
-    q = _shuffled(graph, attention.q, fused.q_shuffle, taken)
-    k = _shuffled(graph, attention.k, fused.k_shuffle or _SWAPPED, taken)
-    v = _shuffled(graph, attention.v, fused.v_shuffle, taken)
+    q = _add_transpose(graph, attention.q, fused.q_shuffle, taken)
+    k = _add_transpose(graph, attention.k, fused.k_shuffle or _SWAPPED, taken)
+    v = _add_transpose(graph, attention.v, fused.v_shuffle, taken)
     output = attention.output
     outputs = attention.nodes[-1].output
     outputs[0] = unused_name(f"{output}_replaced", taken)
@@ -95,7 +95,7 @@ def _set(node: NodeProto, fused: FusedAttention) -> None:
     node.attribute.extend(onnx.helper.make_attribute(name, one) for name, one in values.items())
 
 
-def _shuffled(
+def _add_transpose(
     graph: GraphProto, name: str, permutation: Sequence[int] | None, taken: set[str]
 ) -> str:
     if permutation is None:
@@ -340,7 +340,7 @@ def find_shard_hints(
             G_LOGGER.info(f"Found attention layer with Q tensor {layer.q}")
 
         def rank_of(names: Iterable[str], fallback: int | None) -> int | None:
-            shapes = [described(infos.get(name)).shape for name in names]
+            shapes = [describe_value(infos.get(name)).shape for name in names]
             return next((len(shape) for shape in shapes if shape is not None), fallback)
 
         fused = None

@@ -620,7 +620,7 @@ def _split(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> Non
 
 def _part_of(weight: TensorProto, one: Slice, rank: int, count: int) -> TensorProto:
     """Return a device's part of a weight, which is kept in a file where the weight is."""
-    array = _sliced(elements(weight), one, rank, count)
+    array = _slice_weight(elements(weight), one, rank, count)
     if is_stored(weight) and plain_dtype(weight) is not None:
         part: TensorProto = onnx.TensorProto(
             name=one.name, data_type=weight.data_type, dims=array.shape
@@ -631,7 +631,7 @@ def _part_of(weight: TensorProto, one: Slice, rank: int, count: int) -> TensorPr
     return part
 
 
-def _sliced(array: Any, one: Slice, rank: int, count: int) -> Any:
+def _slice_weight(array: Any, one: Slice, rank: int, count: int) -> Any:
     if one.axis is None:  # A bias that is to be added once, and not by every device.
         return array if rank == 0 else numpy.zeros_like(array)
     size = array.shape[one.axis] // count

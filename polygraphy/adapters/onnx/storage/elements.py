@@ -31,7 +31,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     refer,
     stored_bytes,
 )
-from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import FileError, ModelError
 from polygraphy.domain.tensors.naming import some_of
 
@@ -103,7 +103,7 @@ def store_external_data(
 
 def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -> dict[str, Path]:
     """Return the files that a model names; FileError where one is missing or outside the folder."""
-    files = {location: _located(location, folder, trusted) for location in locations}
+    files = {location: _resolve_location(location, folder, trusted) for location in locations}
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing:
         raise FileError(
@@ -121,7 +121,7 @@ def located_weight(
     """Return the file that holds the elements of a weight, where they start and how many bytes
     they have; raises as `load_external_data` does.
     """
-    path = _located(location_of(tensor), folder, list(trusted))
+    path = _resolve_location(location_of(tensor), folder, list(trusted))
     if not path.is_file():
         raise FileError(
             f"The model keeps weights in a file that does not exist: {path}.",
@@ -149,7 +149,7 @@ def _entries(tensor: TensorProto) -> dict[str, str]:
     return {text(entry.key): text(entry.value) for entry in tensor.external_data}
 
 
-def _located(location: str, folder: Path, trusted: Sequence[Path]) -> Path:
+def _resolve_location(location: str, folder: Path, trusted: Sequence[Path]) -> Path:
     """Return the path of a file that a model names; FileError if it is not one in the folder."""
     is_absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).anchor
     path = folder / location.replace("\\", "/")
@@ -164,7 +164,7 @@ def _located(location: str, folder: Path, trusted: Sequence[Path]) -> Path:
 
 
 def _fill(tensors: Sequence[TensorProto], path: Path) -> None:
-    with translated_os_errors(path, "read the weights in"), path.open("rb") as stream:
+    with translate_os_errors(path, "read the weights in"), path.open("rb") as stream:
         size = path.stat().st_size
         for tensor in tensors:
             offset, length = _extent(tensor, size, path)

@@ -33,9 +33,9 @@ from polygraphy.adapters.onnx.storage.parsing import (
     check_graph,
     field,
     fields,
-    translated_errors,
+    translate_errors,
 )
-from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.adapters.os.paths import readable_file, translate_os_errors
 from polygraphy.domain.errors import FileError, ModelError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.models import LayerSketch
@@ -60,13 +60,13 @@ def load_structure(path: str | Path) -> ModelProto:
         ModelError: the file is no ONNX model, or a truncated one.
     """
     path = readable_file(path, "Model")
-    with translated_os_errors(path, "read"), path.open("rb") as stream:
+    with translate_os_errors(path, "read"), path.open("rb") as stream:
         if path.stat().st_size <= _SMALL_FILE:
             content = stream.read()
         else:
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 content = _without_weights(mapped, path)
-    with translated_errors(path):
+    with translate_errors(path):
         model: ModelProto = onnx.load_from_string(content)
     if not model.graph.node and not model.graph.output and not model.graph.initializer:
         raise ModelError(f"ONNX model is invalid: {path} holds no graph.", path=path)
@@ -172,7 +172,7 @@ class OnnxFromPath(BaseLoader):
             others = None if self._ignore_external_data else folder
             store_external_data(model, path, others, trusted=trusted)
         else:
-            with translated_errors(path):
+            with translate_errors(path):
                 model = onnx.load(str(path), load_external_data=False)
             if not self._ignore_external_data:
                 load_external_data(model, folder, trusted=trusted)
@@ -198,7 +198,7 @@ class OnnxFromBytes(BaseLoader):
 
     def call_impl(self) -> ModelProto:
         """Return the model; ModelError when the bytes are none."""
-        with translated_errors("the given bytes"):
+        with translate_errors("the given bytes"):
             model: ModelProto = onnx.load_from_string(evaluate(self._serialized))
         check_graph(model, "the given bytes")
         return model
@@ -214,10 +214,10 @@ class BytesFromOnnx(BaseLoader):
 
     def call_impl(self) -> bytes:
         """Return the bytes; ModelError above 2 GiB, the limit of the format."""
-        return serialized(evaluate(self._model))
+        return serialize_model(evaluate(self._model))
 
 
-def serialized(model: ModelProto) -> bytes:
+def serialize_model(model: ModelProto) -> bytes:
     """Return the bytes of a model; ModelError above 2 GiB, the limit of the format."""
     try:
         made: bytes = model.SerializeToString()
@@ -278,7 +278,7 @@ def _value(name: str, dtype: Any, shape: tuple[int, ...]) -> ValueInfoProto:
 def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
     """Return the name and the elements of an ``onnx.TensorProto`` in a file."""
     file = readable_file(path, "Tensor")
-    with translated_os_errors(file, "read"):
+    with translate_os_errors(file, "read"):
         content = file.read_bytes()
     tensor = onnx.TensorProto()
     try:

@@ -31,7 +31,7 @@ _LFS = b"version https://git-lfs"
 
 
 @contextmanager
-def translated_errors(source: object) -> Iterator[None]:
+def translate_errors(source: object) -> Iterator[None]:
     """Turn an error of protobuf inside the block into a ModelError that names the source."""
     try:
         yield

@@ -30,7 +30,7 @@ from polygraphy.adapters.onnx.storage.elements import (
     is_stripped,
     location_of,
 )
-from polygraphy.adapters.onnx.storage.model import load_structure, serialized
+from polygraphy.adapters.onnx.storage.model import load_structure, serialize_model
 from polygraphy.adapters.onnx.storage.parsing import (
     BYTES,
     MODEL,
@@ -87,7 +87,7 @@ def write_model(model: ModelProto, stream: IO[bytes]) -> None:
         ModelError: it would be larger than the format allows.
         FileError: the file of a stored weight has changed, or cannot be read any more.
     """
-    content = serialized(model)
+    content = serialize_model(model)
     marks = [found.start() for found in re.finditer(re.escape(MARK.encode()), content)]
     if not marks:
         stream.write(content)
@@ -238,7 +238,7 @@ def _second_name(place: Path, staged: StagedFile) -> Path:
     name = Path(made)
     try:
         with os.fdopen(descriptor, "wb") as copy, staged.part.open("rb") as source:
-            if not _cloned(source, copy):
+            if not _clone_file(source, copy):
                 shutil.copyfileobj(source, copy, _CHUNK)
         shutil.copymode(staged.part, name)
     except BaseException as error:
@@ -249,7 +249,7 @@ def _second_name(place: Path, staged: StagedFile) -> Path:
     return name
 
 
-def _cloned(source: IO[bytes], copy: IO[bytes]) -> bool:
+def _clone_file(source: IO[bytes], copy: IO[bytes]) -> bool:
     """Let a file share the content of another, where the file system can."""
     try:
         import fcntl

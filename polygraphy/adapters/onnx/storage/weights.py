@@ -36,7 +36,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.storage.parsing import BYTES, FIXED, as_varint, check_texts, field
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
-from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
@@ -69,14 +69,14 @@ class StoredFile:
     @classmethod
     def of(cls, path: Path) -> StoredFile:
         """Return the file as it is now; FileError when it cannot be looked at."""
-        with translated_os_errors(path, "read"):
+        with translate_os_errors(path, "read"):
             status = path.stat()
             return cls(path.resolve(), status.st_size, _identity(status))
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
         """Open the file; FileError when it is not the same any more."""
-        with translated_os_errors(self.path, "read"):
+        with translate_os_errors(self.path, "read"):
             stream = self.path.open("rb")
         with stream:
             if _identity(os.fstat(stream.fileno())) != self.identity:
@@ -106,7 +106,7 @@ class _Temporary:
 
     def append(self, content: Any) -> int:
         """Write something at the end, and return where that is."""
-        with translated_os_errors(tempfile.gettempdir(), "keep weights in the temporary folder"):
+        with translate_os_errors(tempfile.gettempdir(), "keep weights in the temporary folder"):
             start = int(self._stream.seek(0, os.SEEK_END))
             self._stream.write(content)
             self._stream.flush()
@@ -154,7 +154,7 @@ def keep(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
         FileError: there is no room in the temporary folder.
     """
     if not _temporary:
-        with translated_os_errors(tempfile.gettempdir(), "write to the temporary folder"):
+        with translate_os_errors(tempfile.gettempdir(), "write to the temporary folder"):
             _sources.append(_Temporary())
         _temporary.append(len(_sources) - 1)
     [number] = _temporary
@@ -203,7 +203,7 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
     """
     source, offset, length = _place(tensor)
     with source.opened() as given:
-        copied = _copied_by_system(given, offset, length, stream)
+        copied = _copy_by_system(given, offset, length, stream)
         given.seek(offset + copied)
         while copied < length:
             chunk = given.read(min(_CHUNK, length - copied))
@@ -214,7 +214,7 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
     return length
 
 
-def _copied_by_system(given: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
+def _copy_by_system(given: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
     """Copy from file to file without the bytes coming here, as far as the system can; return how
     many it has copied.
     """

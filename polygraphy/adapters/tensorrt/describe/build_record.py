@@ -149,7 +149,7 @@ def check_record(plan: str | Path) -> BuildRecord | None:
     Returns:
         The record, if it belongs to the plan.
     """
-    record = _loaded(record_path(plan))
+    record = _load_record(record_path(plan))
     if record is None or record.plan_size != Path(plan).stat().st_size:
         return None
     for difference in _differences(record):
@@ -170,7 +170,7 @@ def _differences(record: BuildRecord) -> Iterable[str]:
         yield f"the model {record.model.path} has changed since it was built; build it again."
 
 
-def _loaded(path: Path) -> BuildRecord | None:
+def _load_record(path: Path) -> BuildRecord | None:
     """Return the record in a file; None if there is none, or it cannot be understood."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

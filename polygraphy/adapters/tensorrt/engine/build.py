@@ -48,7 +48,7 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
     remember_source,
     source_of,
 )
-from polygraphy.adapters.tensorrt.plan.engine import deserialized
+from polygraphy.adapters.tensorrt.plan.engine import deserialize_plan
 from polygraphy.adapters.tensorrt.precision.casting import Casting, PrecisionRequest, casting
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import PRECISIONS
@@ -90,11 +90,11 @@ def build_watched(config: Any, build: Callable[[], T]) -> T:
         signals = _Signals(can_stop, tell)
         if not can_stop:
             with log_listener(partial(_tell_part, tell, signals.have_come)):
-                return signals.handled(build)
+                return signals.call_interruptibly(build)
         monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, signals.have_come)
         config.progress_monitor = monitor
         try:
-            return signals.handled(build)
+            return signals.call_interruptibly(build)
         finally:
             config.progress_monitor = None
 
@@ -121,7 +121,7 @@ class _Signals:
         """Return whether one has come; from any thread."""
         return bool(self._heard)
 
-    def handled(self, call: Callable[[], T]) -> T:
+    def call_interruptibly(self, call: Callable[[], T]) -> T:
         """Make a call, and be there for them meanwhile; afterwards, call the handler of the first.
 
         In other threads than the first one, where none arrives, only make the call.
@@ -303,7 +303,7 @@ class EngineBytesFromNetwork(BaseLoader):
         _check(network, config)
         if self._save_timing_cache is not None:
             ensure_timing_cache(config)
-        plan = _built(builder, network, config)
+        plan = _build_plan(builder, network, config)
         origin = source_of(network)
         record = record_build(
             config,
@@ -361,7 +361,7 @@ def _check_rtx(config: Any) -> None:
         require_gpu("Building with TensorRT-RTX for the GPU of this machine")
 
 
-def _built(builder: Any, network: Any, config: Any) -> Any:
+def _build_plan(builder: Any, network: Any, config: Any) -> Any:
     G_LOGGER.start(
         f"Building engine: {network.num_layers} layers, {network.num_inputs} inputs,"
         f" {network.num_outputs} outputs, {config.num_optimization_profiles} profiles"
@@ -376,7 +376,7 @@ def _built(builder: Any, network: Any, config: Any) -> Any:
         if hasattr(calibrator, "free"):
             calibrator.free()
     if plan is None:
-        raise reasons.failed("build the engine", hint=_LEAN if "_lean" in str(reasons) else "")
+        raise reasons.error_for("build the engine", hint=_LEAN if "_lean" in str(reasons) else "")
     G_LOGGER.finish(f"Finished engine building: {plan.nbytes} bytes")
     return plan
 
@@ -426,10 +426,10 @@ class EngineFromNetwork(BaseLoader):
         """
         plan = self._plan.call_impl()
         if self._device is None:
-            engine = deserialized(plan, self._runtime, self._strategy)
+            engine = deserialize_plan(plan, self._runtime, self._strategy)
         else:
             with resolve(Device).use(self._device):
-                engine = deserialized(plan, self._runtime, self._strategy)
+                engine = deserialize_plan(plan, self._runtime, self._strategy)
         record = record_of(plan)
         if record is not None:
             remember_record(engine, record)
@@ -450,7 +450,7 @@ def network_with(network: Deferred[NetworkParts], request: PrecisionRequest) -> 
         return parts_of(network)
     with casting(Casting(request)) as job:
         parts = parts_of(network)
-    return parts if job.is_done else _made_again(parts, request)
+    return parts if job.is_done else _rebuild_network(parts, request)
 
 
 def recast(
@@ -475,10 +475,10 @@ def recast(
             again = parts_of(network)
         if job.is_done:
             return again
-    return _made_again(parts, request)
+    return _rebuild_network(parts, request)
 
 
-def _made_again(parts: NetworkParts, request: PrecisionRequest) -> NetworkParts:
+def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkParts:
     """Parse the source of a network again, and do to it what loaders did to the first."""
     network = parts[1]
     origin = source_of(network)

@@ -202,7 +202,7 @@ def _new_config(builder: Any) -> Any:
     with capture_log() as reasons:
         config = builder.create_builder_config()
     if config is None:
-        raise reasons.failed("make a builder configuration")
+        raise reasons.error_for("make a builder configuration")
     return config
 
 
@@ -221,7 +221,7 @@ def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSetti
             with capture_log() as reasons:
                 index = config.add_optimization_profile(native)
             if index < 0:
-                raise reasons.failed(f"use the profile {filled}")
+                raise reasons.error_for(f"use the profile {filled}")
             made.append(native)
             used.append(str(filled))
     if settings.profiles:
@@ -380,14 +380,14 @@ def _pools(config: Any, *, uses_dla: bool) -> str:
             for name, pool in _members("MemoryPoolType")
             if uses_dla or not name.startswith("DLA")
         }
-    return _listed(
+    return _list_text(
         f"{name}: {size / (1 << 20):.2f} MiB" for name, size in sizes.items() if size > 0
     )
 
 
 def _on(enum: str, is_on: Callable[[Any], object]) -> str:
     """Return the names of the members of an enum that are on; empty if none is."""
-    return _listed(name for name, member in _members(enum) if is_on(member))
+    return _list_text(name for name, member in _members(enum) if is_on(member))
 
 
 def _members(enum: str) -> list[tuple[str, Any]]:
@@ -396,6 +396,6 @@ def _members(enum: str) -> list[tuple[str, Any]]:
     return list(members.items())
 
 
-def _listed(words: Iterable[str]) -> str:
+def _list_text(words: Iterable[str]) -> str:
     text = ", ".join(words)
     return f"[{text}]" if text else ""

@@ -143,7 +143,7 @@ class CommonSettings:
                 with capture_log() as reasons:  # TensorRT only logs what it does not take.
                     setattr(config, name, wanted)
                 if str(reasons):
-                    raise reasons.failed(f"take {setting_of(name, _spelt(value))}")
+                    raise reasons.error_for(f"take {setting_of(name, _spelt(value))}")
         config.profiling_verbosity = _member(
             "ProfilingVerbosity", self.profiling_verbosity or "DETAILED", "profiling_verbosity"
         )
@@ -223,7 +223,7 @@ class CommonSettings:
                 set_flag(config, "DISABLE_TIMING_CACHE", "algorithm_selector")
 
 
-def _declared(kind: str) -> dict[str, tuple[str, str]]:
+def _declared_settings(kind: str) -> dict[str, tuple[str, str]]:
     found = {
         each.name: each.metadata[kind] for each in fields(CommonSettings) if kind in each.metadata
     }
@@ -231,7 +231,7 @@ def _declared(kind: str) -> dict[str, tuple[str, str]]:
     return dict(sorted(found.items(), key=lambda each: each[0] != "version_compatible"))
 
 
-FLAGS, ATTRIBUTES = _declared("flag"), _declared("attribute")
+FLAGS, ATTRIBUTES = _declared_settings("flag"), _declared_settings("attribute")
 """Settings that are builder flags, or attributes of the configuration, as they are declared."""
 
 

@@ -97,7 +97,9 @@ class Profile(DomainProfile):
                     setter(tensor.name, *ranged)
                 except (RuntimeError, TypeError, ValueError) as error:
                     reasons.add(str(error))
-                    raise reasons.failed(f"use {ranged} for the input {tensor.name!r}") from error
+                    raise reasons.error_for(
+                        f"use {ranged} for the input {tensor.name!r}"
+                    ) from error
         return profile
 
     def _complete(self, tensor: Any, fill: int) -> None:

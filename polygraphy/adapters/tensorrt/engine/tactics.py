@@ -18,7 +18,7 @@ from polygraphy.adapters.tensorrt.engine.timing_cache import (
     save_timing_cache,
 )
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.module import capture_log, guarded, is_rtx, trt
+from polygraphy.adapters.tensorrt.library.module import capture_log, guard_callback, is_rtx, trt
 from polygraphy.domain.asked import PathOrFile
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
@@ -137,7 +137,7 @@ def _set(cache: Any, name: str, algorithm: Algorithm) -> None:
     time = cache.query(key).timingMSec
     with capture_log() as reasons:
         if not cache.update(key, trt.TimingCacheValue(algorithm.tactic, time)):
-            raise reasons.failed(f"take the tactic {algorithm.tactic} for {name}")
+            raise reasons.error_for(f"take the tactic {algorithm.tactic} for {name}")
 
 
 TacticReplayData = TacticReplay
@@ -167,7 +167,7 @@ def TacticRecorder(record: Replay, exclude: Exclusions = None) -> Any:
 
     if edits_cache:
         return CachedTactics(cache_beside(record), finish=finish)
-    return _selector_class()(_Rules(exclude=_excluded(exclude)), finish)
+    return _selector_class()(_Rules(exclude=_load_exclusions(exclude)), finish)
 
 
 def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> Any:
@@ -190,10 +190,10 @@ def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> 
     edits_cache = _edits_cache("Replaying tactics", exclude)
     if replay is None and exclude is None:
         raise UsageError("There is nothing to replay or to exclude.", hint="Give a tactic replay.")
-    wanted = None if replay is None else _loaded(replay)
+    wanted = None if replay is None else _load_replay(replay)
     if edits_cache:
         return CachedTactics(cache_beside(replay), wanted=wanted)
-    rules = _Rules(wanted, _excluded(exclude))
+    rules = _Rules(wanted, _load_exclusions(exclude))
     return _selector_class()(rules, rules.check_all_met)
 
 
@@ -279,15 +279,15 @@ class _Rules:
                 )
 
 
-def _loaded(replay: Replay) -> TacticReplay:
+def _load_replay(replay: Replay) -> TacticReplay:
     return replay if isinstance(replay, TacticReplay) else TacticReplay.load(replay)
 
 
-def _excluded(exclude: Exclusions) -> list[TacticReplay]:
+def _load_exclusions(exclude: Exclusions) -> list[TacticReplay]:
     if exclude is None:
         return []
     several: Any = exclude if isinstance(exclude, (list, tuple)) else [exclude]
-    return [_loaded(one) for one in several]
+    return [_load_replay(one) for one in several]
 
 
 def _selector_class() -> Any:
@@ -301,13 +301,13 @@ def _selector_class() -> Any:
             self._rules = rules
             self._finish = finish
 
-        @guarded([])
+        @guard_callback([])
         def select_algorithms(self, context: Any, choices: Any) -> list[int]:
             """Return which of the offered tactics may be chosen; called by TensorRT."""
             offered = [Algorithm.from_trt(context, choice) for choice in choices]
             return self._rules.allowed(context.name, offered)
 
-        @guarded(None)
+        @guard_callback(None)
         def report_algorithms(self, contexts: Any, choices: Any) -> None:
             """Take note of what was chosen; called by TensorRT when the build is over."""
             chosen = TacticReplay()

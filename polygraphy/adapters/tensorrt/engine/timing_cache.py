@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Union
 
 from polygraphy import mod
-from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translate_os_errors
 from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log
 from polygraphy.domain.errors import FileError
 from polygraphy.logger import G_LOGGER
@@ -58,25 +58,25 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
     cache = config.get_timing_cache()
     with capture_log() as reasons:
         if cache is None:
-            raise reasons.failed("save a timing cache: the configuration has none")
+            raise reasons.error_for("save a timing cache: the configuration has none")
         if not isinstance(dest, (str, Path)):
-            _write_stream(dest, _serialized(cache))
+            _write_stream(dest, _serialize_cache(cache))
             return
-        with _locked(dest):
+        with _lock_file(dest):
             known = _existing(dest)
             if known:
                 _merge(config, cache, known, dest)
             with atomic_file(dest) as stream:
-                stream.write(_serialized(cache))
+                stream.write(_serialize_cache(cache))
     G_LOGGER.info(f"Saved the timing cache to {Path(dest).absolute()}")
 
 
 def _set(config: Any, content: bytes, source: PathOrFile | None) -> None:
     name = source if isinstance(source, (str, Path)) else "that was given"
     with capture_log() as reasons:
-        cache, complaint = _made(config, content)
+        cache, complaint = _create_cache(config, content)
         if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):
-            raise reasons.failed(
+            raise reasons.error_for(
                 f"use the timing cache {name}",
                 hint="It is damaged, or of another version or GPU. Remove it, or name another.",
             )
@@ -86,7 +86,7 @@ def _set(config: Any, content: bytes, source: PathOrFile | None) -> None:
         G_LOGGER.info(f"Loaded the timing cache {Path(source).absolute()}")
 
 
-def _made(config: Any, content: bytes) -> tuple[Any, str]:
+def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
     """Make a timing cache of bytes.
 
     Returns:
@@ -100,7 +100,7 @@ def _made(config: Any, content: bytes) -> tuple[Any, str]:
 
 def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
     """Add what a file holds to a cache; a file of another version or GPU is replaced."""
-    other, complaint = _made(config, known)
+    other, complaint = _create_cache(config, known)
     if other is None or complaint or not cache.combine(other, ignore_mismatch=False):
         G_LOGGER.warning(
             f"The timing cache {dest} cannot be merged, because it is damaged or of another version"
@@ -108,11 +108,11 @@ def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
         )
 
 
-def _serialized(cache: Any) -> memoryview:
+def _serialize_cache(cache: Any) -> memoryview:
     with mute_log(), capture_log() as reasons:
         content = cache.serialize()
         if content is None:
-            raise reasons.failed("serialise the timing cache")
+            raise reasons.error_for("serialise the timing cache")
     return memoryview(content)
 
 
@@ -132,7 +132,7 @@ def _read(source: PathOrFile) -> bytes:
 def _existing(path: str | Path) -> bytes:
     """Return the content of a file; nothing if there is none."""
     try:
-        with translated_os_errors(path, "read"):
+        with translate_os_errors(path, "read"):
             return Path(path).read_bytes()
     except FileError:
         if Path(path).exists():
@@ -148,7 +148,7 @@ def _write_stream(dest: IO[bytes], content: memoryview) -> None:
 
 
 @contextmanager
-def _locked(path: str | Path) -> Iterator[None]:
+def _lock_file(path: str | Path) -> Iterator[None]:
     """Keep other processes from the file inside the block.
 
     Raises:

@@ -270,7 +270,7 @@ def capabilities() -> Capabilities:
 
 def capabilities_of(module: Any) -> Capabilities:
     """Return what a TensorRT module can do, in use or not; found out once."""
-    return _looked_up(ModuleKey(module))
+    return _find_capabilities(ModuleKey(module))
 
 
 def require(feature: str, asked: str) -> None:
@@ -306,7 +306,7 @@ def enum_value(enum: str, name: str, asked: str) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _looked_up(key: ModuleKey) -> Capabilities:
+def _find_capabilities(key: ModuleKey) -> Capabilities:
     module = key.module
     is_rtx = str(getattr(module, "__name__", "")) == "tensorrt_rtx"
     return Capabilities(

@@ -52,7 +52,7 @@ class Reasons:
         shown = [" ".join(message.split()) for message in self._messages[:_MOST_REASONS]]
         return " | ".join(shown)
 
-    def failed(self, what: str, *, hint: str = "") -> BackendError:
+    def error_for(self, what: str, *, hint: str = "") -> BackendError:
         """Return the error that says what failed, with TensorRT's own reason."""
         reason = str(self)
         why = f": {reason}" if reason else "; it gave no reason."
@@ -118,7 +118,7 @@ def get_trt_logger() -> Any:
     return _Made.logger
 
 
-def made_trt_logger() -> Any:
+def existing_trt_logger() -> Any:
     """Return the logger if it was asked for already; else None, importing nothing."""
     return _Made.logger
 
@@ -211,7 +211,7 @@ def tensorrt_module() -> Any:
         MissingDependencyError: it is not installed, or cannot be imported.
     """
     if _Choice.module is None:
-        _Choice.module = _found()
+        _Choice.module = _import_tensorrt()
     return _Choice.module
 
 
@@ -259,7 +259,7 @@ def _dependency(*, rtx: bool) -> Dependency:
     return Dependency(Requirement("tensorrt>=8.6"))
 
 
-def _found() -> Any:
+def _import_tensorrt() -> Any:
     try:
         return _dependency(rtx=config.USE_TENSORRT_RTX).load()
     except MissingDependencyError as error:
@@ -366,7 +366,7 @@ _KEPT = "_polygraphy_error"
 _CALLED_BY_BUILDS = ("int8_calibrator", "algorithm_selector")
 
 
-def guarded(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator of methods that TensorRT calls.
 
     An exception is logged and kept, and the method returns `answer` instead, in this call and in

@@ -39,11 +39,11 @@ load_plugins: Callable[..., Any]
 
 def load_own_plugins() -> None:
     """Register the plugins that come with TensorRT; once is enough."""
-    _registered(ModuleKey(tensorrt_module()))
+    _register_plugins(ModuleKey(tensorrt_module()))
 
 
 @lru_cache(maxsize=8)
-def _registered(key: ModuleKey) -> None:
+def _register_plugins(key: ModuleKey) -> None:
     key.module.init_libnvinfer_plugins(get_trt_logger(), "")
 
 
@@ -101,7 +101,7 @@ def new_builder() -> Any:
         try:
             builder = trt.Builder(get_trt_logger())
         except TypeError as error:  # Its constructor answered with a null pointer.
-            raise reasons.failed("make a builder") from error
+            raise reasons.error_for("make a builder") from error
     load_own_plugins()
     return builder
 
@@ -175,9 +175,9 @@ class CreateNetwork(BaseLoader):
             MissingDependencyError: TensorRT is not installed.
             BackendError: there is no GPU, or this TensorRT lacks what was asked for.
         """
-        return self.made_by(None)
+        return self.create_with(None)
 
-    def made_by(self, builder: Any) -> tuple[Any, Any]:
+    def create_with(self, builder: Any) -> tuple[Any, Any]:
         """Return a builder, a new one for None, and a network of it."""
         if self._strongly_typed:
             require("strongly_typed", setting_of("strongly_typed"))
@@ -188,7 +188,7 @@ class CreateNetwork(BaseLoader):
         with capture_log() as reasons:
             network = builder.create_network(self._flags())
         if network is None:
-            raise reasons.failed("make a network")
+            raise reasons.error_for("make a network")
         if self._mark_unfused and not network.mark_unfused_tensors_as_debug_tensors():
             raise BackendError("TensorRT could not mark the unfused tensors.", backend="tensorrt")
         return builder, network

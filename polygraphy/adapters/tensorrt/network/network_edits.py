@@ -297,7 +297,7 @@ class _Choice:
         """
         tensors = tensors_of(network)
         present = [network.get_output(index) for index in range(network.num_outputs)]
-        chosen = self._chosen(network, tensors, {tensor.name for tensor in present})
+        chosen = self._selected_outputs(network, tensors, {tensor.name for tensor in present})
         if self._exclude:
             chosen -= matching(self._exclude, tensors)
         if not chosen:
@@ -312,7 +312,9 @@ class _Choice:
         names = [network.get_output(index).name for index in range(network.num_outputs)]
         G_LOGGER.verbose(f"Outputs of the TensorRT network: {names}")
 
-    def _chosen(self, network: Any, tensors: dict[str, Any], present: set[str]) -> set[str]:
+    def _selected_outputs(
+        self, network: Any, tensors: dict[str, Any], present: set[str]
+    ) -> set[str]:
         if self._outputs is None and self._types is None:
             return present
         by_type = tensors_of_types(network, self._types or ())
@@ -418,7 +420,7 @@ class SetLayerPrecisions(BaseLoader):
 
     def _set(self, network: Any) -> None:
         layers = list(layers_of(network))
-        precisions = _of_known(self._precisions, [layer.name for layer in layers])
+        precisions = _for_existing_layers(self._precisions, [layer.name for layer in layers])
         for layer in layers:  # Several may have the same name.
             wanted = precisions.get(layer.name)
             if wanted is None:
@@ -444,11 +446,11 @@ class SetLayerPrecisions(BaseLoader):
             return parts_of(self._network)
         own = Casting(PrecisionRequest(), calibration=self._calibrator)
         _add(wanted, own)
-        lowered = own.named(floats=True) | own.named(floats=False)
+        lowered = own.narrow_types(floats=True) | own.narrow_types(floats=False)
         if not lowered:
             parts = parts_of(self._network)
             names = [layer.name for layer in layers_of(parts[1])]
-            wanted = _of_known(wanted, [*names, *tensors_of(parts[1])])
+            wanted = _for_existing_layers(wanted, [*names, *tensors_of(parts[1])])
             origin = source_of(parts[1])
             if origin is not None:  # Its model may be cast when its configuration is known.
                 origin.layer_precisions.update(wanted)
@@ -468,7 +470,7 @@ def _add(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
     """
     job.layer_precisions.update(wanted)
     for whole, is_float in ((job.request.floats, True), (job.request.quantized, False)):
-        named = job.named(floats=is_float)
+        named = job.narrow_types(floats=is_float)
         unlike = named - {whole}
         if whole is not None and unlike:
             raise _impossible(unlike, f"while the rest of the model is cast to {job.request}")
@@ -503,7 +505,7 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
     )
 
 
-def _of_known(precisions: Mapping[str, T], known: Iterable[str]) -> dict[str, T]:
+def _for_existing_layers(precisions: Mapping[str, T], known: Iterable[str]) -> dict[str, T]:
     """Return what is asked for of the layers that there are, and warn of the others."""
     there = dict.fromkeys(known)
     for name in precisions:

@@ -162,15 +162,17 @@ def parsing_failed(
             hint="Put it beside the model, or name its folder (--external-data-dir).",
         )
     if not errors:
-        return reasons.failed(f"parse {source}")
-    lines = list(dict.fromkeys(described(error) + _given(error, model) for error in errors))
+        return reasons.error_for(f"parse {source}")
+    lines = list(
+        dict.fromkeys(describe_error(error) + _node_inputs_text(error, model) for error in errors)
+    )
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     text = "".join(f"\n    {line}" for line in lines[:_SHOWN] + more)
     said = f"TensorRT could not parse {source}:{text}"
     return BackendError(said, backend="tensorrt", hint=_hint(errors))
 
 
-def _given(error: Any, model: Callable[[], Any] | None) -> str:
+def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
     """Return the inputs of the node of an error, in parentheses; empty where they are not known."""
     if model is None or error.node() < 0:
         return ""
@@ -205,10 +207,10 @@ def _hint(errors: Sequence[Any]) -> str:
 def warn_about_errors(parser: Any) -> None:
     """Log what the parser reports about a model that it took all the same."""
     for index in range(parser.num_errors):
-        G_LOGGER.warning(f"ONNX parser: {described(parser.get_error(index))}")
+        G_LOGGER.warning(f"ONNX parser: {describe_error(parser.get_error(index))}")
 
 
-def described(error: Any) -> str:
+def describe_error(error: Any) -> str:
     """Return one error of the parser as a line: the node, the operator, what is wrong."""
     name = error.node_name() if hasattr(error, "node_name") else ""
     operator = error.node_operator() if hasattr(error, "node_operator") else ""
@@ -307,21 +309,21 @@ class _NetworkFromOnnx(BaseLoader):
             ModelError: it is no ONNX model.
             BackendError: there is no GPU, or TensorRT does not support the model.
         """
-        model = self._given()
+        model = self._source()
         job = current_casting()
         if job is None and self._cast is not None:
             job = Casting(self._cast)
-        parts = self._parsed(model, job)
+        parts = self._parse(model, job)
         request = None if job is None else job.request
-        origin = NetworkSource(partial(self._parsed, model), model.path, request)
+        origin = NetworkSource(partial(self._parse, model), model.path, request)
         remember_source(parts[1], origin)
         return parts
 
-    def _given(self) -> _Model:
+    def _source(self) -> _Model:
         """Return what is parsed."""
         raise NotImplementedError
 
-    def _parsed(self, model: _Model, job: Casting | None) -> tuple[Any, Any, Any]:
+    def _parse(self, model: _Model, job: Casting | None) -> tuple[Any, Any, Any]:
         """Make a network of a model, which is cast first where that is asked for, and return it
         with its builder and its parser.
         """
@@ -330,7 +332,7 @@ class _NetworkFromOnnx(BaseLoader):
         builder, network = CreateNetwork(
             strongly_typed=self._strongly_typed or (job is not None and self._cast is not None),
             mark_unfused_tensors_as_debug_tensors=self._mark_unfused,
-        ).made_by(None if job is None else job.builder)
+        ).create_with(None if job is None else job.builder)
         parser = trt.OnnxParser(network, get_trt_logger())
         self._set_flags(parser)
         self._set_config(builder, parser)
@@ -417,7 +419,7 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
         )
         self._model_bytes = model_bytes
 
-    def _given(self) -> _Model:
+    def _source(self) -> _Model:
         content = evaluate(self._model_bytes)
         return _Model(lambda parser, _: bool(parser.parse(content)), lambda: parse_onnx(content))
 
@@ -456,7 +458,7 @@ class NetworkFromOnnxModel(_NetworkFromOnnx):
         )
         self._model = model
 
-    def _given(self) -> _Model:
+    def _source(self) -> _Model:
         model = evaluate(self._model)
         return _Model(lambda parser, files: _parse_model(parser, model, files), lambda: model)
 
@@ -491,7 +493,7 @@ class NetworkFromOnnxPath(_NetworkFromOnnx):
         )
         self._path = path
 
-    def _given(self) -> _Model:
+    def _source(self) -> _Model:
         path = str(readable_file(evaluate(self._path), "Model"))
         return _Model(
             lambda parser, _: bool(parser.parse_from_file(path)), lambda: load_onnx(path), path

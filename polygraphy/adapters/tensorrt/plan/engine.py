@@ -16,7 +16,7 @@ from polygraphy.adapters.os.paths import (
     atomic_file,
     check_writable,
     readable_file,
-    translated_os_errors,
+    translate_os_errors,
 )
 from polygraphy.adapters.tensorrt.describe.build_record import (
     check_record,
@@ -28,7 +28,7 @@ from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum
 from polygraphy.adapters.tensorrt.library.module import (
     capture_log,
     get_trt_logger,
-    guarded,
+    guard_callback,
     raise_kept_error,
     require_gpu,
     setting_of,
@@ -71,13 +71,13 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
 
         def __init__(self) -> None:
             base.__init__(self)
-            with translated_os_errors(path, "open"):
+            with translate_os_errors(path, "open"):
                 self._stream = path.open("rb")
 
-        @guarded(b"")
+        @guard_callback(b"")
         def read(self, size: int, stream: int | None = None) -> bytes:
             """Return the next `size` bytes, fewer at the end of the file."""
-            with translated_os_errors(path, "read"):
+            with translate_os_errors(path, "read"):
                 return self._stream.read(size)
 
         def free(self) -> None:
@@ -126,10 +126,10 @@ def new_runtime() -> Any:
         try:
             return trt.Runtime(get_trt_logger())
         except TypeError as error:  # Its constructor answered with a null pointer.
-            raise reasons.failed("make a runtime") from error
+            raise reasons.error_for("make a runtime") from error
 
 
-def loaded_runtime(path: str) -> Any:
+def runtime_from_library(path: str) -> Any:
     """Return the runtime in a library, such as that of another version."""
     require("lean_runtime", "LoadRuntime (--load-runtime)")
     parent = new_runtime()
@@ -141,14 +141,14 @@ def loaded_runtime(path: str) -> Any:
             reasons.add(str(error))
             runtime = None
         if runtime is None:
-            raise reasons.failed(
+            raise reasons.error_for(
                 f"load the runtime {path}", hint="It has to be a lean or dispatch runtime library."
             )
     _runtimes[runtime] = parent
     return runtime
 
 
-def deserialized(plan: Any, runtime: Any = None, dla_strategy: Any = None) -> Any:
+def deserialize_plan(plan: Any, runtime: Any = None, dla_strategy: Any = None) -> Any:
     """Return the engine in a plan.
 
     Args:
@@ -175,7 +175,7 @@ def deserialized(plan: Any, runtime: Any = None, dla_strategy: Any = None) -> An
         raise_kept_error(plan)  # A plan may be a `FileReader`.
         if engine is None:
             caps = capabilities()
-            raise reasons.failed(
+            raise reasons.error_for(
                 "load the engine",
                 hint=f"A plan is for one version and one kind of GPU; this is {caps.name}"
                 f" {caps.version}.",
@@ -284,7 +284,7 @@ class LoadRuntime(BaseLoader):
             FileError: there is no such file.
             BackendError: it holds no runtime that this TensorRT can use.
         """
-        return loaded_runtime(str(readable_file(self._path, "Runtime library")))
+        return runtime_from_library(str(readable_file(self._path, "Runtime library")))
 
 
 @mod.export(funcify=True)
@@ -319,7 +319,7 @@ class EngineFromBytes(BaseLoader):
         plan = evaluate(self._serialized)
         if isinstance(plan, (bytes, bytearray)):
             check_plan(bytes(plan[:HEADER_SIZE]), len(plan))
-        engine = deserialized(plan, self._runtime, self._strategy)
+        engine = deserialize_plan(plan, self._runtime, self._strategy)
         record = record_of(plan)
         if record is not None:
             remember_record(engine, record)
@@ -358,12 +358,12 @@ class EngineFromPath(BaseLoader):
         G_LOGGER.info(f"Loading bytes from {path.absolute()}")
         record = check_record(path)
         with (
-            translated_os_errors(path, "read"),
+            translate_os_errors(path, "read"),
             path.open("rb") as stream,
             mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as plan,
         ):
             check_plan(plan[:HEADER_SIZE], len(plan), path)
-            engine = deserialized(plan, self._runtime, self._strategy)
+            engine = deserialize_plan(plan, self._runtime, self._strategy)
         if record is not None:
             remember_record(engine, record)
         return engine
@@ -379,7 +379,7 @@ class BufferFromEngine(BaseLoader):
 
     def call_impl(self) -> Any:
         """Return the plan, a `tensorrt.IHostMemory`; BackendError when TensorRT cannot."""
-        return _serialized(evaluate(self._engine))
+        return _serialize_engine(evaluate(self._engine))
 
 
 @mod.export(funcify=True)
@@ -392,7 +392,7 @@ class BytesFromEngine(BaseLoader):
 
     def call_impl(self) -> bytes:
         """Return the plan; BackendError when TensorRT cannot serialise the engine."""
-        return bytes(_serialized(evaluate(self._engine)))
+        return bytes(_serialize_engine(evaluate(self._engine)))
 
 
 @mod.export(funcify=True)
@@ -419,12 +419,12 @@ class SaveEngine(BaseLoader):
         path = self._path
         if not isinstance(path, (str, Path)):
             engine = evaluate(self._engine)
-            path.write(memoryview(_serialized(engine)))
+            path.write(memoryview(_serialize_engine(engine)))
             path.flush()
             return engine
         check_writable(path)
         engine = evaluate(self._engine)
-        content = memoryview(_serialized(engine))
+        content = memoryview(_serialize_engine(engine))
         G_LOGGER.info(f"Saving engine to: {Path(path).absolute()}")
         with atomic_file(path) as stream:
             stream.write(content)
@@ -432,11 +432,11 @@ class SaveEngine(BaseLoader):
         return engine
 
 
-def _serialized(engine: Any) -> Any:
+def _serialize_engine(engine: Any) -> Any:
     if not hasattr(engine, "serialize"):  # It is a plan already.
         return engine
     with capture_log() as reasons:
         plan = engine.serialize()
         if plan is None:
-            raise reasons.failed("serialise the engine")
+            raise reasons.error_for("serialise the engine")
     return plan

@@ -30,7 +30,7 @@ def describe_file(source: ModelSource, detail: Detail) -> EngineDescription | Ne
         FileError: a file is missing.
         UsageError: a script does not make a network.
     """
-    made = evaluate(source.loader) if source.loader is not None else _made(source)
+    made = evaluate(source.loader) if source.loader is not None else _load_source(source)
     if hasattr(made, "num_io_tensors"):
         notes = notes_of(source.tensor_info) if detail.layers else {}
         return describe_engine(
@@ -47,7 +47,7 @@ def describe_file(source: ModelSource, detail: Detail) -> EngineDescription | Ne
     )
 
 
-def _made(source: ModelSource) -> Any:
+def _load_source(source: ModelSource) -> Any:
     if source.kind == "engine":
         return EngineFromPath(source.path)()
     if source.kind == "onnx":

@@ -10,9 +10,9 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.adapters.arrays.foreign import device_buffer, host_array
-from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.module import guarded, trt
+from polygraphy.adapters.tensorrt.library.module import guard_callback, trt
 from polygraphy.binding import resolve
 from polygraphy.domain.data.loading import fit_feed
 from polygraphy.domain.errors import InputError, UnknownNameError
@@ -146,7 +146,7 @@ class _Calibrating:
     def __exit__(self, *exc_info: object) -> None:
         self._feed.free()
 
-    @guarded(None)
+    @guard_callback(None)
     def get_batch(self, names: Any) -> list[int] | None:
         """Return the addresses of the next data on the GPU; None when there are no more."""
         return self._feed.next_batch(list(names))
@@ -155,13 +155,13 @@ class _Calibrating:
         """Return the size of a batch."""
         return self._batch_size
 
-    @guarded(None)
+    @guard_callback(None)
     def read_calibration_cache(self) -> bytes | None:
         """Return what an earlier calibration found out; None if there is none."""
         self._feed.rewind()  # TensorRT asks for the cache first, 8.6 once more at the end.
         return self._found if self._cache is None else _read(self._cache)
 
-    @guarded(None)
+    @guard_callback(None)
     def write_calibration_cache(self, content: Any) -> None:
         """Keep what calibration found out."""
         self._found = bytes(content)
@@ -278,11 +278,11 @@ class _Feed:
                     " returns a new one.",
                 )
             return None
-        fitted = self._fitted(feed_dict, names)
+        fitted = self._fit_feed(feed_dict, names)
         self.fed += 1
         return self._addresses((name, fitted[name]) for name in names)
 
-    def _fitted(self, feed_dict: Mapping[str, Any], names: list[str]) -> Mapping[str, Any]:
+    def _fit_feed(self, feed_dict: Mapping[str, Any], names: list[str]) -> Mapping[str, Any]:
         """Return data that fit what the network asks for; data on the GPU are taken as they are."""
         missing = [name for name in names if name not in feed_dict]
         if missing:
@@ -366,7 +366,7 @@ def _read(cache: CalibrationCache) -> bytes | None:
     path = Path(cache)
     if not path.exists():
         return None
-    with translated_os_errors(path, "read"):
+    with translate_os_errors(path, "read"):
         content = path.read_bytes()
     if not content:
         G_LOGGER.warning(f"The calibration cache {path} is empty: calibrating again.")

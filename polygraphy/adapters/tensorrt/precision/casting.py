@@ -136,7 +136,7 @@ class Casting:
     calibration: Any = None
     is_done: bool = False
 
-    def named(self, *, floats: bool) -> set[DataTypeEntry]:
+    def narrow_types(self, *, floats: bool) -> set[DataTypeEntry]:
         """Return the narrow types that layers name: those of casts, or those of quantisation."""
         named = {*self.layer_precisions.values()} - {DataType.FLOAT32}
         return {dtype for dtype in named if (dtype in QUANTIZED_TYPES) != floats}
@@ -182,16 +182,16 @@ def cast_model(model: Any, job: Casting) -> Any:
         warn_of_unknown_layer(name, named.known)
         del job.layer_precisions[name]
     precisions = job.layer_precisions
-    quantized = job.request.quantized or next(iter(job.named(floats=False)), None)
+    quantized = job.request.quantized or next(iter(job.narrow_types(floats=False)), None)
     if quantized is not None:
         keeps = {name for name, dtype in precisions.items() if dtype != quantized}
         only = None if job.request.quantized else set(precisions) - keeps
-        model = _quantized_once(model, job, quantized, _kept_nodes(model, keeps, only))
-    floats = job.request.floats or next(iter(job.named(floats=True)), None)
+        model = _quantize_once(model, job, quantized, _nodes_to_keep(model, keeps, only))
+    floats = job.request.floats or next(iter(job.narrow_types(floats=True)), None)
     if floats is not None:
         keeps = {name for name, dtype in precisions.items() if dtype == DataType.FLOAT32}
         only = {name for name, dtype in precisions.items() if dtype == floats}
-        kept = _kept_nodes(model, keeps, None if job.request.floats else only)
+        kept = _nodes_to_keep(model, keeps, None if job.request.floats else only)
         model = _cast(model, floats, kept)
     job.is_done = True
     return model
@@ -202,7 +202,7 @@ def warn_of_unknown_layer(name: str, known: Iterable[str]) -> None:
     G_LOGGER.warning(f"A precision has no effect: {UnknownNameError('Layer', name, known)}")
 
 
-def _kept_nodes(model: Any, keeps: set[str], only: set[str] | None) -> Collection[str]:
+def _nodes_to_keep(model: Any, keeps: set[str], only: set[str] | None) -> Collection[str]:
     """Return which nodes stay as they are.
 
     Args:
@@ -214,13 +214,13 @@ def _kept_nodes(model: Any, keeps: set[str], only: set[str] | None) -> Collectio
     return kept if only is None else kept | select_nodes(model, sorted(only)).others
 
 
-def _quantized_once(
+def _quantize_once(
     model: Any, job: Casting, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> Any:
     """Quantise a model unless it is quantised already."""
     if not _is_quantized(model):
         given = job.calibration if job.request.calibration is None else job.request.calibration
-        made = _quantized(model, given, dtype, keep_nodes)
+        made = _quantize_model(model, given, dtype, keep_nodes)
         _warn_about_others(
             made, {it for it, asked in job.layer_precisions.items() if asked == dtype}
         )
@@ -253,7 +253,9 @@ def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
     return cast_precision(model, dtype, keep_nodes=sorted(keep_nodes))
 
 
-def _quantized(model: Any, given: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
+def _quantize_model(
+    model: Any, given: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]
+) -> Any:
     if not isinstance(given, CalibrationData):
         given = CalibrationData(getattr(given, "data_loader", given))
     if given.data_loader is None and given.cache is None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from polygraphy.adapters.tensorrt.library.module import capture_log, mute_log, setting_of
-from polygraphy.adapters.tensorrt.runtime.inputs import check_shape, refused
+from polygraphy.adapters.tensorrt.runtime.inputs import check_shape, refusal_error
 from polygraphy.adapters.tensorrt.runtime.memory import Scratch
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
@@ -127,7 +127,7 @@ class BoundContext:
         with capture_log() as reasons:
             accepted = self.native.set_input_shape(name, shape)
         if not accepted:
-            raise refused(f"shape {shape} for input {name!r}", reasons)
+            raise refusal_error(f"shape {shape} for input {name!r}", reasons)
         self._set_shapes[name] = shape
 
     def tell_address(self, name: str, address: int) -> None:
@@ -137,7 +137,7 @@ class BoundContext:
         with capture_log() as reasons:
             accepted = self.native.set_tensor_address(name, address)
         if not accepted:
-            raise refused(f"the address of {name!r}", reasons)
+            raise refusal_error(f"the address of {name!r}", reasons)
         self._set_addresses[name] = address
 
     def require_shapes(self) -> None:
@@ -154,7 +154,7 @@ class BoundContext:
                 missing = self.native.infer_shapes()
             except RuntimeError as error:
                 reasons.add(str(error))
-                raise refused("these shapes, or these values of shapes", reasons) from error
+                raise refusal_error("these shapes, or these values of shapes", reasons) from error
         if missing:
             raise InputError(f"TensorRT does not know the shapes of {', '.join(missing)} yet.")
         self._is_complete = True
@@ -173,7 +173,7 @@ class BoundContext:
             strides = self._strides[name] = tuple(self.native.get_tensor_strides(name))
         return strides
 
-    def arranged(self, arrangement: Any) -> None:
+    def note_arrangement(self, arrangement: Any) -> None:
         """Take note of everything that a graph depends on, and drop the graph of another state."""
         if arrangement != self._arrangement:
             self.graphs.drop()
@@ -268,15 +268,15 @@ class Contexts:
         self._cuda_graph = cuda_graph
         self._others: dict[Hashable, BoundContext] = {}
         self._cache: ShapeCache | None = None
-        self.main = self._bound(native)
+        self.main = self._bind_context(native)
         if scratch is not None and self.main.graphs.is_possible:
             self._cache = ShapeCache(PLACES, self._leave)
 
-    def _bound(self, native: Any) -> BoundContext:
+    def _bind_context(self, native: Any) -> BoundContext:
         policy = GraphPolicy(self._cuda_graph, self._device, self._stream)
         return BoundContext(native, self._profile, policy)
 
-    def chosen(self, shapes: Hashable) -> BoundContext:
+    def context_for(self, shapes: Hashable) -> BoundContext:
         """Return the context for an arrangement other than the last one."""
         if not all(one.graphs.is_possible for one in (self.main, *self._others.values())):
             self.share_no_more("there can be none")
@@ -289,7 +289,7 @@ class Contexts:
             native = self._another()
             if native is None:
                 return self.main
-            found = self._others[shapes] = self._bound(native)
+            found = self._others[shapes] = self._bind_context(native)
         return found
 
     def _another(self) -> Any:

@@ -56,7 +56,7 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
     )
 
 
-def refused(what: str, reason: object, *, hint: str = "") -> BackendError:
+def refusal_error(what: str, reason: object, *, hint: str = "") -> BackendError:
     """Return the error for a call that TensorRT answers with no; `reason` is what it logged."""
     why = f": {reason}" if str(reason) else "; it gave no reason."
     return BackendError(f"TensorRT refuses {what}{why}", backend="tensorrt", hint=hint)

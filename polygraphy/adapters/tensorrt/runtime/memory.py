@@ -11,7 +11,7 @@ import numpy as np
 from attrs import frozen
 from numpy.lib.stride_tricks import as_strided
 
-from polygraphy.adapters.arrays.foreign import packed, unpacked
+from polygraphy.adapters.arrays.foreign import pack_bits, unpack_bits
 from polygraphy.adapters.tensorrt.library.capabilities import require
 from polygraphy.adapters.tensorrt.library.module import (
     Reasons,
@@ -71,12 +71,12 @@ class Layout:
         scalars = np.zeros(self._scalars, dtype=self.dtype)
         if scalars.size:
             self._in_place(scalars)[...] = self._in_vectors(array)
-        return packed(scalars, self.bits) if self.bits < 8 else scalars.view(np.uint8)
+        return pack_bits(scalars, self.bits) if self.bits < 8 else scalars.view(np.uint8)
 
     def unpack(self, memory: Array) -> Array:
         """Return the array whose bytes (uint8) these are; a copy."""
         if self.bits < 8:
-            scalars = unpacked(memory, self.bits, self.dtype, self._scalars)
+            scalars = unpack_bits(memory, self.bits, self.dtype, self._scalars)
         else:
             scalars = memory[: self.nbytes].view(self.dtype)
         found: Array
@@ -323,7 +323,7 @@ class Scratch:
         hint = ""
         if needed > free:
             hint = f"It needs {needed} bytes of device memory, but {free} are free."
-        return reasons.failed("create an execution context", hint=hint)
+        return reasons.error_for("create an execution context", hint=hint)
 
     def _size_at_most(self) -> int:
         with mute_log():  # A plan of an older version knows only the older one.
@@ -361,7 +361,7 @@ class Scratch:
             else:
                 context.device_memory = address
         if str(reasons):
-            raise reasons.failed("give the context its memory")
+            raise reasons.error_for("give the context its memory")
 
     def free(self) -> None:
         """Give the memory back; the context is gone by then."""

@@ -50,9 +50,11 @@ class PinnedArrays:
             self._shelf = _Shelf(nbytes)
             return np.empty(shape, dtype)
         block = self._shelf.take(self._device)
-        return np.empty(shape, dtype) if block is None else self._lent(block, shape, dtype)
+        return np.empty(shape, dtype) if block is None else self._lend_block(block, shape, dtype)
 
-    def _lent(self, block: PinnedBlock, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def _lend_block(
+        self, block: PinnedBlock, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> Array:
         """Return the array; its views all refer to one object, with which the memory is back."""
         memory = (ctypes.c_uint8 * self._shelf.nbytes).from_address(block.address)
         weakref.finalize(memory, self._shelf.put_back, block).atexit = False
@@ -229,10 +231,10 @@ class FixedOutput:
         self._stored, self._kind, self._nbytes = stored, kind, nbytes
         self.is_staged = nbytes <= STAGING_LIMIT
         self._staged = self._pinned.array(stored, kind) if self.is_staged else None
-        view = self._viewed(stored, kind)
+        view = self._view(stored, kind)
         self.view = view if layout is None else FormattedArray(view, shape)
 
-    def _viewed(self, shape: Shape, dtype: np.dtype[Any]) -> Any:
+    def _view(self, shape: Shape, dtype: np.dtype[Any]) -> Any:
         """Return the view of a shape, which is made once for shapes that come in turn."""
         key = (self.address, shape)
         view = self._views.get(key)

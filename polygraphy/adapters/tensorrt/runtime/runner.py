@@ -65,7 +65,7 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
             engine.weight_streaming_budget = wanted
             got = engine.weight_streaming_budget
     if got != wanted:
-        raise reasons.failed(f"set the weight streaming budget to {wanted} bytes (it is {got})")
+        raise reasons.error_for(f"set the weight streaming budget to {wanted} bytes (it is {got})")
     G_LOGGER.info(f"Weight streaming: {wanted} of {size} bytes of weights stay on the device")
 
 
@@ -278,7 +278,7 @@ class TrtRunner(BaseRunner):
             done = self.context.set_optimization_profile_async(index, stream.ptr)
             stream.synchronize()
         if not done:
-            raise reasons.failed(
+            raise reasons.error_for(
                 f"use optimization profile {index}",
                 hint="Where TensorRT lets one context at a time use a profile, deactivate the other"
                 " runner of this engine, or build the engine with one more profile.",

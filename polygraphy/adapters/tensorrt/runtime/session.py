@@ -25,7 +25,12 @@ from polygraphy.adapters.tensorrt.library.module import (
     tensorrt_module,
 )
 from polygraphy.adapters.tensorrt.runtime.contexts import Contexts
-from polygraphy.adapters.tensorrt.runtime.inputs import DeviceInput, HostInput, refused, wrong_dtype
+from polygraphy.adapters.tensorrt.runtime.inputs import (
+    DeviceInput,
+    HostInput,
+    refusal_error,
+    wrong_dtype,
+)
 from polygraphy.adapters.tensorrt.runtime.memory import (
     DeviceBlock,
     Layout,
@@ -413,7 +418,7 @@ class Session:
             error, output.allocator.error = output.allocator.error, None
             if error is not None:
                 return error
-        return reasons.failed("run the engine")
+        return reasons.error_for("run the engine")
 
     def _collect(self, raw: bool) -> dict[str, Any]:
         if self._late and self._to_host:
@@ -443,7 +448,7 @@ class Session:
         """Choose a context, and tell it the shapes and addresses of the data at hand."""
         self._to_host = to_host
         visitor = (to_host, *(item.identity for item in self._inputs))
-        bound = self._bound = self._contexts.chosen(visitor)
+        bound = self._bound = self._contexts.context_for(visitor)
         if self._has_shape_values:  # TensorRT 8 crashes unless all is set again with new values.
             bound.forget()
         for item in self._inputs:
@@ -461,7 +466,7 @@ class Session:
         for tensor in self._output_tensors:
             self._arrange_output(tensor)
         self._sort_out()
-        bound.arranged(self._arrangement(visitor))
+        bound.note_arrangement(self._arrangement(visitor))
 
     def _arrangement(self, visitor: Any) -> Any:
         """Return everything that a graph of an inference depends on."""
@@ -508,7 +513,7 @@ class Session:
         output = DataDependentOutput(tensor, self._device)
         if not self._bound.native.set_output_allocator(tensor.name, output.allocator.native):
             output.free()
-            raise refused(f"an allocator for output {tensor.name!r}", "")
+            raise refusal_error(f"an allocator for output {tensor.name!r}", "")
         return output
 
     def _layout(self, tensor: IoTensor, shape: tuple[int, ...]) -> Layout:

@@ -96,10 +96,10 @@ def _read(engine: Any, name: str, profile: int) -> IoTensor:
     is_linear = format_of(engine, name, profile) == trt.TensorFormat.LINEAR
     components, vectorized_dim = 1, -1
     if not is_linear:  # Asked about a linear tensor, these log an error.
-        vectorized_dim = _of_profile(engine.get_tensor_vectorized_dim, name, profile)
+        vectorized_dim = _ask_profile(engine.get_tensor_vectorized_dim, name, profile)
         if vectorized_dim >= 0:
             components = max(
-                1, _of_profile(engine.get_tensor_components_per_element, name, profile)
+                1, _ask_profile(engine.get_tensor_components_per_element, name, profile)
             )
     return IoTensor(
         name=name,
@@ -112,13 +112,13 @@ def _read(engine: Any, name: str, profile: int) -> IoTensor:
         components=components,
         vectorized_dim=vectorized_dim if components > 1 else -1,
         ranges=_ranges(engine, name) if is_input and -1 in shape else (),
-        aliased="" if is_input else _aliased(engine, name),
+        aliased="" if is_input else _aliased_input(engine, name),
     )
 
 
 def format_of(engine: Any, name: str, profile: int) -> Any:
     """Return the `tensorrt.TensorFormat` of an input or output in a profile."""
-    return _of_profile(engine.get_tensor_format, name, profile)
+    return _ask_profile(engine.get_tensor_format, name, profile)
 
 
 def _entry(engine: Any, name: str) -> DataTypeEntry:
@@ -132,7 +132,7 @@ def _entry(engine: Any, name: str) -> DataTypeEntry:
     return entry
 
 
-def _of_profile(ask: Callable[..., Any], name: str, profile: int) -> Any:
+def _ask_profile(ask: Callable[..., Any], name: str, profile: int) -> Any:
     """Ask about a tensor in one profile, or in all where this version makes no difference."""
     try:
         return ask(name, profile)
@@ -147,7 +147,7 @@ def _ranges(engine: Any, name: str) -> tuple[ShapeRange, ...]:
     )
 
 
-def _aliased(engine: Any, name: str) -> str:
+def _aliased_input(engine: Any, name: str) -> str:
     if not hasattr(engine, "get_aliased_input_tensor"):
         return ""
     with mute_log():

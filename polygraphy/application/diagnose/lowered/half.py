@@ -15,6 +15,7 @@ from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import Attempt
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.headroom import (
     HalfCulprit,
     NodeLoss,
@@ -24,6 +25,7 @@ from polygraphy.domain.diagnosis.headroom import (
     ranked,
     worst_of,
 )
+from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.rounding import (
     BESIDE,
@@ -37,7 +39,6 @@ from polygraphy.domain.rounding import (
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, is_bounded, is_ordered, layout_of
-from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.diagnosing import Compute, NarrowModel, NarrowModels
 
@@ -351,7 +352,7 @@ class Trial:
             measured = [model.measure(feed) for feed in feeds]
             self.exact = [outputs for outputs, _ in measured]
             self._losses = worst_of(losses for _, losses in measured)
-            said.append(f"{counted(len(self._losses), 'node')} on {sets_of_data(len(feeds))}")
+            said.append(steps.nodes_measured(len(self._losses), len(feeds)))
 
     def result(self) -> HalfPrecision:
         """Return what half precision does."""
@@ -373,9 +374,9 @@ class Trial:
             order = ranked(self._losses, self._model.passes, self._model.users, self._limits)
             search = BoundedSearch(self._heals)
             kept = healing_passes(order, search, is_ranked=True)
-            said.append(f"{len(kept or ())} of {len(order)} nodes, {search.checks} sets tried")
+            said.append(steps.sets_tried(len(kept or ()), len(order), search.checks))
             if search.is_cut_short:
-                said.append("in the time there is; fewer may do")
+                said.append(steps.CUT_SHORT)
         facts |= {"is_fewest": not search.is_cut_short, "checks": search.checks}
         if kept is None:
             return HalfPrecision("inconclusive", before, before, **facts)
@@ -385,7 +386,7 @@ class Trial:
         with self._step("counter-check") as said:
             made = (self._lowered.run(feed, kept) for feed in self.feeds)
             after = self._tolerance.worst(self.exact, made)
-            said.append(f"with these {after}")
+            said.append(steps.counter_check(after))
         in_order = [name for name in self._model.passes if name in set(kept)]
         found = culprits_among(in_order, self._losses, self._model.users, self._limits)
         is_enough = after.is_tolerable or self._allowance > MOST
@@ -408,7 +409,7 @@ class Trial:
             made = [(compute or self._lowered.run)(feed) for feed in self.feeds]
             errors = [self._tolerance.error(*pair) for pair in zip(self.exact, made)]
             before = max(errors, key=lambda error: error.excess)
-            said.append(str(before))
+            said.append(steps.error_of_all(before))
         self._order.sort(key=lambda index: -errors[index].excess)
         if not before.is_tolerable and not before.broken and self._is_ill_conditioned():
             return before, "ill-conditioned"
@@ -438,7 +439,7 @@ class Trial:
         start = time.perf_counter()
         yield said
         if self._report is not None:
-            self._report(Attempt(title, f"{' '.join(said)}.", time.perf_counter() - start))
+            self._report(Attempt(title, together(*said), time.perf_counter() - start))
 
     def _heals(self, without: Sequence[str]) -> bool:
         """Return whether the outputs are close enough, asking first the data that fail most."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.careful import CarefulParty
+from polygraphy.application.diagnose.careful import CarefulParty, try_alone
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -56,7 +56,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
     TensorError,
 )
-from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.facts import Fact, together
 from polygraphy.domain.diagnosis.headroom import ADDING, Range
 from polygraphy.domain.diagnosis.pairing import Pairing, Side
 from polygraphy.domain.diagnosis.regions import GraphNode, around
@@ -64,9 +64,8 @@ from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import ModelError, PolygraphyException
-from polygraphy.domain.rounding import ADDS_UP, LARGE, OutputError, in_a_row
+from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
-from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import in_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import (
@@ -166,7 +165,7 @@ def diagnose_precision_loss(
         opened = resolve(NarrowModels).open(reference.proto, casting(dtype))
         tolerance = Tolerance(casting(dtype), opened.facts())
         found = Trial(opened, tolerance, feeds_of(opened, [feed])).result()
-        notes.append(f"{found.verdict}: {found.before}.")
+        notes.append(steps.loss(found.verdict, found.before))
     mine, theirs = pairing.model, pairing.reference
     nodes = {theirs.identity(other): mine.identity(index) for index, other in pairing.nodes.items()}
     culprits = _cast(found, path, dtype, nodes)
@@ -215,9 +214,7 @@ def recast(
         except PolygraphyException as error:
             notes.append(str(error))
             return None
-        notes.append(
-            f"{case.parties[0].name} runs it on {counted(len(ran), 'set')} of data: {off}."
-        )
+        notes.append(steps.runs_cast(case.parties[0].name, len(ran), off))
     command = convert_command(path, dtype, found.kept) or None
     return Remedy(command, True) if off.is_tolerable else None
 
@@ -332,7 +329,7 @@ def diagnose_half_model(
         except PolygraphyException as error:
             said.append(steps.cannot_run(error))
             return None
-        said.append(f"{found.verdict}: {found.before}.")
+        said.append(steps.loss(found.verdict, found.before))
         if found.verdict != "agree" and not is_observed(outputs, found.before):
             said.append(steps.LOWERING_NOT_OBSERVED)
             return None
@@ -457,7 +454,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
 
 
 def _runs(party: SuspectedParty, half: HalfModel) -> list[Mapping[str, Any]]:
-    compute = party.load(half.wide, plain=True) if party.name == "onnx" else party.load(half.wide)
+    compute = party.load(half.wide, plain=party.backend == "onnx")
     return [compute(feed) for feed in half.feeds]
 
 
@@ -502,7 +499,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
         case = evolve(case, feed=feeds[0])
         compute = case.loaded(reference)
         exact = [compute(feed) for feed in feeds]
-        case.try_alone(party, proto)
+        try_alone(party, proto, case.feed)
         made = map(party.load(proto) if built is None else built.run, feeds)
         worst = tolerance.worst(exact, made)
         said.append(steps.judged(worst.is_tolerable, worst))
@@ -511,7 +508,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
     with case.attempt(f"float32, {party.name}") as said:
         plain = party.load(proto, plain=True)
         is_lowering = tolerance.worst(exact, map(plain, feeds)).is_tolerable
-        said.append("Matches." if is_lowering else steps.WRONG_IN_FLOAT32)
+        said.append(steps.MATCHES if is_lowering else steps.WRONG_IN_FLOAT32)
         del plain
     if not is_lowering:
         return Skip(steps.WRONG_IN_FLOAT32)
@@ -547,7 +544,10 @@ def _run_command(
     the outputs with those of a reference, on the data on which that was tried.
     """
     options = party.remedy(plain=not nodes, without=nodes)
-    backends = [(party.name, options), (reference.name, reference.options)]
+    backends = [
+        (party.name, party.backend, options),
+        (reference.name, reference.backend, reference.options),
+    ]
     return run_command(case.path, backends, case.data_options, is_auto=True)
 
 
@@ -558,7 +558,7 @@ def _of_kept(
     if found.verdict == ILL_CONDITIONED:
         return DiagnosisResult(ILL_CONDITIONED, reason=reasons.INPUTS_ALONE)
     if found.verdict == AGREE:
-        return DiagnosisResult(AGREE, reason=ADDS_UP)
+        return DiagnosisResult(AGREE, reason=reasons.ADDS_UP)
     if found.verdict != FAULT:
         return DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_KEPT_NODES)
     remedy = Remedy()
@@ -573,7 +573,8 @@ def _of_kept(
 def _reason(found: HalfPrecision, dtype: str) -> str:
     """Return why no party is to blame, where that is so."""
     if found.verdict == AGREE:
-        return f"{reasons.half_works(dtype)}{_allowed(found)}{_headroom(found, dtype)}"
+        works = reasons.half_works(dtype)
+        return together(works, _allowed(found), _beyond(found, dtype), _headroom(found, dtype))
     if found.verdict == ILL_CONDITIONED:
         return reasons.inputs_alone_by(dtype, found.before)
     if found.verdict == INCONCLUSIVE and found.adds_up:
@@ -597,15 +598,14 @@ def _of_rounding(found: HalfPrecision, dtype: str) -> str:
 
 
 def _headroom(found: HalfPrecision, dtype: str) -> str:
-    """Return how near the largest tensor is to the end of the range, and which are beyond it."""
+    """Return how near the largest tensor within the range is to its end."""
     largest = Range.of(casting(dtype)).largest
     results = [result for loss in found.losses for result in loss.results if not result.above]
     top = max(results, key=lambda result: result.peak, default=None)
-    beyond = _beyond(found, dtype)
     if top is None:
-        return beyond
+        return ""
     share = 100 * top.peak / largest
-    return beyond + reasons.headroom(top.name, share, dtype, bool(beyond))
+    return reasons.headroom(top.name, share, dtype, bool(_beyond(found, dtype)))
 
 
 def _beyond(found: HalfPrecision, dtype: str) -> str:

@@ -139,7 +139,7 @@ class Quantised:
         with case.attempt("fewest nodes not quantised") as notes:
             kept = healing_passes(names, search, is_ranked=True)
             if kept is None:
-                notes.append("None.")
+                notes.append(steps.NO_NODES)
                 return None
             notes.append(steps.sets_tried(len(kept), len(names), search.checks))
             if search.is_cut_short:

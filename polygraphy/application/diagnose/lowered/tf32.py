@@ -27,8 +27,8 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.domain.diagnosis.facts import Fact, Statement, together
+from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.diagnosis.words.precision import lowered_alone, lowered_outputs
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
@@ -71,7 +71,7 @@ def diagnose_in_float32_first(
         if judged.result.verdict != AGREE:
             return judged
         notes += [judged.result.reason] if judged.result.reason else []
-    reason = " ".join([*([result.reason] if result.reason else []), *notes])
+    reason = together(result.reason, *notes)
     return evolve(found, result=evolve(result, reason=reason))
 
 
@@ -93,17 +93,14 @@ def _judge(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: 
         values = [compute(feed) for feed in feeds]
         worst, at = _worst(own, values, expected)
         if worst is None:
-            notes.append("Matches float32.")
+            notes.append(steps.MATCHES_FLOAT32)
             return Found(DiagnosisResult(AGREE), case)
         is_explained = explained(own, feeds, values, expected)
-        notes.append(
-            f"Differs from float32 by {worst.largest:.2g}; TF32"
-            f" {'explains' if is_explained else 'does not explain'} that."
-        )
+        notes.append(steps.tf32_differs(worst.largest, is_explained))
     lowered = own.facts.lowered or lowered
     why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
     if is_explained:
-        return Found(DiagnosisResult(AGREE, reason=str(why)), case)
+        return Found(DiagnosisResult(AGREE, reason=Statement(str(why), [why])), case)
     options = data_options(case.model, data_loader, at, feeds[at])
     case = evolve(case, feed=feeds[at], data_options=options)
     own = evolve(own, feed=feeds[at])
@@ -141,14 +138,14 @@ def _culprits(
         for index, tensor, found in losses[:_MOST_NAMED]
     ]
     if not culprits:
-        return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(str(why), command))
+        return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(why, command))
     return DiagnosisResult(FAULT, culprits)
 
 
 def _command(case: Case, wide: SuspectedParty) -> str:
     """Return the command line that runs the model in float32, beside the other parties."""
     parties = [wide, *(party for party in case.parties if party is not wide)]
-    backends = [(party.name, party.options) for party in parties]
+    backends = [(party.name, party.backend, party.options) for party in parties]
     return run_command(case.path, backends, case.data_options, is_auto=len(parties) > 1)
 
 

@@ -7,11 +7,11 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
-from polygraphy.domain.rounding import ADDS_UP
+from polygraphy.domain.diagnosis.words import reasons
 
 
 def explain_by_accumulated_rounding(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return whether rounding adds up to the difference, so that no node has to be looked at."""
     if runs.has_nan or not adds_up(case, runs.request.feeds, runs.outputs):
         return Skip("rounding does not add up to the difference")
-    return Found(DiagnosisResult(AGREE, reason=ADDS_UP), case)
+    return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)

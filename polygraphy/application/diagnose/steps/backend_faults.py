@@ -38,6 +38,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -133,7 +134,7 @@ def _conclude(
     result = diagnose_rounding(case, runs.compared.found, known)
     if result.verdict == INCONCLUSIVE and known.party is runs.request.arbiter:
         plain = right_when_plain(case, _right_outputs(case, runs, known), known.feed)
-        return evolve(result, reason=f"{result.reason}{plain}")
+        return evolve(result, reason=together(result.reason, plain))
     return result
 
 

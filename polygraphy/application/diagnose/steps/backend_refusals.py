@@ -15,6 +15,7 @@ from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     DiagnosisResult,
 )
+from polygraphy.domain.diagnosis.facts import together
 
 
 def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
@@ -22,7 +23,7 @@ def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
     last = len(case.parties) - 1
     if not runs.unexplained or last not in runs.refusals:
         return Skip("the arbiter was not asked besides, or runs the model")
-    reason = f"{runs.unexplained} {runs.refusals[last]}"
+    reason = together(runs.unexplained, str(runs.refusals[last]))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 
@@ -42,6 +43,6 @@ def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
         culprits = [*refused.result.culprits, *result.culprits]
         return evolve(refused, result=evolve(result, culprits=culprits))
     if result.verdict == refused.result.verdict:  # Of neither it can be said.
-        reason = f"{refused.result.reason} {result.reason}"
+        reason = together(refused.result.reason, result.reason)
         return evolve(refused, result=evolve(result, reason=reason))
     return refused

@@ -9,7 +9,7 @@ from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.words import reasons
-from polygraphy.domain.rounding import ADDS_UP, LARGE
+from polygraphy.domain.rounding import LARGE
 
 
 def explain_by_rounding(case: Case, comparison: ModelComparison) -> StepOutcome:
@@ -19,7 +19,7 @@ def explain_by_rounding(case: Case, comparison: ModelComparison) -> StepOutcome:
     if most <= LARGE and adds_up(case, comparison.feeds, runs):
         if len(case.parties) > 1:
             return Skip("rounding adds up; the backends are compared with each other")
-        return Found(DiagnosisResult(AGREE, reason=ADDS_UP), case)
+        return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
     if is_quantised(comparison.pair.pairing):
         return Unexplained(reasons.quantization_alone(most))
     return Unexplained(reasons.NO_MODEL_DIFFERENCE)

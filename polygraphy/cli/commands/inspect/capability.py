@@ -9,6 +9,7 @@ from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
+from polygraphy.cli.shared.providers import OnnxrtProviderOptions
 from polygraphy.codegen.source import quoted
 
 
@@ -58,21 +59,30 @@ class CapabilityOptions(Options):
 
 
 class InspectCapabilityCommand(Command):
-    """List the nodes of an ONNX model that the TensorRT parser does not support, with reasons.
-    Exits with 0 if all nodes are supported, and with 1 otherwise.
+    """List the nodes of an ONNX model that the TensorRT parser does not support, or with
+    --providers those that an execution provider of ONNX Runtime does not run, with reasons. Exits
+    with 0 if all nodes are supported, and with 1 otherwise.
     """
 
     name = "inspect capability"
-    groups = (OneModelOptions, CapabilityOptions, OnnxShapeOptions, ExternalDataOptions)
+    groups = (
+        OneModelOptions,
+        CapabilityOptions,
+        OnnxrtProviderOptions,
+        OnnxShapeOptions,
+        ExternalDataOptions,
+    )
 
     def program(self, values: Values) -> Program:
         options = values[CapabilityOptions]
         model = values[OneModelOptions].path
         saves = options.save_external_data is not None
         without = {} if saves else {"size_threshold": None, "all_tensors_to_one_file": None}
+        providers = values[OnnxrtProviderOptions].providers
+        backend = "TensorRT" if providers is None else "an execution provider of ONNX Runtime"
         return Program(
             "inspect_capability.py.j2",
-            f"Tell which nodes of {quoted(model)} TensorRT does not support.",
+            f"Tell which nodes of {quoted(model)} {backend} does not support.",
             model=model,
             call=call_of(
                 "inspect_capability", values, onnx_of(values).loader(RunnerModel.path), **without

@@ -18,6 +18,7 @@ from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.model import ModelOptions, TfLoadOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.cli.shared.providers import OnnxrtProviderOptions
 from polygraphy.codegen.source import Call, quoted
 from polygraphy.domain.tensors.naming import enumerated
 
@@ -58,7 +59,8 @@ _INSPECTIONS = [each.inspection() for each in built_in().values() if each.inspec
 
 class InspectModelCommand(Command):
     """Show the contents of models: inputs, outputs and the numbers of weights and nodes; with
-    --show, also nodes, attributes and weights; with --visual, a graph in the browser.
+    --show, also nodes, attributes and weights; with --visual, a graph in the browser; with
+    --providers, which execution provider of ONNX Runtime runs which node.
     """
 
     name = "inspect model"
@@ -69,6 +71,7 @@ class InspectModelCommand(Command):
         OnnxShapeOptions,
         ExternalDataOptions,
         TfLoadOptions,
+        OnnxrtProviderOptions,
         *(group for each in _INSPECTIONS for group in each.groups),
     )
 

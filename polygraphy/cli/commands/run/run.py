@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from attrs import evolve, frozen
@@ -15,7 +14,6 @@ from polygraphy.cli.backends.built_in import (
     RunnerModel,
     able_in_parts,
     built_in,
-    check_model_type,
     named_in,
 )
 from polygraphy.cli.backends.foreign import (
@@ -26,23 +24,24 @@ from polygraphy.cli.backends.foreign import (
 )
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.named import (
-    ChosenRunner,
-    RunnerFlags,
     chosen_runners,
     parse_named,
 )
-from polygraphy.cli.commands.run.run_plugins import check_types, checked, with_flags
+from polygraphy.cli.commands.run.run_backends import (
+    Backends,
+    RunnerOptions,
+    UsedRunner,
+    backends_of,
+)
+from polygraphy.cli.commands.run.run_plugins import checked, with_flags
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import (
-    NAMED_RUNNER,
     Option,
     Options,
     Values,
     call_of,
     constants_of,
     flags_given,
-    option,
-    option_group,
 )
 from polygraphy.cli.shared.compare import (
     CompareOptions,
@@ -61,11 +60,9 @@ from polygraphy.cli.shared.compare import (
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.log import Log
 from polygraphy.cli.shared.model import (
-    TF_TYPES,
     ModelOptions,
     TfLoadOptions,
     TfOnnxOptions,
-    graph_of,
     kind_of_model,
     split_symbol,
 )
@@ -76,7 +73,6 @@ from polygraphy.cli.shared.onnx import (
     OnnxSaveOptions,
     OnnxShapeOptions,
     OutputOptions,
-    onnx_of,
 )
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.cli.shared.steps import StepOptions, with_steps
@@ -87,183 +83,11 @@ from polygraphy.codegen.source import (
     Source,
     Step,
     quoted,
-    renamed,
 )
-from polygraphy.domain.catalog.formats import formats_of
 from polygraphy.domain.tensors.naming import enumerated
 
 _PATH = RunnerModel.path
 _LOADER = Source("data_loader")
-_BY_FLAG = {each.flag: each for each in built_in().values()}
-
-
-@option_group
-class RunnerOptions(Options):
-    """Runners: the backends that run the model, in the order of the command line; a flag can be
-    repeated.
-    """
-
-    runners: tuple[str, ...] = option(
-        *_BY_FLAG,
-        NAMED_RUNNER,
-        reads="Model",
-        kind=RunnerFlags(
-            {flag: each.name for flag, each in _BY_FLAG.items()},
-            {flag: each.help for flag, each in _BY_FLAG.items()},
-            {flag: each.text for flag, each in _BY_FLAG.items() if each.text},
-        ),
-        help="Backends that run the model, in the order of the command line.",
-    )
-
-
-@frozen
-class UsedRunner:
-    """A runner of a program.
-
-    Attributes:
-        backend: the name of its backend.
-        text: what its flag names, if anything.
-        name: the name that the user chose for it, if any.
-        suffix: how the names of its statements end, so that they are its own.
-        chosen: how the program uses its backend; the same for all without a name.
-    """
-
-    backend: str
-    text: str
-    name: str
-    suffix: str
-    chosen: Chosen
-
-    def of(self, chosen: Chosen, model: RunnerModel) -> Expression:
-        """Return what makes it, as its backend is used here: with its name, if that can be said in
-        a call.
-        """
-        made = chosen.runner(evolve(model, text=self.text))
-        if not isinstance(made, Call) or not self.name:
-            return made
-        call: Call = renamed(made.of(name=self.name), self._names(model))
-        return call
-
-    def steps(self, chosen: Chosen, model: RunnerModel) -> list[Step]:
-        """Return the statements before it."""
-        names = self._names(model)
-        return [renamed(step, names) for step in chosen.steps(model)]
-
-    def _names(self, model: RunnerModel) -> dict[str, str]:
-        """Return the names of its statements, also those that the unmarked model shares."""
-        if not self.suffix:
-            return {}
-        forms = [each for each in (self.chosen, self.chosen.unmarked) if each is not None]
-        steps = [step for each in forms for step in each.steps(model)]
-        return {step.name: f"{step.name}{self.suffix}" for step in steps}
-
-
-@frozen
-class Backends:
-    """The backends of a program, and the model that they run.
-
-    Attributes:
-        runners: the runners, in order.
-        onnx: how the ONNX model comes to be, for those that take one.
-        accepting: the names of the backends that do.
-    """
-
-    runners: Sequence[UsedRunner]
-    onnx: OnnxModel
-    accepting: Collection[str]
-
-    @property
-    def different(self) -> list[UsedRunner]:
-        """The runners, of those that are used alike the first."""
-        return list({id(each.chosen): each for each in reversed(self.runners)}.values())[::-1]
-
-    @property
-    def shares_onnx(self) -> bool:
-        """Whether several runners take the ONNX model, so that it is loaded once, before them."""
-        runners = [each for each in self.runners if each.backend in self.accepting]
-        return len([each for each in runners if not each.text]) > 1
-
-    @property
-    def excluded(self) -> list[str]:
-        """The outputs that are compared in no runner."""
-        names = [*self.onnx.outputs.get("exclude_outputs", ())]
-        names += [name for each in self.runners for name in each.chosen.excluded]
-        return list(dict.fromkeys(names))
-
-
-def backends_of(
-    values: Values, declared: Iterable[BuiltIn], plugins: Sequence[PluggedBackend] = ()
-) -> Backends:
-    """Return how the model is loaded, built and run in the backends that are chosen.
-
-    Args:
-        values: the options.
-        declared: the backends whose options are among them.
-        plugins: the backends of other packages that are chosen.
-
-    Raises:
-        CommandLineError: a backend cannot run such a model, or options do not fit together.
-    """
-    runners = chosen_runners(values, RunnerOptions)
-    chosen = named_in(each.backend for each in runners)
-    names = set(chosen)
-    options = values[ModelOptions]
-    takes_graphs = [set(each.model_types) <= {*TF_TYPES} for each in chosen.values()]
-    is_graph = bool(takes_graphs) and all(takes_graphs)
-    kind = kind_of_model(values, unknown="frozen" if is_graph else "onnx")
-    is_tensorflow = kind in TF_TYPES
-    if any(not each.text for each in chosen.values()):
-        check_model_type(options, kind, names)
-    if plugins:
-        check_types(options, "onnx" if is_tensorflow else kind, plugins)
-    accepting = {
-        *(plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types),
-        *(name for name, each in chosen.items() if "onnx" in each.model_types),
-    }
-    is_loaded = bool(accepting) and kind in formats_of("onnx", "tensorflow")
-    for each in declared:
-        each.warn(values, names, kind)
-    for runner in runners:
-        if runner.own is not None and runner.backend in chosen:
-            chosen[runner.backend].warn(runner.own, {runner.backend}, kind)
-    if not is_tensorflow:
-        unused = flags_given(values, [TfLoadOptions, TfOnnxOptions])
-        warn_idle(unused, ", because the model is not a TensorFlow model")
-    used = _used(runners, chosen, plugins, kind)
-    onnx = onnx_of(
-        values,
-        is_loaded=is_loaded,
-        has_others=any(each.marks_outputs for each in chosen.values())
-        or (any(each.chosen.builds for each in used) and not is_loaded),
-        graph=graph_of(values, kind) if is_tensorflow else (),
-        opset=values[TfOnnxOptions].opset if is_tensorflow else None,
-    )
-    return Backends(used, onnx, accepting)
-
-
-def _used(
-    runners: Sequence[ChosenRunner],
-    chosen: Mapping[str, BuiltIn],
-    plugins: Sequence[PluggedBackend],
-    kind: str,
-) -> list[UsedRunner]:
-    """Return the runners as the program uses them; those without a name share their backend."""
-    others = {plugin.name: plugin for plugin in plugins}
-    shared: dict[str, Chosen] = {}
-    used: list[UsedRunner] = []
-    for each in runners:
-        known = None if each.name else shared.get(each.backend)
-        if known is None and each.backend in chosen:
-            known = chosen[each.backend].chosen(each.values, kind)
-        elif known is None:
-            known = others[each.backend].chosen(each.values)
-        if not each.name:
-            shared[each.backend] = known
-        suffix = re.sub(r"\W", "_", f"_{each.name}") if each.name else ""
-        if suffix and suffix in {other.suffix for other in used}:
-            suffix = f"{suffix}_{len(used)}"
-        used.append(UsedRunner(each.backend, each.text, each.name, suffix, known))
-    return used
 
 
 @frozen

@@ -512,3 +512,56 @@ def _percent(share: float) -> str:
 
 def _quoted(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
+
+
+# Steps of a model with states.
+
+
+@fact
+def first_wrong_step(step: int, position: int, output: str) -> str:
+    return (
+        f"Each on its own states, step {step} is the first wrong one: {output!r} differs at"
+        f" position {position}."
+    )
+
+
+@fact
+def first_wrong_step_alone(step: int, position: int, output: str) -> str:
+    return (
+        f"Step by step, {output!r} differs from all inputs at once, first in step {step} (position"
+        f" {position})."
+    )
+
+
+@fact
+def state_left_wrong(state: str, step: int) -> str:
+    return f"{state!r} is already wrong after step {step}."
+
+
+@fact
+def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
+    return f"In step {step}, {tensor!r} {deviation.in_words()} with all inputs at once."
+
+
+@fact
+def continues_another(output: str, source: str, expected: str, by: str) -> str:
+    if not expected:
+        return f"Output {output!r} hands input {source!r} on unchanged, while other states grow."
+    return (
+        f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
+        f" {by}: the outputs are wired wrongly."
+    )
+
+
+@fact
+def output_is_another_tensor(output: str, step: int) -> str:
+    return (
+        f"In step {step}, on equal states, every node is correct, but output {output!r} is another"
+        " tensor than in the reference."
+    )
+
+
+@fact
+def refuses_length(lengths: Sequence[int], message: str) -> str:
+    runs = f"The model runs with {', '.join(map(str, lengths))} positions only. " if lengths else ""
+    return f"{runs}{message}"

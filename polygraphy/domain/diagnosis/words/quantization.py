@@ -187,7 +187,10 @@ def set_parameter(site: Site, loss: SiteLoss, cause: str, path: str) -> str:
 def keep_in_float(nodes: Sequence[str], line: str) -> str:
     """Say how to keep nodes in floating point."""
     which = "this node" if len(nodes) == 1 else f"these {len(nodes)} nodes"
-    return f"Quantize again without {which}: {line}. Add --save PATH to write the mixed model."
+    return (
+        f"Quantize again without {which}: {line} (not tried in the quantizer). Add --save PATH to"
+        " write the mixed model."
+    )
 
 
 def diffuse(

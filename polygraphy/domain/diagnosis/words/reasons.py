@@ -4,23 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polygraphy.domain import rounding
+from polygraphy.domain.diagnosis.facts import Fact, constant, statement
 from polygraphy.domain.tensors.naming import counted, some_of
 
-NO_FAULT = "No fault found."
-NO_TENSORS = "No backend could compute all tensors."
-NO_NODES = "No backend could run the nodes one by one."
-NOT_BORN = "Outputs contain NaN or infinity, but no node creates them from finite inputs."
-STEPS_EXPLAIN = "Every node agrees by itself; quantization steps explain the outputs."
-WITHIN_TYPE = "The differences are rounding to the type in which the outputs are computed."
-UNSTEADY_PROGRAM = "Two runs of the program on the same data differ: it uses random numbers."
-NO_MODEL_DIFFERENCE = "No difference between the models explains the outputs."
-INPUTS_ALONE = "Rounding only the inputs changes the outputs as much."
-NO_KEPT_NODES = "No set of nodes in fp32 makes the outputs good enough."
+ROUNDED = constant("rounded", rounding.ROUNDED)
+ADDS_UP = constant("adds_up", rounding.ADDS_UP)
+NO_FAULT = constant("no_fault", "No fault found.")
+NO_TENSORS = constant("no_tensors", "No backend could compute all tensors.")
+NO_NODES = constant("no_nodes", "No backend could run the nodes one by one.")
+NOT_BORN = constant(
+    "not_born", "Outputs contain NaN or infinity, but no node creates them from finite inputs."
+)
+STEPS_EXPLAIN = constant(
+    "steps_explain", "Every node agrees by itself; quantization steps explain the outputs."
+)
+WITHIN_TYPE = constant(
+    "within_type", "The differences are rounding to the type in which the outputs are computed."
+)
+UNSTEADY_PROGRAM = constant(
+    "unsteady_program", "Two runs of the program on the same data differ: it uses random numbers."
+)
+NO_MODEL_DIFFERENCE = constant(
+    "no_model_difference", "No difference between the models explains the outputs."
+)
+INPUTS_ALONE = constant("inputs_alone", "Rounding only the inputs changes the outputs as much.")
+NO_KEPT_NODES = constant("no_kept_nodes", "No set of nodes in fp32 makes the outputs good enough.")
 _SAVE_ALL = (
     "Save all tensors of the correct model (--onnx-outputs mark all), or pass it with --reference."
 )
 
 
+@statement
 def nothing_to_compare(party: str) -> str:
     return (
         f"There is nothing to compare with: {party or 'the backend'} runs the model, and its"
@@ -29,35 +44,43 @@ def nothing_to_compare(party: str) -> str:
     )
 
 
+@statement
 def partly_compared(left_out: Sequence[str]) -> str:
     return f"Everything compared matches, but the comparison is incomplete: {'; '.join(left_out)}."
 
 
+@statement
 def rounding_only(dtype: str, error: object = "") -> str:
     measured = f": {error}" if str(error) else ""
     return f"The differences are rounding to {dtype}{measured}."
 
 
+@statement
 def inputs_alone(dtype: str) -> str:
     return f"Rounding only the inputs to {dtype} changes the outputs as much."
 
 
+@statement
 def agree_in_float32(error: object) -> str:
     return f"All backends agree in fp32. {error}"
 
 
+@statement
 def wrong_in_float32(party: str) -> str:
     return f"{party} is also incorrect in float32. Compare with another backend: --onnxrt."
 
 
+@statement
 def only_in_backend(party: str, error: object, dtype: str) -> str:
     return f"In {party}, {error}. With every operator rounded to {dtype}, the outputs match."
 
 
+@statement
 def same_here(party: str, other: str) -> str:
     return f"{party} gives the same results as {other}."
 
 
+@statement
 def undecided(party: str, ops: Sequence[str], nodes: Sequence[str]) -> str:
     first, *others = party.split(" or ")
     parties = f"{first} and {others[0]}" if others else f"{first} and the reference"
@@ -68,6 +91,7 @@ def undecided(party: str, ops: Sequence[str], nodes: Sequence[str]) -> str:
     )
 
 
+@statement
 def unexplained(relative: float) -> str:
     return (
         f"Outputs differ by {relative:.2g} x RMS, but every node and every part of the executed"
@@ -75,14 +99,17 @@ def unexplained(relative: float) -> str:
     )
 
 
+@statement
 def right_without_rewrites(party: str, command: str) -> str:
-    return f" All outputs match with all rewrites of {party} disabled{_with(command)}"
+    return f"All outputs match with all rewrites of {party} disabled{_with(command)}"
 
 
+@statement
 def not_comparable(party: str, kind: str) -> str:
     return f"{party} could not be compared with {kind}."
 
 
+@statement
 def follows_but_differs(party: str, is_traced: bool) -> str:
     values = "the program's values" if is_traced else "the saved results"
     return (
@@ -91,6 +118,7 @@ def follows_but_differs(party: str, is_traced: bool) -> str:
     )
 
 
+@statement
 def other_data(nodes: Sequence[str]) -> str:
     return (
         f"Only the nodes that read the inputs ({', '.join(map(repr, nodes))}) disagree. Either the"
@@ -99,10 +127,12 @@ def other_data(nodes: Sequence[str]) -> str:
     )
 
 
+@statement
 def party_differs_from_saved(right: str, party: str) -> str:
     return f"{right} matches the saved results, but {party} does not."
 
 
+@statement
 def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str:
     rest = f" {' and '.join(left_out).capitalize()} were not tried." if left_out else ""
     several = "Several changes explain" if count > 1 else "One change explains"
@@ -112,6 +142,7 @@ def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str
     )
 
 
+@statement
 def model_or_data_changed(is_related: bool) -> str:
     more = (
         ""
@@ -125,6 +156,7 @@ def model_or_data_changed(is_related: bool) -> str:
     )
 
 
+@statement
 def reshaped(output: str, own: str, saved: str) -> str:
     return (
         f"Output {output!r} has the saved values, but a different shape: {own} instead of {saved}."
@@ -132,6 +164,7 @@ def reshaped(output: str, own: str, saved: str) -> str:
     )
 
 
+@statement
 def other_shape(output: str, own: str, saved: str) -> str:
     return (
         f"Output {output!r} is {own}, but {saved} was saved, and no changed node explains that."
@@ -139,6 +172,7 @@ def other_shape(output: str, own: str, saved: str) -> str:
     )
 
 
+@statement
 def not_finite(lost: str, differs: bool) -> str:
     others = "some of the other elements differ" if differs else "all other elements match"
     return (
@@ -147,6 +181,7 @@ def not_finite(lost: str, differs: bool) -> str:
     )
 
 
+@statement
 def constant_saved(names: Sequence[str]) -> str:
     return (
         f"The saved {', '.join(map(repr, names))} match, but are constant, which proves nothing."
@@ -154,6 +189,7 @@ def constant_saved(names: Sequence[str]) -> str:
     )
 
 
+@statement
 def constant_outputs(names: Sequence[str]) -> str:
     if not names:
         return ""
@@ -162,26 +198,32 @@ def constant_outputs(names: Sequence[str]) -> str:
     return f"{some_of(names)} {are} empty or constant on these data, so {their} little."
 
 
+@statement
 def versions_differ(party: str, here: str, versions: Sequence[str]) -> str:
     return f"{party} {here} and {' and '.join(versions)} give different results."
 
 
+@statement
 def version_refuses(party: str, version: str, error: object) -> str:
     return f"{party} {version} does not run the model ({error})"
 
 
+@statement
 def nobody_runs(messages: str, open_shapes: str) -> str:
     return f"No backend could run the model: {messages}{open_shapes}"
 
 
+@statement
 def no_part_refused(messages: str) -> str:
     return f"No part of the model is refused by itself: {messages}"
 
 
+@statement
 def cannot_either(parties: Sequence[str]) -> str:
     return f" {' and '.join(parties)} cannot either."
 
 
+@statement
 def open_shapes(inputs: Sequence[str]) -> str:
     return (
         f" Some dimensions of {some_of(inputs)} are dynamic, and default to 1. Set them with"
@@ -189,10 +231,12 @@ def open_shapes(inputs: Sequence[str]) -> str:
     )
 
 
+@statement
 def lost_operator(party: str, op: str, is_standard: bool) -> str:
     return f"{party} does not support {op}{'.' if is_standard else ', a non-standard operator.'}"
 
 
+@statement
 def lost_operators(operators: str) -> str:
     return (
         f"{operators} Compare with a version of a backend that supports it (--environments), a"
@@ -200,6 +244,7 @@ def lost_operators(operators: str) -> str:
     )
 
 
+@statement
 def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
     effect = (
         "the outputs are unaffected on these data"
@@ -209,21 +254,25 @@ def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
     return f"The models differ in {counted(places, 'place')} ({some_of(nodes)}), but {effect}."
 
 
+@statement
 def only_in(names: Sequence[str], model: str) -> str:
     exist = "exists" if len(names) == 1 else "exist"
     return f"{', '.join(map(repr, names))} {exist} only in the {model}"
 
 
+@statement
 def hardware_loses_more(party: str, error: str, command: str) -> str:
-    return f" {party} does not round at every operator. Hardware that does loses more: {error}." + (
+    return f"{party} does not round at every operator. Hardware that does loses more: {error}." + (
         f" To find the cause: {command}" if command else ""
     )
 
 
+@statement
 def more_than_rounding(dtype: str) -> str:
     return f"The outputs differ by more than rounding to {dtype} explains."
 
 
+@statement
 def usual_quantization(relative: float) -> str:
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS, which is usual for"
@@ -231,6 +280,7 @@ def usual_quantization(relative: float) -> str:
     )
 
 
+@statement
 def quantization_alone(relative: float) -> str:
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS; no other"
@@ -238,6 +288,7 @@ def quantization_alone(relative: float) -> str:
     )
 
 
+@statement
 def quantized_otherwise(relative: float) -> str:
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The quantized"
@@ -245,6 +296,7 @@ def quantized_otherwise(relative: float) -> str:
     )
 
 
+@statement
 def quantization_shows(relative: float, tensor: str) -> str:
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The first visible"
@@ -252,6 +304,7 @@ def quantization_shows(relative: float, tensor: str) -> str:
     )
 
 
+@statement
 def quantization_accumulates(
     relative: float, kept: int, nodes: int, losses: Sequence[tuple[str, float]]
 ) -> str:
@@ -263,6 +316,7 @@ def quantization_accumulates(
     )
 
 
+@statement
 def right_in_float32(dtype: str, error: object) -> str:
     return (
         f"The float32 model matches the saved results, but rounding to {dtype} does not explain the"
@@ -270,16 +324,19 @@ def right_in_float32(dtype: str, error: object) -> str:
     )
 
 
-def tf32_adds_up(why: str, command: str) -> str:
+@statement
+def tf32_adds_up(why: Fact, command: str) -> str:
     how = f" Run it in float32: {command}" if command else ""
     return f"{why}. No single node loses that much: the errors of TF32 add up.{how}"
 
 
+@statement
 def right_in_float32_by(command: str, why: str) -> str:
     how = f" ({command})" if command else ""
     return f"All outputs match in float32{how}. Which nodes need it is unknown: {why}"
 
 
+@statement
 def fixed_dimension(name: str, shape: Sequence[object], axes: Sequence[int]) -> str:
     named = " and ".join(map(str, axes))
     return (
@@ -288,33 +345,40 @@ def fixed_dimension(name: str, shape: Sequence[object], axes: Sequence[int]) -> 
     )
 
 
+@statement
 def program_runs(framework: str, error: object) -> str:
     return f"{framework} runs the program. {error}"
 
 
+@statement
 def no_counterpart(name: str, owner: str) -> str:
     return f"{name!r} of the {owner} has no counterpart"
 
 
+@statement
 def half_works(dtype: str) -> str:
     return f"All outputs match in {dtype}."
 
 
+@statement
 def inputs_alone_by(dtype: str, error: object) -> str:
     return f"Rounding only the inputs to {dtype} changes the outputs as much: {error}."
 
 
+@statement
 def no_set_of_nodes(dtype: str, error: object) -> str:
     return f"No set of nodes in fp32 makes the outputs match; in {dtype}, {error}."
 
 
+@statement
 def more_allowed(factor: float) -> str:
     return (
-        f" That is {factor:.2g} times the usual, because rounding accumulates and no node stands"
+        f"That is {factor:.2g} times the usual, because rounding accumulates and no node stands"
         " out. Set --rtol and --atol to require less."
     )
 
 
+@statement
 def rounding_accumulates(
     dtype: str, before: object, kept: int = 0, nodes: int = 0, after: object = ""
 ) -> str:
@@ -325,28 +389,34 @@ def rounding_accumulates(
     )
 
 
+@statement
 def headroom(tensor: str, percent: float, dtype: str, is_within: bool) -> str:
     which = "largest tensor within the range" if is_within else "largest tensor"
-    return f" The {which}, {tensor!r}, reaches {percent:.2g}% of the {dtype} range."
+    return f"The {which}, {tensor!r}, reaches {percent:.2g}% of the {dtype} range."
 
 
+@statement
 def hidden_overflow(loss: object, more: int) -> str:
     others = f" (and {counted(more, 'more tensor')})" if more else ""
-    return f" The outputs hide that {loss}{others}."
+    return f"The outputs hide that {loss}{others}."
 
 
+@statement
 def fewer_results(run: str, sets: str, data: str) -> str:
     return f"{run} holds results of {sets} of {data}"
 
 
+@statement
 def more_results(run: str, results: str, data: str) -> str:
     return f"{run} holds {results} for {data}"
 
 
+@statement
 def never_saved(names: Sequence[str]) -> str:
     return f"{', '.join(map(repr, names))} {'were' if len(names) > 1 else 'was'} not saved"
 
 
+@statement
 def sometimes_saved(name: str, count: int, data: str) -> str:
     return f"{name!r} was saved for {count} of {data}"
 
@@ -358,3 +428,36 @@ def _percent(share: float) -> str:
 def _with(command: str) -> str:
     """Return the end of a sentence: a command, if there is one."""
     return f": {command}" if command else "."
+
+
+NO_PREFILL_STREAM = constant("no_prefill_stream", "a stream cannot take all of its inputs at once")
+ONE_STEP = constant("one_step", "one step has nothing to compare with; add --steps 8")
+
+
+@statement
+def fixed_chunk(length: int) -> str:
+    return f"the model takes {counted(length, 'position')} at a time, not all inputs at once"
+
+
+@statement
+def states_differ_in_kind(step: int, position: int) -> str:
+    return (
+        f"Step {step} (position {position}) is the first that differs. The states of the model and"
+        " of the reference differ in shape, so that this step cannot be searched on equal states."
+    )
+
+
+@statement
+def equal_states_agree(step: int, position: int) -> str:
+    return (
+        f"Step {step} (position {position}) is the first that differs, but on equal states every"
+        " step agrees: rounding adds up over the steps."
+    )
+
+
+@statement
+def nothing_to_compare_steps(obstacle: str) -> str:
+    return (
+        f"There is nothing to compare with: {obstacle}. Add a second backend (--onnx) or a"
+        " reference model (--reference)."
+    )

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.facts import Fact, constant, statement
 
-KEEP_BRANCH = (
+KEEP_BRANCH = constant(
+    "keep_branch",
     "Exporters keep the branch that the example input takes. Use torch.where or torch.cond in the"
-    " module, or export one model per branch."
+    " module, or export one model per branch.",
 )
-KEEP_SIZE = (
+KEEP_SIZE = constant(
+    "keep_size",
     "Exporters keep the sizes of the example input. Pass dynamic_shapes (dynamic_axes in the older"
-    " exporter), and compute sizes from x.shape in the module."
+    " exporter), and compute sizes from x.shape in the module.",
 )
-USE_REAL_DATA = (
-    "The input data were generated. Check whether real data give the same result (--load-inputs)."
+USE_REAL_DATA = constant(
+    "use_real_data",
+    "The input data were generated. Check whether real data give the same result (--load-inputs).",
 )
-RENAME_NODES = "Give each node a unique name, or no name."
-PASS_REFERENCE = "Pass the original model with --reference to see what changed."
+RENAME_NODES = constant("rename_nodes", "Give each node a unique name, or no name.")
+PASS_REFERENCE = constant(
+    "pass_reference", "Pass the original model with --reference to see what changed."
+)
 
 
+@statement
 def undo(changes: Sequence[Fact]) -> str:
     """Say which changes to undo."""
     return f"Undo this change: {'; '.join(map(str, changes))}."
 
 
+@statement
 def take(change: Fact, weights: Sequence[str]) -> str:
     """Say what to take from the reference: its weights, or what it has instead of a change."""
     if weights:
@@ -33,16 +40,19 @@ def take(change: Fact, weights: Sequence[str]) -> str:
     return f"Change this to match the reference: {change}."
 
 
+@statement
 def invert_condition(node: str) -> str:
     """Say that an If has the opposite condition."""
     return f"Invert the condition of If {node!r}."
 
 
+@statement
 def export_with(exporter: str) -> str:
     """Say which exporter is correct."""
     return f"Export it with {exporter}."
 
 
+@statement
 def no_other_export(framework: str) -> str:
     """Say what to do where no exporter is correct."""
     return (
@@ -51,26 +61,31 @@ def no_other_export(framework: str) -> str:
     )
 
 
+@statement
 def compare_elsewhere(op: str, party: str) -> str:
     """Say that the backend that was compared with is wrong."""
     return f"Compare with another backend, or with a different version of {party}, for {op}."
 
 
+@statement
 def convert_again(options: str) -> str:
     """Say how a model in half precision works."""
     return f"Convert the fp32 model again with {options}."
 
 
+@statement
 def raise_epsilon(name: str, least: float) -> str:
     """Say which epsilon half precision cannot hold."""
     return f"Set {name!r} to at least {least:.1g}, or keep the node in fp32."
 
 
+@statement
 def quantize_without(nodes: Sequence[str]) -> str:
     """Say which nodes not to quantize."""
     return f"Quantize the model again without {_quoted(nodes)} (nodes_to_exclude)."
 
 
+@statement
 def split_scale(output: str) -> str:
     """Say that the parts of an output need different scales."""
     return (

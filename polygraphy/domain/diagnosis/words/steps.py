@@ -4,88 +4,121 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from polygraphy.domain.diagnosis.facts import constant, statement
 from polygraphy.domain.tensors.naming import counted, sets_of_data, some_of
 
-NO_DIFFERENCE = "No tensor differs."
-NOT_EXPLAINED = "No difference between the models explains the outputs."
-ALL_TENSORS_AGREE = "All tensors of both models agree."
-NOT_IN_HALF_PRECISION = "Neither model computes in half precision."
-MODELS_AGREE, MODELS_DIFFER = "The models agree.", "The models differ."
-BACKENDS_AGREE, BACKENDS_DIFFER = "The backends agree.", "The backends differ."
-MARKING_HIDES = "All tensors agree: marking outputs hides the difference, as does --mark-all."
-AGREE_WITHIN_ROUNDING = "All tensors agree within rounding."
-NO_DIVERGENCE = "Equal tensors do not show where the models diverge."
-NO_REWRITE = "No single rewrite is responsible."
-CANNOT_CHANGE_VERSION = "This backend cannot run in other environments."
-NO_ENVIRONMENT = "No environment can be tried."
-TOO_FEW_NUMBERS = "The outputs have too few elements."
-OUT_OF_TIME = "Other exports were not tried: out of time."
-CUT_SHORT = "The search was cut short: fewer nodes may be enough."
-NO_PART_FAILS = "No part of the model shows the fault by itself, so nothing is saved."
-TOO_LARGE_TO_EXCHANGE = (
-    "Tensors were not exchanged one by one: not enough memory (see --memory-budget)."
+NO_DIFFERENCE = constant("no_difference", "No tensor differs.")
+NOT_EXPLAINED = constant("not_explained", "No difference between the models explains the outputs.")
+ALL_TENSORS_AGREE = constant("all_tensors_agree", "All tensors of both models agree.")
+NOT_IN_HALF_PRECISION = constant(
+    "not_in_half_precision", "Neither model computes in half precision."
 )
-LOWERING_NOT_OBSERVED = "The backends differ by less than that, so precision is not the cause."
-WRONG_IN_FLOAT32 = "Also differs: precision is not the cause."
+MODELS_AGREE = constant("models_agree", "The models agree.")
+MODELS_DIFFER = constant("models_differ", "The models differ.")
+BACKENDS_AGREE = constant("backends_agree", "The backends agree.")
+BACKENDS_DIFFER = constant("backends_differ", "The backends differ.")
+MARKING_HIDES = constant(
+    "marking_hides", "All tensors agree: marking outputs hides the difference, as does --mark-all."
+)
+AGREE_WITHIN_ROUNDING = constant("agree_within_rounding", "All tensors agree within rounding.")
+NO_DIVERGENCE = constant("no_divergence", "Equal tensors do not show where the models diverge.")
+MATCHES = constant("matches", "Matches.")
+MATCHES_FLOAT32 = constant("matches_float32", "Matches float32.")
+NO_NODES = constant("no_nodes", "None.")
+NO_BACKEND_THERE = constant("no_backend_there", "The environments do not have this backend.")
+NO_REWRITE = constant("no_rewrite", "No single rewrite is responsible.")
+CANNOT_CHANGE_VERSION = constant(
+    "cannot_change_version", "This backend cannot run in other environments."
+)
+NO_ENVIRONMENT = constant("no_environment", "No environment can be tried.")
+TOO_FEW_NUMBERS = constant("too_few_numbers", "The outputs have too few elements.")
+OUT_OF_TIME = constant("out_of_time", "Other exports were not tried: out of time.")
+CUT_SHORT = constant("cut_short", "The search was cut short: fewer nodes may be enough.")
+NO_PART_FAILS = constant(
+    "no_part_fails", "No part of the model shows the fault by itself, so nothing is saved."
+)
+TOO_LARGE_TO_EXCHANGE = constant(
+    "too_large_to_exchange",
+    "Tensors were not exchanged one by one: not enough memory (see --memory-budget).",
+)
+LOWERING_NOT_OBSERVED = constant(
+    "lowering_not_observed", "The backends differ by less than that, so precision is not the cause."
+)
+WRONG_IN_FLOAT32 = constant("wrong_in_float32", "Also differs: precision is not the cause.")
 
 
+@statement
 def first_difference(tensor: str) -> str:
     return f"First difference: {tensor}."
 
 
+@statement
 def largest_error(tensor: str, relative: float) -> str:
     return f"{tensor!r} (largest error {relative:.2g} x RMS)"
 
 
+@statement
 def refuses(party: str) -> str:
     return f"{party} refuses the model."
 
 
+@statement
 def refuses_only_model(party: str) -> str:
     return f"{party} runs the reference, but refuses the model."
 
 
+@statement
 def with_rounding(party: str, measured: str, dtype: str, rounded: str) -> str:
     return f"{party}: {measured} With every operator rounded to {dtype}: {rounded}"
 
 
+@statement
 def not_compared(reasons: Sequence[str]) -> str:
     return f"Not compared: {'; '.join(reasons)}."
 
 
+@statement
 def cannot_compare(error: object) -> str:
     return f"Cannot be compared: {error}"
 
 
+@statement
 def cannot_run(error: object) -> str:
     return f"Cannot run: {error}"
 
 
+@statement
 def cannot_run_nodes(party: str, error: object) -> str:
     return f"{party} cannot run the nodes one by one: {error}"
 
 
+@statement
 def cannot_run_parts(error: object) -> str:
     return f"Cannot run its own graph in parts: {error}"
 
 
+@statement
 def cannot_return_tensors(error: object) -> str:
     return f"Cannot return all tensors: {error}"
 
 
+@statement
 def differences(count: int) -> str:
     return f"{counted(count, 'difference')} between the models."
 
 
+@statement
 def explaining(count: int, total: int) -> str:
     makes = "makes" if count == 1 else "make"
     return f"{count} of {counted(total, 'difference')}, once restored, {makes} all outputs match."
 
 
+@statement
 def counterparts(count: int, total: int) -> str:
     return f"{count} of {counted(total, 'tensor')} found in the program."
 
 
+@statement
 def wrong_tensors(count: int, is_traced: bool) -> str:
     inputs = "the program's values" if is_traced else "its saved inputs"
     if count == 1:
@@ -93,123 +126,223 @@ def wrong_tensors(count: int, is_traced: bool) -> str:
     return f"{count} tensors do not follow from {inputs.replace('its', 'their')}."
 
 
+@statement
 def all_match(data: int) -> str:
     return f"All outputs match on {sets_of_data(data)}."
 
 
+@statement
 def runs(count: int, is_broken: bool) -> str:
     return f"{counted(count, 'run')}{'; outputs contain NaN or infinity' if is_broken else ''}."
 
 
+@statement
 def differ(differing: str, data: int, output: str, largest: float, relative: float | None) -> str:
     size = "" if relative is None else f" ({relative:.2g} x RMS)"
     return f"{differing} on {sets_of_data(data)}; largest error {largest:.3g}{size} in {output!r}."
 
 
+@statement
 def traced(count: int, party: str) -> str:
     return f"{counted(count, 'tensor')}, computed by {party}."
 
 
+@statement
 def party_cannot(party: str, error: object) -> str:
     return f"{party} cannot: {error}"
 
 
+@statement
 def wrong_nodes(count: int, total: int) -> str:
     return f"{count} of {counted(total, 'node')} differ{'s' if count == 1 else ''}."
 
 
+@statement
 def wrong_regions(count: int) -> str:
     return f"{counted(count, 'region')} differ{'s' if count == 1 else ''}."
 
 
+@statement
 def verdicts(juror: str, nodes: int, wrong: Mapping[str, int]) -> str:
     counts = ", ".join(f"{name} {count}" for name, count in wrong.items())
     return f"Incorrect according to {juror}, of {counted(nodes, 'node')}: {counts}."
 
 
+@statement
 def undecided(nodes: int) -> str:
     return f"Undecided: {counted(nodes, 'node')}."
 
 
+@statement
 def remedy_tried(rewrites: Sequence[str], matches: bool, is_all: bool) -> str:
     what = "all rewrites" if is_all else " and ".join(rewrites)
     return f"Outputs {'match' if matches else 'still differ'} with {what} disabled."
 
 
+@statement
 def refused_nodes(count: int, total: int) -> str:
     return f"{count or 'All'} of {counted(total, 'node')}."
 
 
+@statement
 def equal_pairs(count: int, places: int) -> str:
     where = counted(places, "place")
     return f"{counted(count, 'pair')} of equal tensors; the models diverge in {where}."
 
 
+@statement
 def explained_changes(count: int, total: int, is_late: bool) -> str:
     more = " Some changes were not tried: out of time." if is_late else ""
     return f"{count} of {total} explained.{more}"
 
 
+@statement
 def variants_tried(count: int, what: str, is_cut_short: bool = False) -> str:
     rest = "; the rest was skipped: out of time" if is_cut_short else ""
     return f"{counted(count, what)} tried{rest}."
 
 
+@statement
 def matches_saved(party: str, matches: bool) -> str:
     return f"{party} {'matches' if matches else 'does not match'} the saved results."
 
 
+@statement
 def renamed_outputs(names: Mapping[str, str]) -> str:
     pairs = (f"{theirs!r} with {mine!r}" for theirs, mine in names.items())
     return f"Compared by shape and order: {', '.join(pairs)}."
 
 
+@statement
 def differ_from_saved(differing: str) -> str:
     return f"{differing}."
 
 
+@statement
 def match_saved(count: int, what: str) -> str:
     return f"{counted(count, what)} {'matches' if count == 1 else 'match'}."
 
 
+@statement
 def same_as_versions(here: str, versions: Sequence[str]) -> str:
     return f"{here} agrees with {' and '.join(versions)}."
 
 
+@statement
 def not_at_fault(parties: Iterable[str]) -> str:
     return f"Not tried: the fault is in {' and '.join(sorted(parties))}."
 
 
+@statement
 def only_version(version: str) -> str:
     return f"No version other than {version} is available."
 
 
+@statement
 def versions_run(count: int, total: int) -> str:
     return f"{count} of {counted(total, 'version')} tried."
 
 
+@statement
 def shown_by(nodes: int, total: int, program: str = "") -> str:
     ends = f"; {program} exits with 1" if program else ""
     return f"{nodes} of {counted(total, 'node')} {'shows' if nodes == 1 else 'show'} it{ends}."
 
 
+@statement
 def idle_branches(branch: str, nodes: Sequence[str]) -> str:
     if len(nodes) == 1:
         return f"The {branch} branch of If {some_of(nodes)} does not run on these data."
     return f"The {branch} branches of If {some_of(nodes)} do not run on these data."
 
 
+@statement
 def quantized_alike(share: float) -> str:
     return f"It reproduces the model's outputs within {100 * share:.2g} % of their RMS."
 
 
+@statement
 def sets_tried(count: int, total: int, tried: int) -> str:
     return f"{count} of {total}, {counted(tried, 'set')} tried."
 
 
+@statement
 def kept_nodes(count: int, total: int, builds: int) -> str:
     return f"{count} of {total}, after {counted(builds, 'build')}."
 
 
+@statement
 def judged(is_tolerable: bool, error: object) -> str:
     return f"{'Good enough' if is_tolerable else 'Not good enough'}: {error}."
+
+
+@statement
+def failing_step(step: int, length: int) -> str:
+    return f"Step {step}, {counted(length, 'position')}"
+
+
+@statement
+def first_wrong_step(step: int, position: int, output: str, deviation: object) -> str:
+    return (
+        f"Step {step} is the first that differs (position {position}): {output!r}"
+        f" {getattr(deviation, 'in_words', str)()}."
+    )
+
+
+@statement
+def all_steps_agree(count: int, states: Sequence[str]) -> str:
+    if not states:
+        return f"All {count} steps agree."
+    return (
+        f"All {count} steps agree; {some_of(states)} hold other values on both sides, which no"
+        " output shows."
+    )
+
+
+@statement
+def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
+    left = f": it leaves {some_of(states)} wrong" if states else ""
+    return f"Step {step} is the first that differs{left}."
+
+
+@statement
+def fixed_steps(count: int, wrong: int | None) -> str:
+    if wrong is None:
+        return f"With the fix, all {count} steps match."
+    return f"With the fix, step {wrong} still differs."
+
+
+@statement
+def tf32_differs(error: float, is_explained: bool) -> str:
+    explains = "explains" if is_explained else "does not explain"
+    return f"Differs from float32 by {error:.2g}; TF32 {explains} that."
+
+
+@statement
+def loss(verdict: str, error: object) -> str:
+    return f"{verdict}: {error}."
+
+
+@statement
+def runs_cast(party: str, data: int, error: object) -> str:
+    return f"{party} runs it on {sets_of_data(data)}: {error}."
+
+
+@statement
+def nodes_measured(count: int, data: int) -> str:
+    return f"{counted(count, 'node')} on {sets_of_data(data)}."
+
+
+@statement
+def no_other_version(version: str) -> str:
+    return f"The environments have no version other than {version}."
+
+
+@statement
+def counter_check(error: object) -> str:
+    return f"With these in fp32, {error}."
+
+
+@statement
+def error_of_all(error: object) -> str:
+    return f"{error}."

@@ -1,9 +1,9 @@
-"""Finds out why a model does not give the results that were saved once."""
+"""Step: each node is computed from saved results, which says which nodes do not give them."""
 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,27 +11,14 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.locating import (
-    first_non_finite,
-    first_wrong,
-    nodes_alone,
-    off_from_inputs,
-)
-from polygraphy.application.diagnose.lowered.half_verdict import diagnose_saved_outputs, half_model
-from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
-from polygraphy.application.diagnose.outputs_alone import of_outputs, with_change
-from polygraphy.application.diagnose.rounding import adds_up, explained
-from polygraphy.application.diagnose.saved import (
-    Fitted,
-    Lent,
-    SavedRun,
-    fitting,
-    in_types_of,
-    saved_results,
-)
-from polygraphy.application.diagnose.tracing import Trace, trace
-from polygraphy.domain.diagnosis.closeness import correlation, introduces_nan, is_partly_equal
+from polygraphy.application.diagnose.locating import first_wrong, nodes_alone
+from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
+from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.application.diagnose.saved import Lent
+from polygraphy.application.diagnose.saved_comparison import SavedComparison
+from polygraphy.application.diagnose.steps.saved_outputs import find_first_nan
+from polygraphy.application.diagnose.tracing import Trace
+from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -40,7 +27,6 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
     Remedy,
-    TensorError,
     with_reasons,
 )
 from polygraphy.domain.diagnosis.facts import Fact
@@ -56,9 +42,8 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes, evidence, reasons, remedies, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import ADDS_UP, LARGE, ROUNDED, Deviation
+from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
-from polygraphy.domain.tensors.naming import counted, sets_of_data
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
 
@@ -73,55 +58,16 @@ _EXPONENTS = tuple(step / 2 for step in range(-16, 5))
 """Powers of ten that are tried for a number that is not known."""
 
 
-def against_golden(case: Case, request: Request) -> StepOutcome:
-    """Find out why a model does not give saved results, if such are given.
-
-    Raises:
-        FileError: a file is missing or damaged.
-        UsageError: the results are of other tensors than the model has.
+def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return the nodes that do not compute what was saved from what was saved before them; where
+    one makes NaN that was not saved, that one.
     """
-    if request.golden is None:
-        return Skip("no saved results are given")
-    runs = saved_results(request.golden, len(request.feeds), case.budget)
-    return against_results(case, runs, request.feeds, request.arbiter)
-
-
-def against_results(
-    case: Case, runs: Sequence[SavedRun], feeds: Sequence[Feed], third: SuspectedParty
-) -> StepOutcome:
-    """Find out why a model does not give saved results.
-
-    Returns:
-        What was found; a skip where the model gives them and several backends are compared.
-
-    Raises:
-        UsageError: the results are of other tensors than the model has.
-    """
-    party = case.parties[0]
-    kind = runs[0].kind if runs else "saved results"
-    with case.attempt(kind) as notes:
-        try:
-            compute = case.loaded(party)
-            values: list[Values] = [compute(feed) for feed in feeds]
-        except BackendError:
-            return Unexplained(reasons.not_comparable(party.name, kind))
-        made = [_Comparison(case, run, feeds, values, third) for run in runs]
-        for one in made:
-            notes.extend(one.notes(several=len(made) > 1))
-    agreed = ""
-    for one in made:
-        if one.compared:
-            answer = one.result()
-            if not isinstance(answer, Found) or answer.result.verdict != AGREE:
-                return answer
-            agreed = answer.result.reason
-    doubts = [one.fitted.doubt() for one in made if not one.fitted.is_proof]
-    if doubts:
-        return Found(DiagnosisResult(INCONCLUSIVE, reason=doubts[0]), case)
-    reason = next(filter(None, (one.fitted.doubt() for one in made)), agreed)
-    if len(case.parties) > 1:
-        return Skip("the model gives the saved results")
-    return Found(DiagnosisResult(AGREE, reason=reason), case)
+    broken = find_first_nan(case, comparison)
+    answer = _SavedTensors(case, comparison).result()
+    if broken is None:
+        return answer
+    culprits = answer.result.culprits if isinstance(answer, Found) else []
+    return Found(DiagnosisResult(FAULT, _with_nan(broken, culprits)), case)
 
 
 def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]:
@@ -135,145 +81,31 @@ def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]
     return [said.get(id(one), one) for one in culprits]
 
 
-class _Comparison:
-    """A model, what it was fed with, and what it should have made of it.
+class _SavedTensors:
+    """The nodes of a model, each on what was saved before it."""
 
-    Attributes:
-        fitted: the results by the names of the model.
-        compared: which tensors are others.
-    """
-
-    def __init__(
-        self,
-        case: Case,
-        run: SavedRun,
-        feeds: Sequence[Feed],
-        values: Sequence[Values],
-        third: SuspectedParty,
-    ) -> None:
+    def __init__(self, case: Case, comparison: SavedComparison) -> None:
         self._case = case
-        self._run = run
-        self._feeds = feeds
-        self._values = values
-        self._third = third
+        self._comparison = comparison
+        self._run = comparison.run
+        self._third = comparison.arbiter
         self._party: SuspectedParty = case.parties[0]
         self._lost: Values = {}
         self._changed: list[Variant] = []
-        self._coarse = 0.0
-        self._dtypes: dict[str, Any] = {}
-        self._errors: dict[int, Mapping[str, TensorError]] = {}
         self._computed: list[str] = []
-        self.fitted = fitting(case.model, run.sets, values)
-        self._saved = self.fitted.sets
-        right = Oracle(f"{run.kind}, {run.name}", self._saved, [*self._left_out()])
-        of_outputs = right.beside(case, values)
-        inner = [self._inner(number) for number in range(len(self._saved))]
-        self.compared = Compared([{**one, **more} for one, more in zip(of_outputs.sets, inner)])
-        case.evidence.compared(right.name, right.left_out)
-
-    def notes(self, several: bool) -> Iterator[str]:
-        """Yield what was compared, and how many tensors differ."""
-        if several:
-            yield f"{self._run.name}:"
-        yield from self.fitted.notes(len(self.compared.names))
-
-    def _left_out(self) -> Iterator[str]:
-        """Yield what was asked for and not compared, in words."""
-        sets, data = len(self._saved), len(self._feeds)
-        if sets < data:
-            yield reasons.fewer_results(self._run.name, str(sets), sets_of_data(data))
-        if self._run.more:
-            all_sets = sets + self._run.more
-            results = counted(all_sets, "result")
-            yield reasons.more_results(self._run.name, results, sets_of_data(data))
-        yield from (f"{said} in {self._run.name}" for said in self.fitted.missing)
-
-    def _inner(self, number: int) -> dict[str, Deviation]:
-        """Return which tensors before the outputs differ by more than rounding; how far off all
-        are, in the types in which they are computed, is kept.
-        """
-        case, saved = self._case, self._saved[number]
-        inner = self.fitted.inner & saved.keys()
-        if not inner:
-            return {}
-        own = trace(case, self._party, self._feeds[number]).values
-        self._dtypes.update((name, own[name].dtype) for name in own if name in inner)
-        right = self._in_own_types(number)
-        self._errors[number], wrong = off_from_inputs(case, own, right)
-        # It may be right in the type in which it was saved.
-        _, wrong = off_from_inputs(case, own, Lent(inner & wrong.keys(), saved.__getitem__))
-        return wrong
-
-    def _in_own_types(self, number: int) -> Values:
-        """Return what was saved in the types in which the party computes it."""
-        made = self._values[number]
-        outputs = {name: value.dtype for name, value in made.items() if is_float(value)}
-        return in_types_of({**outputs, **self._dtypes}, self._saved[number])
+        floats = [array.dtype for array in comparison.saved.values() if is_float(array)]
+        self._coarse = max(map(epsilon_of, floats), default=0.0)
 
     def result(self) -> StepOutcome:
-        """Find out why results differ."""
-        case, number = self._case, self.compared.number
-        feed, saved, values = self._feeds[number], self._saved[number], self._values[number]
-        case = self._case = evolve(case, feed=feed)
-        if not self.fitted.inner and self._is_rounding():
-            return Found(DiagnosisResult(AGREE, reason=ROUNDED), case)
-        broken = None
-        if introduces_nan(values, saved) and not self._run.is_traced:
-            broken = first_non_finite(case, trace(case, self._third, feed))
-        if not self.fitted.inner and not self._run.is_traced:
-            if broken is not None:
-                run = (feed, saved, values)
-                culprit = with_change(case, run, broken, self._third)
-                return Found(DiagnosisResult(FAULT, [culprit]), case)
-            return self._of_outputs(number, values, self.compared.found, self.fitted)
-        floats = [array.dtype for array in saved.values() if is_float(array)]
-        self._coarse = max(map(epsilon_of, floats), default=0.0)
-        made = self._of_tensors(number, self._in_own_types(number))
-        if broken is not None:
-            known = made.result.culprits if isinstance(made, Found) else []
-            return Found(DiagnosisResult(FAULT, _with_nan(broken, known)), case)
-        if isinstance(made, Unexplained):
-            if self._is_rounding():
-                return Found(DiagnosisResult(AGREE, reason=ROUNDED), case)
-            lost = self._of_half_model(number, values)
-            return lost if isinstance(lost, Found) else made
-        return made
-
-    def _is_rounding(self) -> bool:
-        """Return whether rounding explains all outputs that differ."""
-        return explained(self._case, self._feeds, self._values, self._saved)
-
-    def _of_outputs(
-        self, number: int, values: Values, found: Mapping[str, Deviation], fitted: Fitted
-    ) -> StepOutcome:
-        """Find out why outputs differ, where nothing before them was saved."""
-        if isinstance(lost := self._of_half_model(number, values), Found):
-            return lost
-        run = (self._feeds[number], self._saved[number], values)
-        made = of_outputs(self._case, run, found, self._third)
-        if fitted.lost and isinstance(made, Found) and made.result.verdict == INCONCLUSIVE:
-            return evolve(made, result=evolve(made.result, reason=fitted.doubt(differs=True)))
-        return made
-
-    def _of_half_model(self, number: int, values: Values) -> StepOutcome:
-        """Return what half precision does to a model that computes in it, if that explains it."""
-        half = half_model(self._case, [self._feeds[number]])
-        if half is None or not half.is_whole:
-            return Skip("the model does not compute in half precision")
-        made = diagnose_saved_outputs(self._case, half, self._saved[number], values, self._third)
-        if made is None:
-            return Skip("half precision does not explain the outputs")
-        return Found(made, self._case)
-
-    def _of_tensors(self, number: int, saved: Values) -> StepOutcome:
         """Compute every node from what was saved, which says where they part."""
-        case, model, feed = self._case, self._case.model, self._feeds[number]
+        case, model, comparison = self._case, self._case.model, self._comparison
+        feed, saved = comparison.feed, comparison.in_own_types()
         order = producers(model.nodes)
         values = Lent((name for name in saved if name in order), saved.__getitem__)
         known = Trace(values, feed, self._third)
         self._lost = Lent((name for name in saved if name not in order), saved.__getitem__)
         with case.attempt("layer by layer") as notes:
-            first = first_wrong(case, self._party, known, self._errors.get(number))
+            first = first_wrong(case, self._party, known, comparison.errors.get(comparison.number))
             notes.append(steps.NO_DIFFERENCE if first is None else steps.first_difference(first))
         differing = self._wrong_alone(known)
         if differing is None:
@@ -284,12 +116,12 @@ class _Comparison:
             if region not in regions.values():
                 regions[name] = region
         if not regions:
-            feeds = self._feeds[: len(self._saved)]
-            runs = {0: self._values, 1: self._saved}
-            if self.compared.most > LARGE or not adds_up(case, feeds, runs):
+            feeds = comparison.feeds[: len(comparison.fitted.sets)]
+            runs = {0: comparison.values, 1: comparison.fitted.sets}
+            if comparison.compared.most > LARGE or not adds_up(case, feeds, runs):
                 reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
                 return Unexplained(reason)
-            return Found(DiagnosisResult(AGREE, reason=ADDS_UP), case)
+            return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
         side = Side(graph_with_weights(model.proto))
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         culprits = []

@@ -1,0 +1,113 @@
+"""What it costs that a backend which does not survive a fork works in a process that stays warm.
+
+    python benchmarks/warm_process.py
+
+ONNX Runtime on the CPU, in this process and in such a process: one inference, for small and large
+tensors; and a diagnosis of outputs alone that tries 432 variants of a chain of nodes, with the
+processes that it starts. Times are the least of five runs in turn.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, helper, numpy_helper, parser
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.adapters.processes import warm_process
+from polygraphy.application.diagnose import careful, diagnosing
+from polygraphy.binding import bind
+from polygraphy.comparator import RunResults
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.running import call_isolated
+
+RUNS = 5
+SIDES = (64, 1024, 4096)
+BLOCKS = 24
+FEED = {"x": np.random.default_rng(4).normal(size=(3, 16)).astype(np.float32)}
+
+
+def negation(side: int) -> ModelProto:
+    """Return a model of one node, which takes no longer than its tensors."""
+    head = '<ir_version: 8, opset_import: ["": 17]>'
+    shape = f"float[{side},{side}]"
+    made: ModelProto = parser.parse_model(f"{head} m ({shape} x) => ({shape} y) {{ y = Neg(x) }}")
+    return made
+
+
+def chain(scale: float) -> ModelProto:
+    """Return products with activations between them; the last weight is scaled by a number."""
+    nodes, weights, name = [], [], "x"
+    rng = np.random.default_rng(1)
+    for index in range(BLOCKS):
+        weight = rng.normal(size=(16, 16)) / 4 * (scale if index == BLOCKS - 1 else 1)
+        weights.append(numpy_helper.from_array(weight.astype(np.float32), f"w{index}"))
+        nodes.append(helper.make_node("MatMul", [name, f"w{index}"], [f"p{index}"], f"mm{index}"))
+        nodes.append(helper.make_node("Tanh", [f"p{index}"], [f"t{index}"], f"tanh{index}"))
+        name = f"t{index}"
+    ends = [helper.make_tensor_value_info(each, 1, [3, 16]) for each in ("x", name)]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def least(work: Callable[[], Any]) -> float:
+    """Return the least number of seconds of some runs."""
+    times = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def diagnosed(folder: str, party: Any) -> None:
+    """Diagnose the outputs of a chain with another weight."""
+    with suppress(InconclusiveError):
+        diagnosing.diagnose(chain(1.5), [party], [FEED], golden=f"{folder}/golden.json")
+
+
+class Warm(OnnxrtParty):
+    """ONNX Runtime, as on a device; replaced by its base where it is pickled."""
+
+    survives_fork = False
+    uses_device = True
+
+    def __reduce__(self) -> Any:
+        return OnnxrtParty, ()
+
+
+def main() -> None:
+    """Print rows."""
+    [warm] = careful.isolate([Warm()])
+    for side in SIDES:
+        feed = {"x": np.ones((side, side), np.float32)}
+        here, there = OnnxrtParty().load(negation(side)), warm.load(negation(side))
+        row = [least(partial(compute, feed)) * 1e6 for compute in (here, there)]
+        print(f"| {side}x{side} | {row[0]:.0f} us | {row[1]:.0f} us |")
+    careful.close([warm])
+    starts = []
+    start = warm_process.start_command
+    warm_process.start_command = lambda *a, **k: starts.append(a) or start(*a, **k)
+    with tempfile.TemporaryDirectory() as folder:
+        results = RunResults()
+        results.add([OnnxrtParty().load(chain(1))(FEED)], runner_name="right")
+        results.save(f"{folder}/golden.json")
+        with G_LOGGER.verbosity(G_LOGGER.CRITICAL):
+            forked = least(lambda: diagnosed(folder, OnnxrtParty()))
+            with bind(call_isolated, lambda function, **_: function()):
+                single = least(lambda: diagnosed(folder, OnnxrtParty()))
+            starts.clear()
+            new = least(lambda: diagnosed(folder, Warm()))
+    print(f"| forks | {forked:.2f} s |\n| one process | {single:.2f} s |")
+    print(f"| warm | {new:.2f} s, {len(starts) / RUNS:g} processes |")
+
+
+if __name__ == "__main__":
+    main()

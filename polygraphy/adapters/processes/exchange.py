@@ -1,0 +1,165 @@
+"""Python objects through a socket, large arrays through memory that both processes map.
+
+Nothing of it has a name in a file system, so nothing remains if a process is killed. The memory is
+private to the reader: it may write to the arrays, and the sender does not see that.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import socket
+import struct
+import tempfile
+from array import array
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import accumulate
+from typing import Any
+
+from polygraphy.adapters.onnx_common.loadable import loadable
+
+_HEADER = struct.Struct("<?Q")
+"""Whether the parts are in memory, and the bytes of their sizes, which follow."""
+_LARGE = 1 << 16
+"""Bytes from which a message goes through memory: mapping that takes longer than copying less."""
+_ALIGNMENT = 64
+_WRITTEN_AT_ONCE = 1 << 30
+"""Bytes: Linux writes at most 2 GiB in a call."""
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles models as they are serialized, without a copy in between."""
+
+    def __init__(self, file: io.BytesIO, parts: list[pickle.PickleBuffer], held: ExitStack) -> None:
+        super().__init__(file, protocol=5, buffer_callback=parts.append)
+        self._held = held
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type) or not hasattr(value, "SerializeToString"):
+            return NotImplemented
+        source = self._held.enter_context(loadable(value))
+        if isinstance(source, str):  # More than the format allows.
+            return _model_in_file, (source,)
+        return _model, (type(value), pickle.PickleBuffer(source))
+
+
+def _model(kind: Any, serialized: Any) -> Any:
+    return kind.FromString(serialized)
+
+
+def _model_in_file(path: str) -> Any:
+    import onnx
+
+    return onnx.load(path)
+
+
+class Message:
+    """An object on its way to another process, inside a `with` block until it was read there."""
+
+    def __init__(self, value: Any) -> None:
+        self._held = ExitStack()
+        self._parts: list[pickle.PickleBuffer] = []
+        file = io.BytesIO()
+        try:
+            _Pickler(file, self._parts, self._held).dump(value)
+        except BaseException:
+            self._held.close()
+            raise
+        self._pickled = file.getbuffer()
+
+    def __enter__(self) -> Message:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Remove the files of models that are too large for a message."""
+        self._held.close()
+
+    def send(self, channel: socket.socket) -> None:
+        """Write it to a socket.
+
+        Raises:
+            OSError: nobody reads there, or there is no memory for it.
+        """
+        parts = [self._pickled, *(part.raw() for part in self._parts)]
+        sizes = array("Q", [part.nbytes for part in parts])
+        is_shared = sum(sizes) >= _LARGE
+        header = _HEADER.pack(is_shared, len(sizes) * sizes.itemsize)
+        starts = _starts(sizes)
+        if not is_shared:
+            content = bytearray(starts[-1] + sizes[-1])
+            for part, start in zip(parts, starts):
+                content[start : start + part.nbytes] = part
+            channel.sendall(b"".join([header, sizes.tobytes(), content]))
+            return
+        with _shared_memory() as memory:
+            for part, start in zip(parts, starts):
+                _write(memory.fileno(), part, start)
+            sent = socket.send_fds(channel, [header], [memory.fileno()])
+            channel.sendall(header[sent:] + sizes.tobytes())
+
+
+def receive(channel: socket.socket) -> list[memoryview]:
+    """Read a message; `load` makes the object of it.
+
+    Raises:
+        EOFError: nobody writes there any more.
+        OSError: the same.
+    """
+    header, descriptors, _, _ = socket.recv_fds(channel, _HEADER.size, 1)
+    try:
+        rest = _read(channel, _HEADER.size - len(header))
+        is_shared, length = _HEADER.unpack(header + rest)
+        sizes = array("Q", bytes(_read(channel, length)))
+        starts = _starts(sizes)
+        total = starts[-1] + sizes[-1]
+        content: Any = (
+            mmap.mmap(descriptors[0], total, access=mmap.ACCESS_COPY)
+            if is_shared
+            else _read(channel, total)
+        )
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    view = memoryview(content)
+    return [view[start : start + size] for start, size in zip(starts, sizes)]
+
+
+def load(message: Sequence[memoryview]) -> Any:
+    """Return the object of a message. What it is made of must be importable here."""
+    # From our own process, through a private socket.
+    return pickle.loads(message[0], buffers=message[1:])
+
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    """Return where parts of these sizes begin, so that elements are aligned."""
+    ends = accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
+    return [0, *ends][:-1]
+
+
+def _shared_memory() -> Any:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("polygraphy"), "wb", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def _write(descriptor: int, part: memoryview, start: int) -> None:
+    written = 0
+    os.ftruncate(descriptor, start + part.nbytes)
+    while written < part.nbytes:
+        piece = part[written : written + _WRITTEN_AT_ONCE]
+        written += os.pwrite(descriptor, piece, start + written)
+
+
+def _read(channel: socket.socket, size: int) -> bytearray:
+    """Read so many bytes, which are the reader's own: arrays over them can be written to."""
+    content = bytearray(size)
+    view = memoryview(content)
+    while view:
+        count = channel.recv_into(view)
+        if not count:
+            raise EOFError
+        view = view[count:]
+    return content

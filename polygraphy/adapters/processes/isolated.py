@@ -1,0 +1,45 @@
+"""Calls functions where a crash does no harm."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import TypeVar
+
+from polygraphy.adapters.os.forks import is_fork_safe
+from polygraphy.adapters.processes import forked
+from polygraphy.adapters.processes.warm_process import WarmProcess
+
+T = TypeVar("T")
+
+
+def call_isolated(
+    function: Callable[[], T],
+    *,
+    what: str,
+    timeout: float | None = None,
+    is_silent: bool = False,
+) -> T:
+    """Call a function in a process of its own; see the port.
+
+    That is a fork, which needs nothing to be pickled, unless a library in this process does not
+    survive that: then it is a new process if what is called can be pickled. If not, the fork works
+    as long as it does not use that library, which refuses.
+    """
+    if not is_fork_safe() and _can_be_pickled(function):
+        process = WarmProcess(what)
+        try:
+            with process.limited(timeout, is_silent):
+                result: T = process.call(function)
+                return result
+        finally:
+            process.close()
+    return forked.call_isolated(function, what=what, timeout=timeout, is_silent=is_silent)
+
+
+def _can_be_pickled(function: Callable[[], object]) -> bool:
+    try:
+        pickle.dumps(function)
+    except Exception:
+        return False
+    return True

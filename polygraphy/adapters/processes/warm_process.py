@@ -1,0 +1,314 @@
+"""A process that calls functions and keeps what they return: it was started anew, so that it can
+use libraries and devices that do not survive a fork, and it stays warm, because what they load
+takes long.
+
+`warm_server` is for command lines, which it forks, so that each finds the process as it was; here,
+each call finds what earlier ones left, and nothing is forked.
+
+The process ends with the one that started it. It writes what it has to say to standard error, and
+hands over what is logged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+from polygraphy.adapters.processes.exchange import Message, load, receive
+from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.lifetime import end_group, forget_group, start_command
+from polygraphy.logger import G_LOGGER
+from polygraphy.python_command import safe_command
+
+_MAIN = "from polygraphy.adapters.processes.warm_process import main; main()"
+_MOST = 2
+"""Processes that stay warm: of more settings, the one that was used first has to start again."""
+_CHANGING = frozenset({"PYTEST_CURRENT_TEST"})
+"""Variables of the environment that change all the time and are no setting."""
+
+
+class Kept:
+    """Something that a process keeps; there, it is that.
+
+    Attributes:
+        is_there: whether the process has it still; not after a crash.
+    """
+
+    def __init__(self, owner: WarmProcess, number: int) -> None:
+        self._owner, self._number = owner, number
+        self._generation = owner.generation
+        finalize(self, owner.release, number, self._generation).atexit = False
+
+    @property
+    def is_there(self) -> bool:
+        return self._owner.is_running and self._generation == self._owner.generation
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _kept_object, (self._number,)
+
+
+class WarmProcess:
+    """Implements the port `WarmProcess`; the process is started when it is first needed, and after
+    a crash again.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self.generation = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._end: Callable[[], Any] | None = None
+        self._environment: Mapping[str, str] = {}
+        self._numbers = count()
+        self._released: list[int] = []
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+        self._limits: tuple[float | None, bool] = (None, False)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there, and would be used."""
+        return self._process is not None and self._owner == os.getpid()
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function there; see the port."""
+        return self._request(function, arguments, None)
+
+    def keep(self, function: Callable[..., Any], *arguments: Any) -> Kept:
+        """Call a function and keep there what it returns; see the port."""
+        number = next(self._numbers)
+        self._request(function, arguments, number)
+        return Kept(self, number)
+
+    def release(self, number: int, generation: int) -> None:
+        """Let go of what is kept, with the next call: this may be called at any time."""
+        if generation == self.generation:
+            self._released.append(number)
+
+    @contextmanager
+    def limited(self, timeout: float | None = None, is_silent: bool = False) -> Iterator[None]:
+        """Limit each call of the block; see the port."""
+        before, self._limits = self._limits, (timeout, is_silent)
+        try:
+            yield
+        finally:
+            self._limits = before
+
+    def close(self) -> None:
+        """End the process, with what it keeps."""
+        with self._lock:
+            self._process = None
+            self._released.clear()
+            self.generation += 1
+            if self._end is not None:
+                self._end()
+
+    def _request(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], number: int | None
+    ) -> Any:
+        timeout, is_silent = self._limits
+        with self._lock:
+            self._start(is_setting_up=number is not None)
+            released, self._released = self._released, []
+            how = (str(Path.cwd()), G_LOGGER.module_severity, is_silent, released, number)
+            try:
+                message = Message((how, function, arguments))
+            except Exception as error:
+                self._released += released
+                raise UsageError(f"{self._what} cannot be handed to a process: {error}") from error
+            try:
+                with message:
+                    message.send(self._channel)
+                    succeeded, answer, lines = load(self._answer(timeout))
+            except (EOFError, ConnectionError) as error:
+                raise self._crash() from error
+            except OSError as error:
+                self.close()
+                raise BackendError(
+                    f"{self._what} cannot exchange data with its process: {error.strerror}.",
+                    hint="It needs memory for them: use a smaller batch, or a smaller model.",
+                ) from error
+            except BaseException:  # Ctrl-C, of which a process in a group of its own hears nothing.
+                self.close()
+                raise
+        for text, severity in lines:
+            G_LOGGER.log(text, severity)
+        if succeeded:
+            return answer
+        raise answer
+
+    def _answer(self, timeout: float | None) -> Any:
+        if timeout is not None and not select.select([self._channel], [], [], timeout)[0]:
+            self.close()
+            raise BackendError(
+                f"{self._what} took longer than {timeout:g} s and was stopped.",
+                hint="Allow more time, or find out where it hangs with -vv.",
+            )
+        return receive(self._channel)
+
+    def _crash(self) -> BackendError:
+        process = self._process
+        assert process is not None
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        code = process.poll()
+        self.close()
+        if code is not None and code < 0:
+            return crash_error(self._what, -code)
+        return BackendError(f"{self._what} ended its process with exit code {code}.")
+
+    def _start(self, is_setting_up: bool) -> None:
+        if self._owner != os.getpid():  # Forked: the process is that of the parent.
+            self._owner, self._process, self._end = os.getpid(), None, None
+            self.generation += 1
+        if self._process is not None and not is_setting_up:
+            return
+        environment = {k: v for k, v in os.environ.items() if k not in _CHANGING}
+        if self._process is not None and self._environment != environment:
+            self.close()  # Libraries read settings when they are loaded.
+        if self._process is not None:
+            return
+        self._environment = environment
+        self._channel, other = socket.socketpair()
+        paths = json.dumps([path for path in sys.path if path])
+        with other:
+            process = start_command(
+                safe_command([sys.executable, "-c", _MAIN, paths]),
+                stdin=other.fileno(),
+                stdout=subprocess.DEVNULL,
+            )
+        self._process = process
+        self._end = finalize(self, _stop, process, self._channel, os.getpid())  # Also at the end.
+
+
+def _stop(process: subprocess.Popen[bytes], channel: socket.socket, owner: int) -> None:
+    channel.close()
+    if owner != os.getpid():
+        return
+    if process.poll() is None:
+        end_group(process)
+        process.wait()
+    else:
+        forget_group(process)
+
+
+def crash_error(what: str, number: int) -> BackendError:
+    """Return the error that a signal ended a process."""
+    name = signal.Signals(number).name
+    reason = " It may have run out of memory: use a smaller batch." if name == "SIGKILL" else ""
+    error = BackendError(f"{what} crashed: its process was ended by {name}.{reason}")
+    error.is_crash = True
+    return error
+
+
+_warm: dict[str, WarmProcess] = {}
+
+
+def warm_process(what: str, key: str) -> WarmProcess:
+    """Return the process for a setting; see the port."""
+    if not (hasattr(socket, "send_fds") and hasattr(os, "fork")):
+        raise UsageError("Processes that stay warm need sockets that hand over files.")
+    process = _warm.pop(key, None) or WarmProcess(what)
+    while len(_warm) >= _MOST:
+        _warm.pop(next(iter(_warm))).close()
+    _warm[key] = process
+    return process
+
+
+_kept_objects: dict[int, Any] = {}
+"""What this process keeps, if it is one that stays warm."""
+
+
+def _kept_object(number: int) -> Any:
+    return _kept_objects[number]
+
+
+def main() -> None:
+    """Answer calls until there are no more."""
+    sys.path += [path for path in json.loads(sys.argv.pop(1)) if path not in sys.path]
+    channel = socket.socket(fileno=os.dup(0))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    errors = os.dup(2)
+    os.dup2(nowhere, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    lines: list[tuple[str, int]] = []
+
+    def collect(logged: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        lines.extend(logged)
+        return []
+
+    G_LOGGER.letter, G_LOGGER.console_gate = False, collect
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    while True:
+        try:
+            received = receive(channel)
+        except (EOFError, OSError):
+            os._exit(0)  # Destructors of libraries may crash, or wait.
+        answer = _answer_to(received, nowhere, errors)
+        del received
+        with _message(answer, lines) as message:
+            del answer
+            message.send(channel)
+        del message
+        lines.clear()
+
+
+def _answer_to(received: Any, nowhere: int, errors: int) -> tuple[bool, Any]:
+    """Make a call; return whether it succeeded, and what it returned or raised."""
+    try:
+        (folder, severity, is_silent, released, number), function, arguments = load(received)
+        if folder != str(Path.cwd()):
+            os.chdir(folder)
+        G_LOGGER.module_severity = severity
+        for gone in released:
+            _kept_objects.pop(gone, None)
+        _write_to(nowhere if is_silent else errors)
+        result = function(*arguments)
+        if number is None:
+            return True, result
+        _kept_objects[number] = result
+        return True, None
+    except MemoryError:
+        hint = "Use a smaller batch, or fewer outputs at a time."
+        return False, BackendError("It ran out of memory.", hint=hint)
+    except SystemExit as end:  # Asked for by a library.
+        return False, BackendError(f"It ended its process with exit code {end.code}.")
+    except BaseException as error:
+        return False, error
+
+
+_written_to = [-1]
+
+
+def _write_to(descriptor: int) -> None:
+    """Let what backends write, to either output, go to an open file."""
+    if _written_to[0] != descriptor:
+        _written_to[0] = descriptor
+        for output in (1, 2):
+            os.dup2(descriptor, output)
+
+
+def _message(answer: tuple[bool, Any], lines: Sequence[tuple[str, int]]) -> Message:
+    """Return an answer as a message; as text where it cannot be pickled."""
+    try:
+        return Message((*answer, lines))
+    except Exception as error:
+        text = f"The result cannot be handed over by its process: {_described(error)}."
+        if not answer[0]:
+            text = _described(answer[1])
+        return Message((False, BackendError(text), lines))
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -1,0 +1,104 @@
+"""What is right: results that were saved, or that a program computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import (
+    Found,
+    Skip,
+    Step,
+    StepOutcome,
+    Unexplained,
+    take_steps,
+)
+from polygraphy.application.diagnose.saved import SavedRun, saved_results
+from polygraphy.application.diagnose.saved_comparison import SavedComparison, compare_saved
+from polygraphy.application.diagnose.steps.saved_outputs import (
+    explain_by_half_precision,
+    explain_by_nan,
+    explain_by_outputs_alone,
+    explain_by_precision,
+    explain_outputs_by_precision,
+)
+from polygraphy.application.diagnose.steps.saved_tensors import explain_by_tensors
+from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.domain.errors import BackendError
+from polygraphy.ports.diagnosing import SuspectedParty
+
+STEPS_ON_OUTPUTS: Sequence[Step[SavedComparison]] = (
+    explain_by_precision,
+    explain_by_nan,
+    explain_by_half_precision,
+    explain_by_outputs_alone,
+)
+STEPS_ON_TENSORS: Sequence[Step[SavedComparison]] = (
+    explain_outputs_by_precision,
+    explain_by_tensors,
+    explain_by_precision,
+    explain_by_half_precision,
+)
+
+
+def against_golden(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model does not give saved results, if such are given.
+
+    Raises:
+        FileError: a file is missing or damaged.
+        UsageError: the results are of other tensors than the model has.
+    """
+    if request.golden is None:
+        return Skip("no saved results are given")
+    runs = saved_results(request.golden, len(request.feeds), case.budget)
+    return against_results(case, runs, request.feeds, request.arbiter)
+
+
+def against_results(
+    case: Case, runs: Sequence[SavedRun], feeds: Sequence[Feed], arbiter: SuspectedParty
+) -> StepOutcome:
+    """Find out why a model does not give results.
+
+    Returns:
+        What was found; a skip where the model gives them and several backends are compared.
+
+    Raises:
+        UsageError: the results are of other tensors than the model has.
+    """
+    party = case.parties[0]
+    kind = runs[0].kind if runs else "saved results"
+    with case.attempt(kind) as notes:
+        try:
+            compute = case.loaded(party)
+            values: list[Values] = [compute(feed) for feed in feeds]
+        except BackendError:
+            return Unexplained(reasons.not_comparable(party.name, kind))
+        comparisons = [compare_saved(case, run, feeds, values, arbiter) for run in runs]
+        for comparison in comparisons:
+            notes.extend(comparison.notes(several=len(comparisons) > 1))
+    agreed = ""
+    for comparison in comparisons:
+        if comparison.compared:
+            answer = _explain(case, comparison)
+            if not isinstance(answer, Found) or answer.result.verdict != AGREE:
+                return answer
+            agreed = answer.result.reason
+    fitted = [comparison.fitted for comparison in comparisons]
+    doubts = [each.doubt() for each in fitted if not each.is_proof]
+    if doubts:
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=doubts[0]), case)
+    reason = next(filter(None, (each.doubt() for each in fitted)), agreed)
+    if len(case.parties) > 1:
+        return Skip("the model gives the saved results")
+    return Found(DiagnosisResult(AGREE, reason=reason), case)
+
+
+def _explain(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return why results differ."""
+    case = evolve(case, feed=comparison.feed)
+    steps = STEPS_ON_TENSORS if comparison.has_tensors else STEPS_ON_OUTPUTS
+    return take_steps(steps, case, comparison)

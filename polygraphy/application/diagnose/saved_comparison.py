@@ -1,0 +1,138 @@
+"""A model, and results that were saved of it or that its program computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.locating import off_from_inputs
+from polygraphy.application.diagnose.oracle import Compared, Oracle
+from polygraphy.application.diagnose.saved import Fitted, Lent, SavedRun, fitting, in_types_of
+from polygraphy.application.diagnose.tracing import trace
+from polygraphy.domain.diagnosis.culprit import TensorError
+from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.domain.rounding import Deviation
+from polygraphy.domain.tensors.naming import counted, sets_of_data
+from polygraphy.domain.tensors.precision import is_float
+from polygraphy.ports.diagnosing import SuspectedParty
+
+
+@frozen
+class SavedComparison:
+    """A model, what it was fed with, and the results that it should give.
+
+    Attributes:
+        run: where the results are from.
+        feeds: the data.
+        values: what the first backend computes of them.
+        arbiter: the backend that computes what is right.
+        fitted: the results by the names of the model.
+        compared: which tensors differ.
+        dtypes: the types in which tensors before the outputs are computed.
+        errors: how far off these tensors are, by set of data.
+    """
+
+    run: SavedRun
+    feeds: Sequence[Feed]
+    values: Sequence[Values]
+    arbiter: SuspectedParty
+    fitted: Fitted
+    compared: Compared
+    dtypes: Mapping[str, Any]
+    errors: Mapping[int, Mapping[str, TensorError]]
+
+    @property
+    def number(self) -> int:
+        """The set of data on which the results differ most."""
+        return self.compared.number
+
+    @property
+    def feed(self) -> Feed:
+        """These data."""
+        return self.feeds[self.number]
+
+    @property
+    def saved(self) -> Values:
+        """The results of these data."""
+        return self.fitted.sets[self.number]
+
+    @property
+    def outputs(self) -> Values:
+        """What the backend computes of these data."""
+        return self.values[self.number]
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether tensors before the outputs are known, or could be."""
+        return bool(self.fitted.inner) or self.run.is_traced
+
+    def notes(self, several: bool) -> Iterator[str]:
+        """Yield what was compared, and how many tensors differ."""
+        if several:
+            yield f"{self.run.name}:"
+        yield from self.fitted.notes(len(self.compared.names))
+
+    def in_own_types(self) -> Values:
+        """Return the results in the types in which the backend computes them."""
+        return _in_own_types(self.outputs, self.dtypes, self.saved)
+
+
+def compare_saved(
+    case: Case,
+    run: SavedRun,
+    feeds: Sequence[Feed],
+    values: Sequence[Values],
+    arbiter: SuspectedParty,
+) -> SavedComparison:
+    """Compare what the first backend computes with results.
+
+    Raises:
+        UsageError: they are of other tensors than the model has.
+    """
+    fitted = fitting(case.model, run.sets, values)
+    right = Oracle(
+        f"{run.kind}, {run.name}", fitted.sets, [*_describe_left_out(run, fitted, len(feeds))]
+    )
+    of_outputs = right.beside(case, values)
+    dtypes: dict[str, Any] = {}
+    errors: dict[int, Mapping[str, TensorError]] = {}
+
+    def compare_inner(number: int) -> dict[str, Deviation]:
+        saved = fitted.sets[number]
+        inner = fitted.inner & saved.keys()
+        if not inner:
+            return {}
+        own = trace(case, case.parties[0], feeds[number]).values
+        dtypes.update((name, own[name].dtype) for name in own if name in inner)
+        expected = _in_own_types(values[number], dtypes, saved)
+        errors[number], wrong = off_from_inputs(case, own, expected)
+        # It may be right in the type in which it was saved.
+        _, wrong = off_from_inputs(case, own, Lent(inner & wrong.keys(), saved.__getitem__))
+        return wrong
+
+    inner = [compare_inner(number) for number in range(len(fitted.sets))]
+    compared = Compared(
+        [{**outputs, **tensors} for outputs, tensors in zip(of_outputs.sets, inner)]
+    )
+    case.evidence.compared(right.name, right.left_out)
+    return SavedComparison(run, feeds, values, arbiter, fitted, compared, dtypes, errors)
+
+
+def _describe_left_out(run: SavedRun, fitted: Fitted, data: int) -> Iterator[str]:
+    """Yield what was asked for and not compared, in words."""
+    sets = len(fitted.sets)
+    if sets < data:
+        yield reasons.fewer_results(run.name, str(sets), sets_of_data(data))
+    if run.more:
+        results = counted(sets + run.more, "result")
+        yield reasons.more_results(run.name, results, sets_of_data(data))
+    yield from (f"{missing} in {run.name}" for missing in fitted.missing)
+
+
+def _in_own_types(outputs: Values, dtypes: Mapping[str, Any], saved: Values) -> Values:
+    """Return results in the types in which outputs, and tensors before them, are computed."""
+    floats = {name: value.dtype for name, value in outputs.items() if is_float(value)}
+    return in_types_of({**floats, **dtypes}, saved)

@@ -1,0 +1,72 @@
+"""Steps: what explains that outputs are not those that were saved."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.locating import first_non_finite
+from polygraphy.application.diagnose.lowered.half_verdict import diagnose_saved_outputs, half_model
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.outputs_alone import of_outputs, with_change
+from polygraphy.application.diagnose.rounding import explained
+from polygraphy.application.diagnose.saved_comparison import SavedComparison
+from polygraphy.application.diagnose.tracing import trace
+from polygraphy.domain.diagnosis.closeness import introduces_nan
+from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.words import reasons
+
+
+def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return whether rounding explains all outputs that differ."""
+    if not explained(case, comparison.feeds, comparison.values, comparison.fitted.sets):
+        return Skip("rounding does not explain the outputs")
+    return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
+
+
+def explain_outputs_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return whether rounding explains the outputs, where no tensors before them are known."""
+    if comparison.fitted.inner:
+        return Skip("tensors before the outputs are asked first")
+    return explain_by_precision(case, comparison)
+
+
+def explain_by_nan(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return the node that makes NaN which was not saved, and what it may have been."""
+    broken = find_first_nan(case, comparison)
+    if broken is None:
+        return Skip("no node makes NaN that was not saved")
+    run = (comparison.feed, comparison.saved, comparison.outputs)
+    culprit = with_change(case, run, broken, comparison.arbiter)
+    return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
+def find_first_nan(case: Case, comparison: SavedComparison) -> Culprit | None:
+    """Return the node that makes NaN which was not saved; None where there is none, or where a
+    program tells what each node should compute.
+    """
+    if comparison.run.is_traced or not introduces_nan(comparison.outputs, comparison.saved):
+        return None
+    return first_non_finite(case, trace(case, comparison.arbiter, comparison.feed))
+
+
+def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Return what half precision does to a model that computes in it, if that explains it."""
+    half = half_model(case, [comparison.feed])
+    if half is None or not half.is_whole:
+        return Skip("the model does not compute in half precision")
+    saved, outputs = comparison.saved, comparison.outputs
+    result = diagnose_saved_outputs(case, half, saved, outputs, comparison.arbiter)
+    if result is None:
+        return Skip("half precision does not explain the outputs")
+    return Found(result, case)
+
+
+def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOutcome:
+    """Find out why outputs differ, where nothing before them was saved."""
+    run = (comparison.feed, comparison.saved, comparison.outputs)
+    answer = of_outputs(case, run, comparison.compared.found, comparison.arbiter)
+    fitted = comparison.fitted
+    if fitted.lost and isinstance(answer, Found) and answer.result.verdict == INCONCLUSIVE:
+        return evolve(answer, result=evolve(answer.result, reason=fitted.doubt(differs=True)))
+    return answer

@@ -1,0 +1,153 @@
+"""A process that calls functions, keeps what they return, and may crash."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from polygraphy.adapters.processes.warm_process import WarmProcess
+from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.logger import G_LOGGER
+from tests.support.models import make, value
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="needs a socket that hands on files"
+)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[WarmProcess]:
+    made = WarmProcess("backend")
+    yield made
+    made.close()
+
+
+def doubled(arrays: dict[str, Any]) -> dict[str, Any]:
+    for array in arrays.values():
+        np.multiply(array, 2, out=array)
+    return arrays
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def pid_of(_: Any = None) -> int:
+    return os.getpid()
+
+
+def crash(number: int) -> None:
+    os.write(2, b"Assertion failed")
+    os.kill(os.getpid(), number)
+
+
+def test_arrays_come_back_and_may_be_written_to(process: WarmProcess) -> None:
+    arrays = {
+        "large": np.arange(100_000, dtype=np.float64),
+        "odd": np.arange(3, dtype=np.uint8),
+        "none": np.empty((0, 4), np.float32),
+        "small": np.array(1.5, np.float64),
+    }
+    for given in (arrays, {name: arrays[name] for name in ("odd", "small")}):
+        expected = {name: 2 * array for name, array in given.items()}
+        answer = process.call(doubled, given)
+        assert all(np.array_equal(answer[name], expected[name]) for name in given)
+        assert all(array.flags.writeable and array.flags.aligned for array in answer.values())
+
+
+def test_models_arrive_as_they_are(process: WarmProcess) -> None:
+    node = onnx.helper.make_node("Add", ["x", "w"], ["y"])
+    weights = {"w": np.arange(50_000, dtype=np.float32)}
+    ends = [[value(name, [50_000])] for name in "xy"]
+    model = make("add", [node], *ends, weights=weights)
+    assert process.call(dict, {"m": model})["m"] == model
+
+
+def test_what_is_kept_is_there_until_a_crash(process: WarmProcess) -> None:
+    kept = process.keep(list, "abc")
+    assert process.call(sorted, kept) == ["a", "b", "c"]
+    pid = process.call(pid_of)
+    with pytest.raises(BackendError, match=r"^backend crashed: .* SIGSEGV\.$") as caught:
+        process.call(crash, signal.SIGSEGV)
+    assert caught.value.is_crash and not kept.is_there
+    assert process.call(pid_of) != pid
+    assert is_gone(pid)
+
+
+def test_what_nobody_keeps_any_more_is_let_go(process: WarmProcess) -> None:
+    from polygraphy.adapters.processes import warm_process
+
+    kept = process.keep(list, "abc")
+    before = process.call(_count_kept)
+    del kept
+    assert process.call(_count_kept) == before - 1
+    assert not warm_process._kept_objects
+
+
+def _count_kept() -> int:
+    from polygraphy.adapters.processes.warm_process import _kept_objects
+
+    return len(_kept_objects)
+
+
+def test_errors_logs_and_silence(process: WarmProcess, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match="no such thing"):
+        process.call(_fail, UsageError("no such thing"))
+    with pytest.raises(BackendError, match="ended its process with exit code 3"):
+        process.call(sys.exit, 3)
+    with pytest.raises(BackendError, match="cannot be handed over"):
+        process.call(eval, "lambda: 1")
+    with pytest.raises(UsageError, match="cannot be handed to a process"):
+        process.call(lambda: 1)
+    with G_LOGGER.verbosity(G_LOGGER.WARNING):
+        process.call(_log, "quiet")
+    process.call(_log, "two\nlines")
+    with process.limited(is_silent=True), pytest.raises(BackendError):
+        process.call(crash, signal.SIGABRT)
+    out, err = capfd.readouterr()
+    assert out == "[I] two\n    lines\n"
+    assert "Assertion" not in err
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def _log(text: str) -> None:
+    print("on standard output, where nothing of a backend belongs")
+    G_LOGGER.info(text)
+
+
+def test_what_hangs_is_stopped(process: WarmProcess) -> None:
+    with process.limited(0.2), pytest.raises(BackendError, match=r"longer than 0\.2 s"):
+        process.call(time.sleep, 60)
+
+
+def test_it_ends_with_a_parent_that_is_killed() -> None:
+    program = """
+import os, signal
+from polygraphy.adapters.processes.warm_process import WarmProcess
+print(WarmProcess("backend").call(os.getpid), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    end = time.monotonic() + 10
+    while not is_gone(int(done.stdout)) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert is_gone(int(done.stdout))

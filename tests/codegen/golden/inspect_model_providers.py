@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Show what identity.onnx consists of.
+
+polygraphy inspect model identity.onnx --providers cpu --show layers
+"""
+
+from polygraphy import program
+from polygraphy.inspect import inspect_model
+
+
+def main() -> None:
+    inspect_model("identity.onnx", show=["layers"], providers=["cpu"])
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)
