@@ -9,7 +9,7 @@ from polygraphy.cli.backends.built_in import BuiltIn, Groups, built_in
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.named import ChosenRunner, RunnerFlags, chosen_runners, parse_named
 from polygraphy.cli.declare.errors import BadValue, warn_idle
-from polygraphy.cli.declare.kinds import Number, Ordered, Script, Text
+from polygraphy.cli.declare.kinds import Number, Script, Text
 from polygraphy.cli.declare.option import (
     NAMED_RUNNER,
     Options,

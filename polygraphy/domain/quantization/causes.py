@@ -21,9 +21,11 @@ is above what a symmetric range may lose.
 _BIAS_LOSS = 0.1
 """From this loss on a bias is wrong: chosen, not measured."""
 _CUT = 0.002
-"""A range that cuts off more than this share of the elements is too narrow: chosen, not measured."""
+"""A range that cuts off more than this share is too narrow (chosen, not measured)."""
 _CLOSE = 1.3
-"""Two scales differ by less than this factor if only the zero point is wrong: chosen, not measured."""
+"""Two scales differ by less than this factor if only the zero point is wrong (chosen, not
+measured).
+"""
 
 
 def is_suspect(site: Site, loss: SiteLoss) -> bool:
