@@ -103,7 +103,7 @@ def diagnose(
             output), ``sqnr`` (the noise in dB), ``top1`` (the share of rows with another largest
             element), ``kl``, or a function of outputs and reference outputs; smaller is better.
         save: where the model is saved that reaches `within`.
-        budget: seconds that the search for that may take (default: 2 s and 200 runs).
+        budget: seconds that the search for that may take (default: 200 runs).
 
     Returns:
         Whether nothing is wrong.

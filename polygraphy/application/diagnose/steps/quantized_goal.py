@@ -39,8 +39,6 @@ from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
 _RUNS = 200
-_SECONDS = 2.0
-"""The preparation may take so long beside the runs."""
 _MEASURED = 16
 """Ranges are measured on so many inputs at most."""
 _EXACT = 1e-3
