@@ -211,9 +211,12 @@ def diffuse(
         text += f" Best with nodes in float: {points}."
     if wide is not None:
         verb = "reach the target" if wide <= within else "are not enough"
-        text += f" 16-bit activations {verb}: {wide:.3g} with weights alone quantized."
-        if wide > within:
-            text += " Quantize weights per channel, or with more bits."
+        text += f" Activations in float {verb}: {wide:.3g} with weights alone quantized."
+        text += (
+            " Not tried: 16-bit activations."
+            if wide <= within
+            else " Not tried: weights per channel, or with more bits."
+        )
     return text
 
 
