@@ -44,6 +44,7 @@ _ADAPTERS: dict[str, str] = {
     "describe_with_weights": "polygraphy.adapters.onnx.edit.copying:describe_with_weights",
     "mended": "polygraphy.adapters.onnx.edit.copying:mended",
     "dequantised": "polygraphy.adapters.onnx.edit.quantising:dequantised",
+    "open_quantized": "polygraphy.adapters.onnx.edit.quantized_model:open_quantized",
     "requantised": "polygraphy.adapters.onnx.edit.quantising:requantised",
     "quantised_operands": "polygraphy.adapters.onnx.edit.quantising:quantised_operands",
     "altered": "polygraphy.adapters.onnx.edit.copying:altered",

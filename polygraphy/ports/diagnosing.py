@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph, Model
+    from polygraphy.domain.quantization.schemes import Scheme
+    from polygraphy.domain.quantization.sites import FloatNode, Site
     from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -328,6 +330,47 @@ class SourceProgram(Protocol):
             InputError: it takes other inputs.
             ModelError: it cannot be loaded.
         """
+
+
+class QuantizedModel(Protocol):
+    """A quantized model whose sites can be switched off one by one.
+
+    Attributes:
+        sites: where it is quantized.
+        nodes: what computes, as before it was quantized.
+        producer: which quantizer made it: ``onnxruntime``, ``nncf``, ``modelopt`` or empty.
+    """
+
+    sites: Sequence[Site]
+    nodes: Sequence[FloatNode]
+    producer: str
+
+    def switched(self) -> Any:
+        """Return an ``onnx.ModelProto`` with one more input, the last: which sites are on."""
+
+    def mixed(self, off: Collection[int]) -> Any:
+        """Return the model with some sites in floating point."""
+
+    def marked(self) -> Any:
+        """Return the model in floating point, with the activations of its sites as outputs."""
+
+    def source(self, site: Site) -> str:
+        """Return the tensor of an activation, which may be quantized several times."""
+
+    def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
+        """Return the model with other parameters at some sites; with None, a bias gets those that
+        follow from its operands.
+        """
+
+
+@port
+def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
+    """Return the sites of a quantized ``onnx.ModelProto``.
+
+    Args:
+        model: the model; it stays as it is.
+        references: the model that it was made of, and other forms of that, for its weights.
+    """
 
 
 class DiagnosisReports(Protocol):

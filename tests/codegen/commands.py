@@ -410,6 +410,10 @@ RENDERED: dict[str, str] = {
         " --shard 1/2 --times old.json --only identity --timeout 60 --memory 2G --repeat-failed 2"
         " --baseline old.json --diagnose --folder results --report report.html"
     ),
+    "diagnose_quantized": (
+        "diagnose identity.onnx --reference r.onnx --onnxrt --within 0.1 --metric metric.py:drop"
+        " --save mixed.onnx --budget 30"
+    ),
     "diagnose_program": "diagnose identity.onnx --torch net.pt2 --onnxrt",
     "diagnose_script": "diagnose identity.onnx --torch net.py:load_model --onnx",
     "diagnose_named": "diagnose identity.onnx --runner cpu=--onnxrt --runner"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -38,6 +38,8 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.errors import UnavailableError, UsageError
+from polygraphy.domain.quantization.goal import QuantizedGoal
+from polygraphy.domain.quantization.metrics import BUILT_IN
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -67,6 +69,11 @@ def diagnose(
     issue: str | None = None,
     environments: str | Sequence[str] | None = None,
     memory_budget: int | None = None,
+    *,
+    within: float | None = None,
+    metric: str | Callable[..., float] | None = None,
+    save: str | None = None,
+    budget: float | None = None,
 ) -> bool:
     """Run a model in one or more backends, and if something is wrong, say why.
 
@@ -90,6 +97,13 @@ def diagnose(
         memory_budget: bytes of memory that tensors may take at any one time where all of them are
             computed, and every node alone; what does not fit is kept in a file (default: a quarter
             of the free memory, at most 768 MiB).
+        within: of a quantized model beside its reference in floating point, the largest value of
+            the metric: what is wrong or has to stay in floating point, so that it is reached.
+        metric: ``rms`` (default: the rms of the error over that of the reference, of the worst
+            output), ``sqnr`` (the noise in dB), ``top1`` (the share of rows with another largest
+            element), ``kl``, or a function of outputs and reference outputs; smaller is better.
+        save: where the model is saved that reaches `within`.
+        budget: seconds that the search for that may take (default: 200 runs).
 
     Returns:
         Whether nothing is wrong.
@@ -106,6 +120,7 @@ def diagnose(
             "There are several of a reference, saved results and a program.",
             hint="Give one of them.",
         )
+    goal = _goal(within, metric, save, budget, reference)
     paths = [golden] if isinstance(golden, str) else golden
     others = [environments] if isinstance(environments, str) else environments
     path = model if isinstance(model, str) else "MODEL"
@@ -119,8 +134,12 @@ def diagnose(
     def diagnose_in_float32(case: Case) -> Found:
         if isinstance(data_loader, StepLoader):
             check_oracle_of_steps(paths, program)
+            if goal is not None:
+                raise UsageError(
+                    "--within compares whole runs, not steps.", hint="Leave out --steps."
+                )
             return diagnose_steps(case, data_loader, reference, diagnose_step)
-        return diagnose_once(case, data_loader, reference, paths, program, elsewhere)
+        return diagnose_once(case, data_loader, reference, paths, program, elsewhere, goal)
 
     def diagnose_step(case: Case, data: Any, reference: Any) -> Found:
         return diagnose_once(case, data, reference, None, None, elsewhere)
@@ -157,6 +176,7 @@ def diagnose_once(
     golden: Sequence[str] | None = None,
     program: SourceProgram | None = None,
     elsewhere: Elsewhere | None = None,
+    goal: QuantizedGoal | None = None,
 ) -> Found:
     """Compare a model with what is right, and else backends with each other; return what may be
     said.
@@ -168,6 +188,7 @@ def diagnose_once(
         golden: files of results that are right.
         program: the program that the model was exported from.
         elsewhere: environments with other versions of the backends.
+        goal: what a quantized model has to reach.
     """
     case = with_data_loader(case, data_loader)
     feeds = feeds_of_parties(case, data_loader, are_saved=golden is not None)
@@ -175,7 +196,7 @@ def diagnose_once(
     arbiter = resolve(SuspectedParty, REFERENCE)
     given = (party for party in case.parties if party.backend == arbiter.backend)
     arbiter = next(given, arbiter)
-    request = Request(data_loader, feeds, arbiter, reference, golden, program, elsewhere)
+    request = Request(data_loader, feeds, arbiter, reference, golden, program, elsewhere, goal)
     if golden is not None or program is not None:  # They know tensors inside of branches.
         case = evolve(case, model=with_branches(case, feeds))
     asks_versions = elsewhere is not None and not request.compares_versions_first(case)
@@ -194,6 +215,41 @@ def diagnose_once(
         reason = together(result.reason, said_of_branches(case, feeds))
         result = evolve(result, reason=reason)
     return Found(result, case)
+
+
+def _goal(
+    within: float | None,
+    metric: str | Callable[..., float] | None,
+    save: str | None,
+    budget: float | None,
+    reference: Any,
+) -> QuantizedGoal | None:
+    """Return what a quantized model has to reach; None if that is not asked.
+
+    Raises:
+        UsageError: there is no reference, no such metric, or an option without `within`.
+    """
+    if within is None:
+        if metric is not None or save is not None or budget is not None:
+            raise UsageError(
+                "A metric, a budget or a file to save need a target.", hint="Add --within."
+            )
+        return None
+    if reference is None:
+        raise UsageError(
+            "--within needs the model in floating point.", hint="Pass it with --reference."
+        )
+    if callable(metric):
+        name = getattr(metric, "__name__", "metric")
+        return QuantizedGoal(within, metric, name, save, budget)
+    if metric not in (None, "rms", *BUILT_IN):
+        raise UsageError(
+            f"{metric!r} is not a metric.",
+            hint=f"Choose one of rms, {', '.join(BUILT_IN)}, or a function: metric.py:NAME.",
+        )
+    if metric in (None, "rms"):
+        return QuantizedGoal(within, save=save, seconds=budget)
+    return QuantizedGoal(within, BUILT_IN[str(metric)], str(metric), save, budget)
 
 
 def diagnose_half(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import SourceProgram, SuspectedParty
 
@@ -31,6 +32,7 @@ class Request:
         golden: files of results that are right.
         program: the program that the model was exported from.
         elsewhere: environments with other versions of the backends.
+        goal: what a quantized model has to reach.
     """
 
     data_loader: Any
@@ -40,6 +42,7 @@ class Request:
     golden: Sequence[str] | None = None
     program: SourceProgram | None = None
     elsewhere: Elsewhere | None = None
+    goal: QuantizedGoal | None = None
 
     @property
     def has_oracle(self) -> bool:

@@ -16,6 +16,7 @@ from polygraphy.cli.commands.diagnose_options import (
     MemoryOptions,
     PartyOptions,
     ProgramOptions,
+    QuantizedOptions,
     groups_of,
     named_parties,
     parties_of,
@@ -33,6 +34,7 @@ from polygraphy.codegen.source import Source, Step, quoted
 _BEFORE: Groups = (
     PartyOptions,
     ComparedOptions,
+    QuantizedOptions,
     *((ProgramOptions,) if PROGRAMS else ()),
     CheckedModelOptions,
     HandoverOptions,

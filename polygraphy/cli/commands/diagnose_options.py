@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from polygraphy.cli.backends.built_in import BuiltIn, Groups, built_in
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.named import ChosenRunner, RunnerFlags, chosen_runners, parse_named
-from polygraphy.cli.declare.errors import warn_idle
-from polygraphy.cli.declare.kinds import Text
+from polygraphy.cli.declare.errors import BadValue, warn_idle
+from polygraphy.cli.declare.kinds import Number, Script, Text
 from polygraphy.cli.declare.option import (
     NAMED_RUNNER,
     Options,
@@ -105,6 +108,77 @@ class ComparedOptions(Options):
         help="Correct results for the data of --load-inputs: the outputs, or preferably all"
         " tensors.",
         feeds="diagnose.golden",
+    )
+
+
+class MetricName(Script):
+    """A metric by its name, or a function in a script."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """Set which metrics are built in."""
+        super().__init__("metric")
+        self.names = names
+        self.metavar = f"{{{','.join(names)},SCRIPT.py:FUNCTION}}"
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return the name, or the path and the function."""
+        if words[0] in self.names:
+            return words[0]
+        if ".py" not in words[0]:
+            listed = ", ".join(self.names)
+            raise BadValue(
+                f"{words[0]!r} is not a metric: choose one of {listed}, or script.py:name"
+            )
+        return super().parse(words)
+
+    def files(self, value: Any) -> list[tuple[str, str | None]]:
+        """Return the script with its function, if it is one."""
+        return [] if isinstance(value, str) else [value]
+
+    def argument(self, value: Any) -> Any:
+        """Return the name, or the call that returns the function."""
+        return value if isinstance(value, str) else Call("import_from_script", value)
+
+
+@option_group
+class QuantizedOptions(Options):
+    """Quantized model: the accuracy that it must reach beside --reference."""
+
+    within: float | None = option(
+        "--within",
+        kind=Number(),
+        needs="--reference",
+        feeds="diagnose.within",
+        help="Target: largest acceptable value of --metric for a quantized model. Find the"
+        " parameter that is wrong, or the smallest set of nodes that must stay in float.",
+    )
+    metric: Any = option(
+        "--metric",
+        kind=MetricName(("rms", "sqnr", "top1", "kl")),
+        reads="Script",
+        needs="--within",
+        feeds="diagnose.metric",
+        help="Metric, smaller is better: rms (error over reference, worst output), sqnr (noise in"
+        " dB), top1 (share of rows with a different largest element), kl, or a function that takes"
+        " the outputs and the reference outputs by name and returns a number.",
+        otherwise="rms",
+    )
+    save: str | None = option(
+        "--save",
+        writes=True,
+        needs="--within",
+        kind=Text("MODEL"),
+        feeds="diagnose.save",
+        help="Save the model that reaches --within: with corrected parameters, or with a few nodes"
+        " in float.",
+    )
+    budget: float | None = option(
+        "--budget",
+        needs="--within",
+        kind=Number(minimum=0),
+        feeds="diagnose.budget",
+        help="Time limit in seconds for the search of --within.",
+        otherwise="200 runs",
     )
 
 

@@ -712,6 +712,12 @@ WORDS: dict[str, dict[str, str]] = {
         "program": "--torch net.pt2",
         "device": "--torch net.pt2 --torch-device cuda:1",
     },
+    "QuantizedOptions": {
+        "within": "--reference r.onnx + --within 0.1",
+        "metric": "--reference r.onnx --within 0.1 + --metric kl",
+        "save": "--reference r.onnx --within 0.1 + --save s.onnx",
+        "budget": "--reference r.onnx --within 0.1 + --budget 30",
+    },
 }
 """By group of options and by option."""
 

@@ -21,6 +21,7 @@ from polygraphy.domain.diagnosis.pairing import Pairing, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
@@ -42,6 +43,7 @@ class ModelPair:
         party: the backend that runs both.
         arbiter: the backend that computes what is right where that one cannot.
         diagnose: diagnoses another pair in the same way.
+        goal: what the model has to reach, if it is quantized and that is given.
     """
 
     reference: OpenModel
@@ -50,6 +52,7 @@ class ModelPair:
     party: SuspectedParty
     arbiter: SuspectedParty
     diagnose: Callable[[Case, ModelPair, Sequence[Feed]], StepOutcome]
+    goal: QuantizedGoal | None = None
 
     def feed_reference(self, feed: Feed) -> dict[str, Any]:
         """Return data by the names, and in the floating-point types, of the reference."""
@@ -148,7 +151,8 @@ def pair_models(
     path: str,
     arbiter: SuspectedParty,
     diagnose: Callable[[Case, ModelPair, Sequence[Feed]], StepOutcome],
+    goal: QuantizedGoal | None = None,
 ) -> ModelPair:
     """Return a model and its reference, which the first backend runs."""
     pairing = paired(graph_with_weights(case.model.proto), graph_with_weights(reference.proto))
-    return ModelPair(reference, path, pairing, case.parties[0], arbiter, diagnose)
+    return ModelPair(reference, path, pairing, case.parties[0], arbiter, diagnose, goal)

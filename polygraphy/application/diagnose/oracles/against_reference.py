@@ -21,6 +21,7 @@ from polygraphy.application.diagnose.steps.model_differences import explain_by_d
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
 from polygraphy.application.diagnose.steps.quantization import USUAL_LOSS, explain_by_quantization
+from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.commands import diagnose_command
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
@@ -28,7 +29,7 @@ from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.quantising import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.rounding import said_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
@@ -36,6 +37,7 @@ from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import release_memory
 
 STEPS: Sequence[Step[ModelComparison]] = (
+    reach_quantized_goal,
     explain_by_half_precision,
     explain_by_quantization,
     explain_by_differences,
@@ -57,7 +59,12 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
         return Skip("no reference is given")
     path = reference if isinstance(reference, str) else "REFERENCE.onnx"
     opened = open_model(reference)
-    pair = pair_models(case, opened, path, request.arbiter, diagnose_pair)
+    pair = pair_models(case, opened, path, request.arbiter, diagnose_pair, request.goal)
+    if pair.goal is not None and not is_quantised(pair.pairing):
+        raise UsageError(
+            "--within is for a quantized model beside a reference in floating point.",
+            hint="Pass the quantized model first, and the original as --reference.",
+        )
     return diagnose_pair(case, pair, request.feeds)
 
 
@@ -94,6 +101,10 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
             note = steps.with_rounding(party.name, note, str(narrow), lost)
         notes.append(note if outputs else "")
         notes += [steps.not_compared([reason]) for reason in right.left_out]
+    if pair.goal is not None:
+        del compute
+        case.unload()
+        return ModelComparison(pair, feeds, values, expected, compared)
     is_single = len(case.parties) == 1  # Several are compared with each other.
     if not compared:
         if not is_single:

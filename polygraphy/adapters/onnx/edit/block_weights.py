@@ -1,0 +1,136 @@
+"""Weights that are packed into blocks of a few bits, as MatMulNBits reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.graph import add_weight
+from polygraphy.domain.quantization.schemes import Scheme
+from polygraphy.domain.quantization.sites import Site
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto, NodeProto
+
+    Array = np.ndarray[Any, Any]
+
+onnx = mod.lazy_import("onnx")
+numpy = mod.lazy_import("numpy")
+
+
+@frozen
+class Packing:
+    """How codes are packed.
+
+    Attributes:
+        bits: how many a code has.
+        has_zero_points: whether zero points are stored, too.
+        is_transposed: whether the weight of the reference is the transpose of the codes.
+    """
+
+    bits: int
+    has_zero_points: bool
+    is_transposed: bool
+
+
+def block_weight(
+    region: Sequence[NodeProto], constant: Callable[[str], Array | None], exact: Array | None
+) -> tuple[Scheme, Array, Array | None, Packing | None] | None:
+    """Return how an operator stores its weight, its codes, and the same weight in floating point;
+    None if it has none that is known.
+    """
+    for node in region:
+        if node.op_type == "MatMulNBits":
+            return _of_blocks(node, constant, exact)
+        if node.op_type in ("MatMulInteger", "ConvInteger") and len(node.input) > 1:
+            return _of_integers(node, constant, exact)
+    return None
+
+
+def _of_integers(
+    node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
+) -> tuple[Scheme, Array, Array | None, None] | None:
+    codes, stem = constant(node.input[1]), node.input[1].removesuffix("_quantized")
+    scale = constant(f"{stem}_scale")
+    zero = constant(node.input[3]) if len(node.input) > 3 else None
+    if codes is None or scale is None:
+        return None
+    axis = 0 if node.op_type == "ConvInteger" else codes.ndim - 1
+    zeros = numpy.zeros(scale.shape) if zero is None else zero.astype(numpy.float64)
+    zeros = numpy.broadcast_to(zeros.reshape(-1) if scale.ndim else zeros.reshape(()), scale.shape)
+    scheme = Scheme(codes.dtype.name, scale.astype(numpy.float64), zeros, axis)
+    return scheme, codes.astype(numpy.float64), exact, None
+
+
+def _of_blocks(
+    node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
+) -> tuple[Scheme, Array, Array | None, Packing] | None:
+    options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    bits, block = options.get("bits", 4), options["block_size"]
+    rows, columns = options["N"], options["K"]
+    packed, scale = constant(node.input[1]), constant(node.input[2])
+    given = node.input[3] if len(node.input) > 3 else ""
+    stored = constant(given) if given else None
+    if packed is None or scale is None or (given and stored is None):
+        return None
+    count = -(-columns // block)
+    codes = _unpacked(packed.reshape(rows, -1), bits)[:, : count * block][:, :columns]
+    scales = scale.astype(numpy.float64).reshape(rows, count)
+    if stored is None:
+        zeros = numpy.full(scales.shape, float(2 ** (bits - 1)))
+    elif stored.dtype.kind == "f":
+        zeros = stored.astype(numpy.float64).reshape(rows, count)
+    else:
+        zeros = _unpacked(stored.reshape(rows, -1), bits)[:, :count]
+    scheme = Scheme(f"uint{bits}", scales, zeros, 1, block)
+    turned = None if exact is None or exact.ndim != 2 else exact.T
+    matches = turned is not None and turned.shape == codes.shape
+    packing = Packing(bits, stored is not None and stored.dtype.kind != "f", is_transposed=True)
+    return scheme, codes, turned if matches else None, packing
+
+
+def _unpacked(rows: Array, bits: int) -> Array:
+    """Return codes of bytes, the low bits first."""
+    parts = [(rows >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
+    codes: Array = numpy.stack(parts, -1).reshape(len(rows), -1).astype(numpy.float64)
+    return codes
+
+
+def _packed(codes: Array, bits: int) -> Array:
+    per_byte = 8 // bits
+    short = -codes.shape[1] % per_byte
+    padded = numpy.pad(codes.astype(numpy.uint8), ((0, 0), (0, short)))
+    parts = padded.reshape(len(codes), -1, per_byte)
+    made: Array = numpy.zeros(parts.shape[:2], numpy.uint8)
+    for at in range(per_byte):
+        made |= parts[:, :, at] << numpy.uint8(at * bits)
+    return made
+
+
+def repacked(model: ModelProto, node: NodeProto, site: Site, scheme: Scheme) -> None:
+    """Store a weight of blocks again, by another scheme."""
+    packing: Packing = site.packing
+    if packing is None or site.exact is None:
+        return
+    codes = scheme.codes(site.exact)
+    rows, columns = codes.shape
+    count = -(-columns // scheme.block)
+    padded = numpy.pad(codes, ((0, 0), (0, count * scheme.block - columns)))
+    held = {weight.name: weight for weight in model.graph.initializer}
+    kind = onnx.numpy_helper.to_array(held[node.input[2]]).dtype
+    shape = tuple(held[node.input[2]].dims)
+    prefix = f"{site.name}//repaired"
+    arrays = {
+        f"{prefix}_codes": _packed(padded, packing.bits).reshape(rows, count, -1),
+        f"{prefix}_scale": scheme.scale.astype(kind).reshape(shape),
+    }
+    middle = float(2 ** (packing.bits - 1))
+    if packing.has_zero_points or numpy.any(scheme.zero_point != middle):
+        arrays[f"{prefix}_zero"] = _packed(scheme.zero_point, packing.bits).reshape(-1)
+    for name, array in arrays.items():
+        add_weight(model, onnx.numpy_helper.from_array(array), name)
+    node.input[:] = [node.input[0], *arrays, *[*node.input][4:]]

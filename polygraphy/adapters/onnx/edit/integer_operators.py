@@ -1,0 +1,178 @@
+"""Rewrites operators that read and compute integers, as QLinearConv, as the operator in floating
+point between DequantizeLinear and QuantizeLinear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from polygraphy import mod
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+onnx = mod.lazy_import("onnx")
+numpy = mod.lazy_import("numpy")
+
+_QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+
+
+@frozen
+class _Operator:
+    """Where the operands of an integer operator are.
+
+    Attributes:
+        op: the operator in floating point.
+        inputs: the positions of quantized inputs, each followed by its scale and zero point.
+        output: the position of the scale of the output, followed by its zero point.
+        plain: the positions of inputs that are not quantized, before the others.
+        bias: the position of a bias in units of the product of the first two scales.
+        dropped: attributes that the operator in floating point lacks.
+    """
+
+    op: str
+    inputs: tuple[int, ...]
+    output: int
+    plain: tuple[int, ...] = ()
+    bias: int | None = None
+    dropped: tuple[str, ...] = ()
+
+
+def _unary(op: str, *dropped: str) -> _Operator:
+    return _Operator(op, (0,), 3, dropped=dropped)
+
+
+_OPERATORS = {
+    "QLinearConv": _Operator("Conv", (0, 3), 6, bias=8),
+    "QLinearMatMul": _Operator("MatMul", (0, 3), 6),
+    "QGemm": _Operator("Gemm", (0, 3), 7, bias=6),
+    "QLinearAdd": _Operator("Add", (0, 3), 6),
+    "QLinearMul": _Operator("Mul", (0, 3), 6),
+    "QLinearSigmoid": _unary("Sigmoid"),
+    "QLinearLeakyRelu": _unary("LeakyRelu"),
+    "QLinearGlobalAveragePool": _unary("GlobalAveragePool", "channels_last"),
+    "QLinearAveragePool": _unary("AveragePool", "channels_last"),
+    "QLinearSoftmax": _unary("Softmax", "opset"),
+    "QLinearReduceMean": _unary("ReduceMean"),
+    "QLinearWhere": _Operator("Where", (1, 4), 7, plain=(0,)),
+}
+"""Integer operators by name; QLinearConcat takes any number of inputs, and is added by hand."""
+
+
+def as_pairs(model: ModelProto) -> bool:
+    """Rewrite the integer operators of a model; return whether there were any."""
+    if not any(node.op_type in _OPERATORS or node.op_type == "QLinearConcat"
+               for node in model.graph.node):  # fmt: skip
+        return False
+    _Rewriter(model.graph).rewrite()
+    return True
+
+
+class _Rewriter:
+    """Rewrites a graph; knows scale and zero point of each tensor of integers.
+
+    Args:
+        graph: which is changed.
+    """
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._graph = graph
+        self._parameters: dict[str, tuple[str, str]] = {}
+        self._taken = {name for node in graph.node for name in node.output}
+        self._weights = {weight.name: weight for weight in graph.initializer}
+
+    def rewrite(self) -> None:
+        """Rewrite all nodes, in order."""
+        nodes = [node for old in list(self._graph.node) for node in self._rewritten(old)]
+        del self._graph.node[:]
+        self._graph.node.extend(nodes)
+
+    def _rewritten(self, node: NodeProto) -> Iterator[NodeProto]:
+        operator = _OPERATORS.get(node.op_type)
+        if node.op_type == "QLinearConcat":
+            operator = _Operator("Concat", tuple(range(2, len(node.input), 3)), 0)
+        if node.op_type == _QUANTISE:
+            self._parameters[node.output[0]] = node.input[1], (*node.input, "", "")[2]
+            yield node
+        elif operator is not None:
+            yield from self._operator(node, operator)
+        elif node.op_type != _DEQUANTISE and node.input and node.input[0] in self._parameters:
+            yield from self._moving(node)
+        else:
+            yield node
+
+    def _operator(self, node: NodeProto, operator: _Operator) -> Iterator[NodeProto]:
+        given = [*node.input, *("",) * 10]
+        reads = [given[at] for at in operator.plain]
+        for at in operator.inputs:
+            made = f"{node.output[0]}//{at}"
+            axis = self._axis(operator.op, at)
+            yield _node(_DEQUANTISE, given[at : at + 3], made, axis)
+            reads.append(made)
+        if operator.bias is not None and given[operator.bias]:
+            yield self._bias(node, given, operator, reads)
+        result = self._float_name(node.output[0])
+        made_by = onnx.NodeProto()
+        made_by.op_type, made_by.name = operator.op, _original_name(node.name)
+        made_by.input[:], made_by.output[:] = reads, [result]
+        made_by.attribute.extend(one for one in node.attribute if one.name not in operator.dropped)
+        yield made_by
+        scale, zero = given[operator.output : operator.output + 2]
+        if not zero and not scale:
+            return
+        self._parameters[node.output[0]] = scale, zero
+        yield _node(_QUANTISE, [result, scale, zero], node.output[0])
+
+    def _moving(self, node: NodeProto) -> Iterator[NodeProto]:
+        """Yield a node that moves integers as one that moves the numbers that they stand for."""
+        scale, zero = self._parameters[node.input[0]]
+        made = f"{node.output[0]}//0"
+        yield _node(_DEQUANTISE, [node.input[0], scale, zero], made)
+        result = self._float_name(node.output[0])
+        self._parameters[node.output[0]] = scale, zero
+        quantize = _node(_QUANTISE, [result, scale, zero], node.output[0])
+        node.input[0], node.output[0] = made, result
+        yield node
+        yield quantize
+
+    def _bias(
+        self, node: NodeProto, given: list[str], operator: _Operator, reads: list[str]
+    ) -> NodeProto:
+        """Return the node that reads a bias, which has the product of both scales."""
+        assert operator.bias is not None
+        name = f"{node.output[0]}//bias"
+        scales = [self._array(given[at + 1]) for at in operator.inputs]
+        scale = (scales[0].reshape(-1) * scales[1].reshape(-1)).astype(numpy.float32)
+        scale = scale.reshape(()) if scale.size == 1 else scale
+        self._graph.initializer.append(onnx.numpy_helper.from_array(scale, f"{name}_scale"))
+        reads.append(name)
+        return _node(_DEQUANTISE, [given[operator.bias], f"{name}_scale"], name, 0)
+
+    def _axis(self, op: str, at: int) -> int | None:
+        """Return the axis of the channels of a weight."""
+        return {"Conv": 0, "MatMul": 1, "Gemm": 0}.get(op) if at == 3 else None
+
+    def _array(self, name: str) -> Any:
+        return onnx.numpy_helper.to_array(self._weights[name])
+
+    def _float_name(self, name: str) -> str:
+        plain = name.removesuffix("_quantized")
+        chosen = plain if plain != name and plain not in self._taken else f"{name}//float"
+        self._taken.add(chosen)
+        return chosen
+
+
+def _original_name(name: str) -> str:
+    return name.removesuffix("_quant")
+
+
+def _node(op: str, reads: list[str], makes: str, axis: int | None = None) -> NodeProto:
+    node: NodeProto = onnx.NodeProto()
+    node.op_type, node.name, node.output[:] = op, f"{makes}/{op}", [makes]
+    node.input[:] = reads if reads[-1] else reads[:-1]
+    if axis is not None:
+        node.attribute.append(onnx.helper.make_attribute("axis", axis))
+    return node

@@ -1,0 +1,678 @@
+"""A quantized model whose sites can be switched off one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.edit.block_weights import block_weight, repacked
+from polygraphy.adapters.onnx.edit.integer_operators import as_pairs
+from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
+from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
+from polygraphy.domain.diagnosis.pairing import is_coarse
+from polygraphy.domain.quantization.schemes import STORED, Scheme
+from polygraphy.domain.quantization.sites import RAW, FloatNode, Kind, Site
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import GraphProto, ModelProto, NodeProto
+
+    Array = np.ndarray[Any, Any]
+
+onnx = mod.lazy_import("onnx")
+numpy = mod.lazy_import("numpy")
+
+SWITCHES = "polygraphy//switches"
+"""The input that says of each site whether it is on."""
+_QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+REMOVABLE = ("Relu", "Clip")
+"""Operators that quantizers leave out if the range of the integers does the same."""
+_ALIKE = 0.5
+"""A weight of the reference may differ from the quantized one by this share of its rms."""
+
+
+def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> QuantizedModel:
+    """Return the sites of a model; see the port."""
+    return QuantizedModel(model, [_Reference(each.graph) for each in references])
+
+
+class QuantizedModel:
+    """A model and its sites; implements the port `QuantizedModel`.
+
+    Attributes:
+        sites: where it is quantized.
+        nodes: what computes, as before it was quantized.
+        producer: which quantizer made it; empty if it does not say.
+    """
+
+    def __init__(self, model: ModelProto, references: Sequence[_Reference]) -> None:
+        self._model: ModelProto = copy_of(model)
+        self._references = references
+        self.producer = _producer(model)
+        self.was_rewritten = as_pairs(self._model)
+        self._graph = self._model.graph
+        self.sites: list[Site] = []
+        self._pairs: list[_Pair] = []
+        self._dequantized: dict[str, str] = {}
+        self._aliases: dict[str, list[str]] = {}
+        self._restore_activations()
+        self._find_pairs()
+        self._find_operators()
+
+    # What there is.
+
+    @cached_property
+    def nodes(self) -> list[FloatNode]:
+        """The nodes that compute, with the tensors that they read before they were quantized."""
+        found = []
+        operators = {pair.output: pair for pair in self._pairs if pair.twin is not None}
+        hidden = {id(node) for pair in operators.values() for node in pair.region}
+        for node in self._graph.node:
+            if id(node) in hidden:
+                pair = operators.get(node.output[0])
+                if pair is not None and pair.twin is not None:
+                    makes = (self.sites[pair.number].name,)
+                    reads = tuple(name for name in pair.twin.input if name)
+                    found.append(FloatNode(identity_of(pair.twin), pair.twin.op_type, reads, makes))
+            elif node.op_type not in (_QUANTISE, _DEQUANTISE, "Constant"):
+                reads = tuple(self._dequantized.get(name, name) for name in node.input if name)
+                makes = tuple(
+                    one
+                    for name in node.output
+                    if name
+                    for one in (name, *self._aliases.get(name, ()))
+                )
+                found.append(FloatNode(identity_of(node), node.op_type, reads, makes))
+        return found
+
+    # Other forms of the model.
+
+    def switched(self) -> ModelProto:
+        """Return the model with one more input: which sites are on."""
+        copy, graph = self._copied()
+        graph.input.append(
+            onnx.helper.make_tensor_value_info(SWITCHES, onnx.TensorProto.BOOL, [len(self.sites)])
+        )
+        for pair in self._pairs:
+            number = pair.number
+            at, flag = f"{SWITCHES}/{number}", f"{SWITCHES}/{number}/on"
+            add_weight(copy, onnx.numpy_helper.from_array(numpy.int64(number)), at)
+            graph.node.append(onnx.helper.make_node("Gather", [SWITCHES, at], [flag]))
+            for on, off, output in self._ends(copy, pair):
+                graph.node.append(onnx.helper.make_node("Where", [flag, on, off], [output]))
+        return _finished(copy)
+
+    def mixed(self, off: Collection[int]) -> ModelProto:
+        """Return the model with some sites in floating point."""
+        copy, graph = self._copied()
+        for pair in self._pairs:
+            for on, exact, output in self._ends(copy, pair, folds=False):
+                name = exact if pair.number in off else on
+                graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
+        _without_identities(graph)
+        clean_model(copy)
+        return _finished(copy)
+
+    def marked(self) -> ModelProto:
+        """Return the model in floating point, with the activations of its sites as outputs."""
+        copy = self.mixed(range(len(self.sites)))
+        made = {name for node in copy.graph.node for name in node.output}
+        there = {value.name for value in copy.graph.output}
+        copy.graph.output.extend(
+            onnx.ValueInfoProto(name=name)
+            for name in dict.fromkeys(self.source(site) for site in self.sites)
+            if name in made - there
+        )
+        return copy
+
+    def source(self, site: Site) -> str:
+        """Return the tensor of an activation, which may be quantized several times."""
+        return site.name.partition("//again")[0]
+
+    def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
+        """Return the model with other parameters at some sites; None is one for a bias: that which
+        follows from its operands.
+        """
+        copy: ModelProto = copy_of(self._model)
+        changed = QuantizedModel(copy, self._references)
+        for number, scheme in schemes.items():
+            changed._set(number, scheme)
+        changed._update_biases(set(schemes))
+        return QuantizedModel(changed._model, self._references)
+
+    def _set(self, number: int, scheme: Scheme | None) -> None:
+        site, pair = self.sites[number], self._pairs[number]
+        if scheme is None:
+            return
+        if pair.twin is not None:
+            repacked(self._model, pair.region[-1], site, scheme)
+            return
+        prefix = f"{site.name}//repaired"
+        kind = pair.kind
+        self._weight(f"{prefix}_scale", scheme.scale.astype(kind))
+        self._weight(f"{prefix}_zero", _typed(scheme.zero_point, scheme.dtype))
+        for node in (pair.quantize, *pair.dequantize):
+            if node is not None:
+                codes_or_values = node.input[0]
+                node.input[:] = [codes_or_values, f"{prefix}_scale", f"{prefix}_zero"]
+                _set_axis(node, scheme)
+        if pair.quantize is None and site.exact is not None:
+            codes = scheme.codes(site.exact)
+            self._weight(f"{prefix}_codes", _typed(codes, scheme.dtype))
+            for node in pair.dequantize:
+                node.input[0] = f"{prefix}_codes"
+
+    def _update_biases(self, changed: set[int]) -> None:
+        """Give biases the scale that follows from the operands of their nodes."""
+        fresh = QuantizedModel(self._model, self._references)
+        by_name = {site.name: number for number, site in enumerate(fresh.sites)}
+        for node in fresh.nodes:
+            numbers = [by_name.get(name) for name in node.reads]
+            if len(numbers) < 3 or any(one is None for one in numbers[:3]):
+                continue
+            x, w, b = (int(one) for one in numbers[:3] if one is not None)
+            bias, first, second = fresh.sites[b], fresh.sites[x].scheme, fresh.sites[w].scheme
+            if bias.kind != "bias" or not {x, w, b} & changed or first is None or second is None:
+                continue
+            if bias.scheme is None:
+                continue
+            scale = (first.scale.reshape(-1) * second.scale.reshape(-1)).astype(numpy.float32)
+            exact = bias.exact if bias.exact is not None else bias.values
+            made = Scheme(
+                bias.scheme.dtype,
+                scale if scale.size > 1 else scale.reshape(()),
+                numpy.zeros(scale.shape if scale.size > 1 else ()),
+                0,
+            )
+            assert exact is not None
+            self._set_bias(b, made, exact)
+
+    def _set_bias(self, number: int, scheme: Scheme, exact: Array) -> None:
+        site, pair = self.sites[number], self._pairs[number]
+        prefix = f"{site.name}//repaired"
+        self._weight(f"{prefix}_scale", scheme.scale.astype(numpy.float32))
+        self._weight(f"{prefix}_codes", _typed(scheme.codes(exact), scheme.dtype))
+        for node in pair.dequantize:
+            node.input[:] = [f"{prefix}_codes", f"{prefix}_scale"]
+            _set_axis(node, scheme)
+
+    def _weight(self, name: str, array: Array) -> None:
+        kept = [one for one in self._graph.initializer if one.name != name]
+        del self._graph.initializer[:]
+        self._graph.initializer.extend(kept)
+        add_weight(self._model, onnx.numpy_helper.from_array(array), name)
+
+    # How it is put together.
+
+    def _copied(self) -> tuple[ModelProto, GraphProto]:
+        copy: ModelProto = copy_of(self._model)
+        del copy.graph.value_info[:]
+        return copy, copy.graph
+
+    def _ends(
+        self, copy: ModelProto, pair: _Pair, *, folds: bool = True
+    ) -> Iterator[tuple[str, str, str]]:
+        """Rename what a site makes; yield that, the same in floating point, and the name that it
+        had.
+        """
+        site, graph = self.sites[pair.number], copy.graph
+        renamed = set(pair.outputs)
+        nodes = [node for node in graph.node if not renamed.isdisjoint(node.output)]
+        for node in nodes:
+            node.output[:] = [f"{name}//on" if name in renamed else name for name in node.output]
+        exact = self._exact(copy, pair, site, suffix="//float" if folds else "")
+        for output in pair.outputs:
+            if folds and site.values is not None and pair.twin is None:
+                array = site.values.astype(pair.kind)
+                add_weight(copy, onnx.numpy_helper.from_array(array), f"{output}//folded")
+                yield f"{output}//folded", exact or f"{output}//folded", output
+            else:
+                yield f"{output}//on", exact or f"{output}//on", output
+
+    def _exact(self, copy: ModelProto, pair: _Pair, site: Site, suffix: str) -> str:
+        """Return the tensor in floating point that stands for a site, and add what makes it; empty
+        if it is not known.
+        """
+        if pair.twin is not None:
+            twin = onnx.NodeProto()
+            twin.CopyFrom(pair.twin)
+            twin.name = f"{twin.name}{suffix}" if twin.name else ""
+            names = {}
+            for name in dict.fromkeys(twin.input):
+                array = pair.weights.get(name)
+                if array is not None:
+                    names[name] = f"{pair.output}//{name}"
+                    add_weight(copy, onnx.numpy_helper.from_array(array), names[name])
+            twin.input[:] = [names.get(name, name) for name in twin.input]
+            twin.output[0] = f"{pair.output}//off"
+            copy.graph.node.append(twin)
+            return f"{pair.output}//off"
+        if site.kind == "activation":
+            return self.source(site)
+        if site.exact is None:
+            return ""
+        name = f"{site.name}//exact"
+        add_weight(copy, onnx.numpy_helper.from_array(site.exact.astype(pair.kind)), name)
+        return name
+
+    def _constant(self, name: str) -> Array | None:
+        tensor = self._weights.get(name)
+        if tensor is None and name in self._makers:
+            maker = self._makers[name]
+            tensor = constant_tensor(maker) if maker.op_type == "Constant" else None
+        return None if tensor is None else onnx.numpy_helper.to_array(tensor)
+
+    @property
+    def _weights(self) -> dict[str, Any]:
+        return {weight.name: weight for weight in self._graph.initializer}
+
+    @property
+    def _makers(self) -> dict[str, NodeProto]:
+        return {name: node for node in self._graph.node for name in node.output if name}
+
+    def _restore_activations(self) -> None:
+        """Put back a Relu or Clip that the range of the integers stands for."""
+        makers = {name: node for node in self._graph.node for name in node.output if name}
+        names = {node.name for node in self._graph.node}
+        quantized = {
+            node.input[0]
+            for node in self._graph.node
+            if node.op_type == _QUANTISE and self._is_shifted(node)
+        }
+        for reference in self._references[:1]:
+            for name in sorted(quantized & makers.keys()):
+                twin = reference.removed_activation(name, makers)
+                if twin is not None and twin.name not in names - {""}:
+                    self._restore(makers[name], name, twin, reference)
+        sort(self._graph)
+
+    def _is_shifted(self, node: NodeProto) -> bool:
+        """Return whether zero is not in the middle of the range that a node stores."""
+        scheme = _scheme(node, self._constant)
+        if scheme is None or scheme.stored.minifloat is not None:
+            return False
+        return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
+
+    def _restore(self, maker: NodeProto, name: str, twin: NodeProto, reference: _Reference) -> None:
+        result = twin.output[0]
+        raw = f"{result}{RAW}"
+        for node in self._graph.node:
+            node.input[:] = [result if one == name else one for one in node.input]
+        maker.output[:] = [raw if one == name else one for one in maker.output]
+        node = onnx.NodeProto()
+        node.CopyFrom(twin)
+        node.input[0] = raw
+        for at in range(1, len(node.input)):
+            if (array := reference.constant(node.input[at])) is not None:
+                held = f"{result}//{at}"
+                add_weight(self._model, onnx.numpy_helper.from_array(array), held)
+                node.input[at] = held
+        self._graph.node.append(node)
+
+    def _find_pairs(self) -> None:
+        """Find all sites of QuantizeLinear and DequantizeLinear."""
+        makers, weights = self._makers, self._weights
+
+        def constant(name: str) -> Array | None:
+            tensor = weights.get(name)
+            if tensor is None and name in makers and makers[name].op_type == "Constant":
+                tensor = constant_tensor(makers[name])
+            return None if tensor is None else onnx.numpy_helper.to_array(tensor)
+
+        readers: dict[str, list[NodeProto]] = {}
+        for node in self._graph.node:
+            if node.op_type == _DEQUANTISE:
+                readers.setdefault(node.input[0], []).append(node)
+        for node in self._graph.node:
+            if node.op_type == _QUANTISE and node.output[0] in readers:
+                self._add_activation(node, readers[node.output[0]], constant)
+        for name, nodes in readers.items():
+            codes = constant(name)
+            for node in nodes if codes is not None else ():
+                self._add_weight(node, codes, constant)
+
+    def _add_activation(self, node: NodeProto, readers: list[NodeProto], constant: Any) -> None:
+        scheme, read = _scheme(node, constant), _scheme(readers[0], constant)
+        if scheme is None or read is None:
+            return
+        exact = constant(node.input[0])
+        name = self._dequantized.get(node.input[0], node.input[0])
+        aliases = self._aliases.setdefault(name, [])
+        if any(site.name == name for site in self.sites):
+            aliases.append(f"{name}//again{len(aliases)}")
+            name = aliases[-1]
+        number = len(self.sites)
+        differs = not _is_same(scheme, read)
+        values = read.values(scheme.codes(exact)) if exact is not None else None
+        self.sites.append(
+            Site(
+                name,
+                "activation" if exact is None else "weight",
+                scheme,
+                read if differs else None,
+                values,
+                exact,
+                None if exact is None else scheme.codes(exact),
+                _format(scheme),
+            )
+        )
+        outputs = [one.output[0] for one in readers]
+        kind = numpy.float32 if exact is None else exact.dtype
+        self._pairs.append(_Pair(number, outputs, node, readers, kind))
+        self._dequantized |= dict.fromkeys(outputs, name)
+
+    def _add_weight(self, node: NodeProto, codes: Array | None, constant: Any) -> None:
+        scheme = _scheme(node, constant, codes)
+        if scheme is None or codes is None:
+            return
+        output, number = node.output[0], len(self.sites)
+        stored = codes.astype(numpy.float64)
+        values = scheme.values(stored)
+        stem = output.removesuffix("_DequantizeLinear_Output").removesuffix("_dequantized")
+        stem = stem if stem != output else node.input[0].removesuffix("_quantized")
+        exact = self._exact_weight((output, stem, f"{stem}".removesuffix("_q")), values)
+        kind: Kind = "bias" if scheme.dtype == "int32" else "weight"
+        scale = constant(node.input[1])
+        self.sites.append(Site(output, kind, scheme, None, values, exact, stored, _format(scheme)))
+        self._pairs.append(_Pair(number, [output], None, [node], scale.dtype))
+        self._dequantized[output] = output
+
+    def _exact_weight(self, names: Sequence[str], values: Array) -> Array | None:
+        """Return a weight as the reference has it: of the same name, or else the most alike."""
+        for reference in self._references:
+            for name in dict.fromkeys(names):
+                array = reference.constant(name)
+                if array is not None and array.shape == values.shape:
+                    return array
+        return self._most_alike(values)
+
+    def _most_alike(self, values: Array) -> Array | None:
+        best, least = None, (
+            _ALIKE * float(numpy.sqrt(numpy.mean(values**2))) if values.size else 0.0
+        )
+        for reference in self._references:
+            for array in reference.of_shape(values.shape):
+                error = float(numpy.sqrt(numpy.mean((array - values) ** 2)))
+                if error < least:
+                    best, least = array, error
+        return best
+
+    def _find_operators(self) -> None:
+        """Find operators that compute in few bits, whose tensors the reference has as well."""
+        if not self._references:
+            return
+        reference = self._references[0]
+        makers = self._makers
+        known = {value.name for value in self._graph.input} | makers.keys()
+        for name, twin in reference.makers.items():
+            node = makers.get(name)
+            if node is None or node.op_type in (_QUANTISE, _DEQUANTISE):
+                continue
+            region = self._region(name, makers, reference)
+            if not any(is_coarse(one.op_type) for one in region):
+                continue
+            weights = {one: reference.constant(one) for one in twin.input if one}
+            if any(array is None and one not in known for one, array in weights.items()):
+                continue
+            if list(twin.output).index(name) or len(twin.output) > 1:
+                continue
+            self._add_operator(name, twin, region, weights)
+
+    def _add_operator(
+        self, name: str, twin: NodeProto, region: list[NodeProto], weights: dict[str, Any]
+    ) -> None:
+        number = len(self.sites)
+        given = {one: array for one, array in weights.items() if array is not None}
+        array = next((given[one] for one in twin.input[:2] if one in given), None)
+        block = block_weight(region, self._constant, array)
+        if block is None:
+            site = Site(name, "operator", None, format="int8, range chosen at run time")
+        else:
+            scheme, codes, exact, packing = block
+            site = Site(
+                name,
+                "operator",
+                scheme,
+                None,
+                scheme.values(codes),
+                exact,
+                codes,
+                _format(scheme),
+                packing,
+            )
+        self.sites.append(site)
+        kind = numpy.float32 if array is None else array.dtype
+        pair = _Pair(number, [name], None, [], kind, twin, region, given)
+        self._pairs.append(pair)
+
+    def _region(
+        self, name: str, makers: Mapping[str, NodeProto], reference: _Reference
+    ) -> list[NodeProto]:
+        """Return the nodes that compute a tensor of others that the reference has, too."""
+        found: dict[int, NodeProto] = {}
+        pending = [name]
+        while pending and len(found) < 32:
+            current = pending.pop()
+            node = makers.get(current)
+            if node is None or id(node) in found or node.op_type == _DEQUANTISE:
+                continue
+            found[id(node)] = node
+            pending += [one for one in node.input if one and one not in reference.makers]
+        order = {id(node): at for at, node in enumerate(self._graph.node)}
+        return sorted(found.values(), key=lambda node: order.get(id(node), 0))
+
+
+class _Pair:
+    """The nodes of a site.
+
+    Args:
+        number: the position of the site.
+        outputs: the tensors that nodes read.
+        quantize: the node that stores; None of a weight.
+        dequantize: the nodes that read.
+        kind: the type in floating point.
+        twin: of an operator, the node of the reference that makes the same tensor.
+        region: of an operator, its nodes.
+        weights: of an operator, the weights of that node.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        outputs: list[str],
+        quantize: NodeProto | None,
+        dequantize: list[NodeProto],
+        kind: Any,
+        twin: NodeProto | None = None,
+        region: Sequence[NodeProto] = (),
+        weights: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.number, self.outputs, self.quantize, self.dequantize = (
+            number,
+            outputs,
+            quantize,
+            dequantize,
+        )
+        self.kind, self.twin, self.region = kind, twin, list(region)
+        self.weights = dict(weights or {})
+
+    @property
+    def output(self) -> str:
+        """The first tensor that nodes read."""
+        return self.outputs[0]
+
+
+class _Reference:
+    """The graph that a model was quantized from.
+
+    Args:
+        graph: that graph.
+    """
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._graph = graph
+        self.makers = {
+            name: node
+            for node in graph.node
+            for name in node.output
+            if name and node.op_type != "Constant"
+        }
+        self._weights = {weight.name: weight for weight in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant" and (tensor := constant_tensor(node)) is not None:
+                self._weights[node.output[0]] = tensor
+        self._arrays: dict[str, Array] = {}
+
+    def removed_activation(self, name: str, makers: Mapping[str, NodeProto]) -> NodeProto | None:
+        """Return the Relu or Clip that a quantizer removed behind the node that makes a tensor,
+        which has its name or that of what it read; None if there is none.
+
+        Args:
+            name: the tensor.
+            makers: the nodes of the quantized model by what they make.
+        """
+        twin = self.makers.get(name)
+        if twin is None or makers[name].op_type in REMOVABLE:
+            return None
+        if twin.op_type in REMOVABLE:
+            before = self.makers.get(twin.input[0])
+            is_same = before is not None and before.op_type == makers[name].op_type
+            return twin if is_same else None
+        readers = [node for node in self._graph.node if name in node.input]
+        is_removed = len(readers) == 1 and readers[0].op_type in REMOVABLE
+        return readers[0] if is_removed and readers[0].output[0] not in makers else None
+
+    def constant(self, name: str) -> Array | None:
+        """Return a weight; None if there is none of that name."""
+        if name not in self._weights:
+            return None
+        if name not in self._arrays:
+            self._arrays[name] = onnx.numpy_helper.to_array(self._weights[name])
+        return self._arrays[name]
+
+    def of_shape(self, shape: Sequence[int]) -> Iterator[Array]:
+        """Yield weights in floating point of a shape, or those that have it transposed."""
+        for name, tensor in self._weights.items():
+            dims = tuple(tensor.dims)
+            if dims not in (tuple(shape), tuple(shape)[::-1]):
+                continue
+            array = self.constant(name)
+            if array is None or array.dtype.kind != "f":
+                continue
+            if dims == tuple(shape):
+                yield array
+            if len(dims) == 2 and dims[::-1] == tuple(shape):
+                yield numpy.ascontiguousarray(array.T)
+
+
+def _scheme(node: NodeProto, constant: Any, codes: Array | None = None) -> Scheme | None:
+    """Return how a node stores or reads; None if that is not known before the model runs."""
+    scale = constant(node.input[1])
+    if scale is None:
+        return None
+    given = constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if given is None and len(node.input) > 2 and node.input[2]:
+        return None
+    options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    dtype = given.dtype.name if given is not None else "uint8"
+    if given is None and codes is not None:
+        dtype = codes.dtype.name
+    elif given is None and options.get("output_dtype"):
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(options["output_dtype"]).name
+    if dtype not in STORED:
+        return None
+    zero = numpy.zeros(scale.shape) if given is None else given.astype(numpy.float64)
+    return Scheme(
+        dtype,
+        scale.astype(numpy.float64),
+        zero.reshape(scale.shape),
+        options.get("axis", 1),
+        options.get("block_size", 0),
+    )
+
+
+def _producer(model: ModelProto) -> str:
+    """Return which quantizer made a model; empty if it does not say."""
+    notes = " ".join(f"{entry.key} {entry.value}" for entry in model.metadata_props)
+    names = [node.name for node in model.graph.node if node.op_type == _QUANTISE]
+    if "nncf" in notes.lower() or any("nncf" in name.lower() for name in names):
+        return "nncf"
+    if "modelopt" in f"{model.producer_name} {notes}".lower():
+        return "modelopt"
+    return "onnxruntime" if model.producer_name == "onnx.quantize" else ""
+
+
+def _is_same(scheme: Scheme, other: Scheme) -> bool:
+    return bool(
+        scheme.scale.shape == other.scale.shape
+        and numpy.allclose(scheme.scale, other.scale, rtol=1e-5)
+        and numpy.array_equal(scheme.zero_point, other.zero_point)
+    )
+
+
+def _format(scheme: Scheme) -> str:
+    if scheme.block:
+        return f"{scheme.dtype}, blocks of {scheme.block}"
+    return f"{scheme.dtype}, per {'tensor' if scheme.is_per_tensor else 'channel'}"
+
+
+def _typed(codes: Array, dtype: str) -> Array:
+    """Return codes as an array of their type."""
+    stored = STORED[dtype]
+    if stored.minifloat is not None:
+        return codes.astype(numpy.float32).astype(stored.minifloat)
+    import ml_dtypes
+
+    return codes.astype(getattr(ml_dtypes, dtype, None) or numpy.dtype(dtype))
+
+
+def _set_axis(node: NodeProto, scheme: Scheme) -> None:
+    kept = [one for one in node.attribute if one.name not in ("axis", "block_size")]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    if not scheme.is_per_tensor:
+        node.attribute.append(onnx.helper.make_attribute("axis", scheme.axis))
+        if scheme.block:
+            node.attribute.append(onnx.helper.make_attribute("block_size", scheme.block))
+
+
+def _without_identities(graph: GraphProto) -> None:
+    """Connect readers to what an added Identity reads, unless it makes an output of the graph."""
+    outputs = {value.name for value in graph.output}
+    names = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if node.op_type == "Identity" and not node.name and node.output[0] not in outputs
+    }
+    for node in graph.node:
+        node.input[:] = [_last(name, names) for name in node.input]
+    kept = [
+        node
+        for node in graph.node
+        if not (node.op_type == "Identity" and not node.name and node.output[0] in names)
+    ]
+    del graph.node[:]
+    graph.node.extend(kept)
+    makers = {name: node for node in graph.node for name in node.output}
+    for node in [*graph.node]:  # An output keeps its name.
+        if node.op_type == "Identity" and not node.name and node.output[0] in outputs:
+            maker = makers.get(node.input[0])
+            if maker is not None and node.input[0].endswith(("//on", "//off")):
+                old, new = node.input[0], node.output[0]
+                graph.node.remove(node)
+                for one in graph.node:
+                    one.input[:] = [new if name == old else name for name in one.input]
+                    one.output[:] = [new if name == old else name for name in one.output]
+
+
+def _last(name: str, names: Mapping[str, str]) -> str:
+    while name in names:
+        name = names[name]
+    return name
+
+
+def _finished(copy: ModelProto) -> ModelProto:
+    sort(copy.graph)
+    return copy

@@ -1,0 +1,421 @@
+"""Step: a quantized model has to be as good as the user asks; which parameter is wrong, or which
+few nodes must stay in floating point.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.words import quantization as words
+from polygraphy.domain.errors import BackendError, InputError
+from polygraphy.domain.quantization.causes import CALIBRATION, CLIPPED, cause_of, is_suspect
+from polygraphy.domain.quantization.goal import QuantizedGoal
+from polygraphy.domain.quantization.lines import exclusion
+from polygraphy.domain.quantization.losses import SiteLoss, activation_loss, sampled, weight_loss
+from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
+from polygraphy.domain.quantization.rules import Rules, rules_of
+from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
+from polygraphy.domain.tensors.facts import layout_of
+from polygraphy.ports.diagnosing import QuantizedModel, open_quantized
+from polygraphy.ports.editing import open_model, save_to_file
+from polygraphy.ports.machine import release_memory
+
+_RUNS = 200
+_MEASURED = 16
+"""Ranges are measured on so many inputs at most."""
+_EXACT = 1e-3
+"""Without quantization the model may differ from its reference by this share of the rms."""
+_HELPS = 0.5
+"""A repair counts if it leaves no more than this share of the loss."""
+_SHARE = 0.1
+"""A site whose own loss is less than this share of the whole is not repaired."""
+_MANY = 3
+"""From so many activations that are cut off on, the calibration data are why."""
+_TRIES = 3
+"""How often a target is lowered, if the backend loses more than the model with switches."""
+
+
+def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome:
+    """Return what a quantized model needs to reach its goal; a skip if none is given, or the models
+    differ in more than quantization.
+    """
+    if comparison.pair.goal is None:
+        return Skip("no goal is given")
+    return _GoalSearch(case, comparison, comparison.pair.goal).outcome()
+
+
+@frozen
+class _Repair:
+    """Parameters that were corrected.
+
+    Attributes:
+        model: the model with them.
+        sites: their positions, with what is lost there.
+        before: the metric before.
+        after: the metric after that.
+    """
+
+    model: QuantizedModel
+    sites: Mapping[int, SiteLoss]
+    before: float
+    after: float
+
+
+class _GoalSearch:
+    """The search for what reaches a goal.
+
+    Args:
+        case: the quantized model.
+        comparison: the model and its reference.
+        goal: what it has to reach.
+    """
+
+    def __init__(self, case: Case, comparison: ModelComparison, goal: QuantizedGoal) -> None:
+        self._case, self._comparison, self._goal = case, comparison, goal
+        self._party = comparison.pair.party
+        self._feeds = list(comparison.feeds)
+        self._right = Outputs(comparison.expected)
+        self._rms = RmsRatio(lambda name: layout_of(case.facts, name))
+        self._metric: Metric = goal.metric or self._rms
+        self._start = time.perf_counter()
+        self._runs = 0
+
+    def outcome(self) -> StepOutcome:
+        """Go through the endings."""
+        case, goal = self._case, self._goal
+        before = self._judge(self._comparison.values)
+        with case.attempt("goal") as notes:
+            notes.append(words.metric_value(goal.name, before, goal.within, len(self._feeds)))
+        if before <= goal.within:
+            reason = words.goal_reached(goal.name, before, goal.within)
+            return Found(DiagnosisResult(AGREE, reason=reason), case)
+        model = self._opened()
+        with case.attempt("sites") as notes:
+            notes.append(words.sites_found(model.sites))
+        if not model.sites:
+            return Skip("no site can be switched off")
+        exact = self._judge(self._run(model.mixed(range(len(model.sites)))), self._rms)
+        if exact > max(_EXACT, 0.02 * self._judge(self._comparison.values, self._rms)):
+            return self._besides(model, exact)
+        floor = self._judge(self._run(model.mixed(range(len(model.sites)))))
+        if floor > goal.within:
+            reason = words.goal_out_of_reach(goal.name, floor, goal.within)
+            return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+        return self._result(model, before)
+
+    def _besides(self, model: QuantizedModel, exact: float) -> StepOutcome:
+        """Diagnose the model in floating point, which differs from its reference as well."""
+        pair = self._comparison.pair
+        with self._case.attempt("without quantization") as notes:
+            notes.append(words.differs_without_quantization(exact))
+        plain = self._case.of(open_model(model.mixed(range(len(model.sites)))))
+        besides = pair_models(plain, pair.reference, pair.path, pair.arbiter, pair.diagnose)
+        return pair.diagnose(plain, besides, self._feeds)
+
+    def _result(self, model: QuantizedModel, before: float) -> StepOutcome:
+        case, goal = self._case, self._goal
+        switches = _Switches(self, model)
+        rules = rules_of(model.nodes, model.sites)
+        powers = self._powers(switches, rules)
+        losses = self._losses(model)
+        repair = self._repair(model, losses, powers, before)
+        culprits: list[Culprit] = []
+        if repair is not None:
+            culprits = self._wrong_parameters(model, rules, repair)
+            if repair.after <= goal.within:
+                return Found(
+                    self._saved(DiagnosisResult(FAULT, culprits), repair.model.mixed(())), case
+                )
+            model, before = repair.model, repair.after
+            switches = _Switches(self, model)
+            rules = rules_of(model.nodes, model.sites)
+            powers = self._powers(switches, rules)
+        search, after = self._fewest(model, rules, switches, powers)
+        notes = words.search_notes(search, len(rules.candidates))
+        if search.kept is None or len(search.kept) > max(1, len(rules.candidates) // 2):
+            return Found(self._diffuse(model, search, rules, switches, before, culprits), case)
+        kept = list(search.kept)
+        cost = words.kept_nodes(goal.name, before, after, kept, len(rules.candidates), goal.within)
+        facts = [cost, words.tried_sets(search.runs, search.proven, len(kept), search.is_cut_short)]
+        off = set(range(len(model.sites))) - rules.quantized(kept)
+        for number in sorted(off, key=lambda one: -powers[one])[:2]:
+            site = model.sites[number]
+            facts.append(words.site_loss(site.name, site.kind, site.format, losses.get(number)))
+        lines = exclusion(model.producer, kept, {site.kind for site in model.sites})
+        ops = {node.name: node.op for node in model.nodes}
+        op = ops.get(kept[-1], "")
+        remedy = Remedy(None, True, words.keep_in_float(kept, lines))
+        culprit = Culprit(kept, None, MODEL, "quantisation", None, facts, remedy, op)
+        result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
+        return Found(self._saved(result, model.mixed(sorted(off))), case)
+
+    # Measuring.
+
+    def _opened(self) -> QuantizedModel:
+        reference, forms = self._comparison.pair.reference.proto, []
+        try:
+            optimized = self._party.executed(reference, level="ENABLE_BASIC")
+            forms = [] if optimized is None else [optimized]
+        except (BackendError, ValueError, TypeError):
+            pass
+        return open_quantized(self._case.model.proto, [reference, *forms])
+
+    def _judge(self, values: Sequence[Values], metric: Metric | None = None) -> float:
+        """Return a metric of the outputs.
+
+        Raises:
+            InputError: the user's metric raises, or returns no number.
+        """
+        metric = metric or self._metric
+        right = self._right
+        names = [name for name in right if all(name in each for each in values)]
+        outputs = Outputs([{name: each[name] for name in names} for each in values])
+        try:
+            value = float(metric(outputs, right))
+        except Exception as error:
+            if metric is self._goal.metric:
+                raise InputError(
+                    f"--metric: {self._goal.name} raises {type(error).__name__}: {error}",
+                    hint="It takes the outputs and the reference outputs, by name, and returns a"
+                    " number; smaller is better.",
+                ) from error
+            raise
+        if np.isnan(value):
+            raise InputError(
+                f"--metric: {self._goal.name} returns NaN.",
+                hint="It must return a number; smaller is better.",
+            )
+        return value
+
+    def _run(self, model: Any) -> list[Values]:
+        compute = self._party.load(model)
+        values: list[Values] = [compute(feed) for feed in self._feeds]
+        del compute
+        release_memory()
+        return values
+
+    def _powers(self, switches: _Switches, rules: Rules) -> list[float]:
+        """Return by site the square of what it loses by itself; sites that are switched together
+        count once.
+        """
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for number in range(len(rules.sites)):
+            groups.setdefault(tuple(rules.askers(number)) or (f"//{number}",), []).append(number)
+        powers = [0.0] * len(rules.sites)
+        with self._case.attempt("loss of each site") as notes:
+            for members in groups.values():
+                value = self._judge(switches.run(members), self._rms)
+                powers[members[0]] = min(value, 1e6) ** 2
+            notes.append(words.sites_measured(len(groups)))
+        return powers
+
+    def _losses(self, model: QuantizedModel) -> dict[int, SiteLoss]:
+        """Return what is lost at each site, as far as that can be measured."""
+        losses: dict[int, SiteLoss] = {}
+        arrays: dict[str, list[Any]] = {}
+        compute = self._party.load(model.marked())
+        wanted = {model.source(site) for site in model.sites if site.kind == "activation"}
+        for feed in self._feeds[:_MEASURED]:
+            values = {**feed, **compute(feed)}
+            for name in wanted & values.keys():
+                arrays.setdefault(name, []).append(sampled([np.asarray(values[name])], 1 << 14))
+        del compute
+        release_memory()
+        for number, site in enumerate(model.sites):
+            loss = None
+            if site.kind == "activation" and model.source(site) in arrays:
+                array = sampled(arrays[model.source(site)])
+                loss = activation_loss(site, array) if site.scheme is not None else None
+            elif site.kind != "activation":
+                loss = weight_loss(site)
+            if loss is not None:
+                losses[number] = loss
+        return losses
+
+    # Repair.
+
+    def _repair(
+        self,
+        model: QuantizedModel,
+        losses: Mapping[int, SiteLoss],
+        powers: Sequence[float],
+        before: float,
+    ) -> _Repair | None:
+        """Return the parameters that are wrong; None if correcting them does not help."""
+        suspects = [
+            number for number, loss in losses.items() if is_suspect(model.sites[number], loss)
+        ]
+        if not suspects:
+            return None
+        suspects.sort(key=lambda number: -losses[number].ratio * max(losses[number].loss, 1e-9))
+        with self._case.attempt("wrong parameters") as notes:
+            tried: dict[tuple[int, ...], tuple[QuantizedModel, float]] = {}
+
+            def left(numbers: Sequence[int]) -> float:
+                key = tuple(sorted(numbers))
+                if key not in tried:
+                    schemes = {number: losses[number].best for number in key}
+                    fixed = model.repaired(schemes)
+                    tried[key] = fixed, self._judge(self._run(fixed.mixed(())))
+                return tried[key][1]
+
+            every = left(suspects)
+            if every > max(_HELPS * before, self._goal.within):
+                notes.append(words.repair_does_not_help(len(suspects), every))
+                return None
+            enough = max(1.15 * every, min(self._goal.within, _HELPS * before))
+            chosen = list(suspects)
+            for number in reversed(suspects):
+                rest = [one for one in chosen if one != number]
+                if rest and len(tried) < 24 and left(rest) <= enough:
+                    chosen = rest
+            fixed, after = tried[tuple(sorted(chosen))]
+            notes.append(words.repaired(len(chosen), len(suspects), after))
+        return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
+
+    def _wrong_parameters(
+        self, model: QuantizedModel, rules: Rules, repair: _Repair
+    ) -> list[Culprit]:
+        causes = {
+            number: cause_of(model.sites[number], loss) for number, loss in repair.sites.items()
+        }
+        clipped = [number for number, cause in causes.items() if cause == CLIPPED]
+        if len(clipped) >= _MANY:
+            causes |= dict.fromkeys(clipped, CALIBRATION)
+        culprits = []
+        for number, loss in sorted(repair.sites.items()):
+            site = model.sites[number]
+            nodes = _around(model, site.name)
+            facts = [
+                words.wrong_parameter(site, loss, causes[number]),
+                words.repair_effect(
+                    self._goal.name, repair.before, repair.after, len(repair.sites)
+                ),
+            ]
+            note = words.set_parameter(site, loss, causes[number], self._case.path)
+            ops = [node.op for node in model.nodes if node.name == nodes[-1]] if nodes else []
+            culprits.append(
+                Culprit(
+                    nodes or [site.name],
+                    site.name,
+                    MODEL,
+                    causes[number],
+                    None,
+                    facts,
+                    Remedy(None, True, note),
+                    ops[0] if ops else "",
+                )
+            )
+        return culprits
+
+    # Keep.
+
+    def _fewest(
+        self, model: QuantizedModel, rules: Rules, switches: _Switches, powers: Sequence[float]
+    ) -> tuple[Search, float]:
+        """Return the fewest nodes, and what the backend computes without quantizing them."""
+        limit = self._goal.seconds
+
+        def is_over() -> bool:
+            return limit is not None and time.perf_counter() - self._start > limit
+
+        target, after = self._goal.within, inf
+        with self._case.attempt("fewest nodes in float") as notes:
+            left = max(20, _RUNS - self._runs)
+            for _ in range(_TRIES):
+                search = SetSearch(
+                    rules, lambda on: self._judge(switches.run(on)), powers, target, left, is_over
+                ).result()
+                left = max(0, left - search.runs)
+                if search.kept is None:
+                    break
+                off = set(range(len(rules.sites))) - rules.quantized(search.kept)
+                after = self._judge(self._run(model.mixed(sorted(off))))
+                if after <= self._goal.within or not left:
+                    break
+                target *= min(0.97, self._goal.within / max(after, 1e-30))
+            if after > self._goal.within:
+                search = evolve(search, kept=None)
+            notes.append(words.search_result(search, len(rules.candidates), after))
+        return search, after
+
+    def _diffuse(
+        self,
+        model: QuantizedModel,
+        search: Search,
+        rules: Rules,
+        switches: _Switches,
+        before: float,
+        culprits: list[Culprit],
+    ) -> DiagnosisResult:
+        """Return that many nodes lose a little, and what would help."""
+        curve = curve_at(search, (1, 2, 4, 8))
+        kinds = {site.kind for site in model.sites}
+        weights = [n for n, site in enumerate(model.sites) if site.kind in ("weight", "bias")]
+        wide = self._judge(switches.run(weights)) if {"activation", "weight"} <= kinds else None
+        reason = words.diffuse(self._goal.name, before, self._goal.within, curve, wide, search)
+        return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
+
+    def _saved(self, result: DiagnosisResult, model: Any) -> DiagnosisResult:
+        """Save the model that reaches the goal, if that is asked for."""
+        if self._goal.save is None:
+            return result
+        save_to_file(model, self._goal.save)
+        with self._case.attempt("saved") as notes:
+            notes.append(words.saved(self._goal.save))
+        return result
+
+    def count(self) -> None:
+        """Count a run of the model on all data."""
+        self._runs += 1
+
+    @property
+    def feeds(self) -> Sequence[Feed]:
+        """The data."""
+        return self._feeds
+
+    @property
+    def party(self) -> Any:
+        """The backend that runs the model."""
+        return self._party
+
+
+class _Switches:
+    """A model with switches, in one session."""
+
+    def __init__(self, search: _GoalSearch, model: QuantizedModel) -> None:
+        self._search, self._count = search, len(model.sites)
+        proto = model.switched()
+        self._name = proto.graph.input[-1].name
+        self._compute = search.party.load(proto)
+
+    def run(self, on: Collection[int]) -> list[Values]:
+        """Return the outputs with some sites quantized."""
+        flags = np.zeros(self._count, bool)
+        flags[list(on)] = True
+        self._search.count()
+        return [self._compute({**feed, self._name: flags}) for feed in self._search.feeds]
+
+
+def _around(model: QuantizedModel, tensor: str) -> list[str]:
+    """Return the node that makes a tensor, or else those that read it."""
+    makers = [node.name for node in model.nodes if tensor in node.makes]
+    return makers or [node.name for node in model.nodes if tensor in node.reads]

@@ -1,0 +1,229 @@
+"""What a diagnosis says about a quantized model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.diagnosis.facts import fact
+from polygraphy.domain.quantization.causes import (
+    BIAS,
+    BIAS_CLIPPED,
+    BLOCK_ZERO,
+    CALIBRATION,
+    CLIPPED,
+    NIBBLES,
+    ORDER,
+    PAIR,
+    SCALE,
+    SIGN,
+    WIDE,
+    ZERO_POINT,
+)
+from polygraphy.domain.quantization.losses import SiteLoss
+from polygraphy.domain.quantization.search import Search
+from polygraphy.domain.quantization.sites import Site
+from polygraphy.domain.tensors.naming import counted
+
+_CAUSES = {
+    CLIPPED: "The range cuts off {cut} of the elements",
+    WIDE: "The range is too wide",
+    ZERO_POINT: "The zero point is wrong",
+    SIGN: "The type has the wrong sign, so part of the range is lost",
+    ORDER: "The scales belong to other channels",
+    BIAS_CLIPPED: "The bias does not fit into int32 with its scale",
+    BIAS: "The bias is stored with a wrong scale",
+    NIBBLES: "The two halves of each byte are exchanged",
+    BLOCK_ZERO: "The zero point of the blocks is wrong",
+    PAIR: "QuantizeLinear and DequantizeLinear have different parameters",
+    SCALE: "The scale is wrong",
+    CALIBRATION: "The range cuts off {cut} of the elements: the calibration data differ from these"
+    " inputs",
+}
+
+
+def metric_value(name: str, value: float, within: float, count: int) -> str:
+    """Say what the metric is before anything is changed."""
+    few = " A single input is too few to rank nearly equal nodes." if count == 1 else ""
+    return f"{name} {value:.3g}, target {within:g}, {counted(count, 'input')}.{few}"
+
+
+def goal_reached(name: str, value: float, within: float) -> str:
+    """Say that nothing has to be done."""
+    return f"The quantized model reaches the target: {name} {value:.3g}, target {within:g}."
+
+
+def goal_out_of_reach(name: str, value: float, within: float) -> str:
+    """Say that the model in floating point misses the target."""
+    return (
+        f"Even with all nodes in float, {name} is {value:.3g}, above the target of {within:g}."
+        " Choose a larger --within."
+    )
+
+
+def sites_found(sites: Sequence[Site]) -> str:
+    """Say what is quantized."""
+    formats = Counter((site.format or "unknown", site.kind) for site in sites)
+    kinds = [
+        f"{count} {_plural(kind, count)} ({name})" for (name, kind), count in formats.most_common(4)
+    ]
+    return f"{counted(len(sites), 'site')}: {', '.join(kinds)}." if sites else "None."
+
+
+def sites_measured(count: int) -> str:
+    """Say how many sites were run by themselves."""
+    return f"{counted(count, 'run')}, each with one site quantized."
+
+
+def differs_without_quantization(exact: float) -> str:
+    """Say that the models differ in more than quantization."""
+    return (
+        f"With all sites in float the outputs still differ by {exact:.2g} x RMS: not quantization."
+    )
+
+
+def repair_does_not_help(count: int, value: float) -> str:
+    """Say that parameters are not the cause."""
+    return f"{counted(count, 'candidate')}, but correct ranges leave {value:.3g}."
+
+
+def repaired(chosen: int, suspects: int, value: float) -> str:
+    """Say how many parameters had to be corrected."""
+    return f"{chosen} of {counted(suspects, 'candidate')}; with correct values: {value:.3g}."
+
+
+def search_result(search: Search, nodes: int, after: float) -> str:
+    """Say what came of the search."""
+    over = (
+        " The runs or the time were over before all sets were tried." if search.is_cut_short else ""
+    )
+    if search.kept is None:
+        return f"No set within {counted(search.runs, 'run')}.{over}"
+    tried = f"{len(search.kept)} of {nodes}, {counted(search.runs, 'set')} tried"
+    return f"{tried}; backend: {after:.3g}.{over}"
+
+
+def search_notes(search: Search, nodes: int) -> str:
+    """Say what was not tried; empty if nothing is left out."""
+    if not search.is_cut_short:
+        return ""
+    return f"The search ended after {counted(search.runs, 'run')} of sets of {nodes} nodes."
+
+
+def saved(path: str) -> str:
+    """Say where the model is."""
+    return f"The model that reaches the target: {path}"
+
+
+@fact
+def kept_nodes(
+    metric: str, before: float, after: float, kept: Sequence[str], nodes: int, within: float
+) -> str:
+    which = "this node" if len(kept) == 1 else f"these {len(kept)} of {nodes} nodes"
+    return (
+        f"With {which} in float, {metric} falls from {before:.3g} to {after:.3g}"
+        f" (target {within:g}), measured with the mixed model in the backend."
+    )
+
+
+@fact
+def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
+    text = f"{counted(runs, 'set')} tried."
+    if proven:
+        most = "no single node suffices" if proven == 1 else f"no {proven} nodes suffice"
+        text += f" All sets of up to {counted(proven, 'node')} were tried: {most}."
+    if size - 1 > proven:
+        text += f" Not all sets of {size - 1} nodes were tried."
+    return text + (" The limit ended the search." if is_cut_short else "")
+
+
+@fact
+def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
+    what = f"{kind.capitalize()} {name!r} ({stored or 'quantized'})"
+    if loss is None:
+        return f"{what} is quantized at run time."
+    least = f", at least {_percent(loss.least)} with these bits" if loss.least else ""
+    return f"{what} loses {_percent(loss.loss)} of its RMS{least}."
+
+
+@fact
+def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
+    text = _CAUSES[cause].format(cut=_percent(loss.cut))
+    channel = "" if loss.channel is None else f" in channel {loss.channel}"
+    return (
+        f"{text}: {site.kind} {site.name!r} ({site.format}) loses {_percent(loss.loss)} of its"
+        f" RMS{channel}; {_percent(loss.least)} is possible with these bits."
+    )
+
+
+@fact
+def repair_effect(metric: str, before: float, after: float, count: int) -> str:
+    which = "the correct value" if count == 1 else f"the {count} correct values"
+    return f"With {which}, {metric} falls from {before:.3g} to {after:.3g}, and no node leaves int."
+
+
+def set_parameter(site: Site, loss: SiteLoss, cause: str, path: str) -> str:
+    """Say which value is correct, and how to get it."""
+    command = " Add --save PATH to write the corrected model."
+    best = loss.best
+    if site.kind == "bias" or best is None:
+        return (
+            f"Quantize the bias {site.name!r} again with the scale of the input times that of the"
+            f" weight, or keep it in float.{command}"
+        )
+    if site.kind != "activation":
+        return f"Quantize the weight {site.name!r} again from its float values.{command}"
+    scale, zero = float(np.ravel(best.scale)[0]), int(np.ravel(best.zero_point)[0])
+    low, high = loss.spread
+    return (
+        f"Set scale {scale:.6g} and zero point {zero} for {site.name!r}: the inputs range from"
+        f" {low:.4g} to {high:.4g}.{command}"
+    )
+
+
+def keep_in_float(nodes: Sequence[str], line: str) -> str:
+    """Say how to keep nodes in floating point."""
+    which = "this node" if len(nodes) == 1 else f"these {len(nodes)} nodes"
+    return (
+        f"Quantize again without {which}: {line} (not tried in the quantizer). Add --save PATH to"
+        " write the mixed model."
+    )
+
+
+def diffuse(
+    metric: str,
+    before: float,
+    within: float,
+    curve: Sequence[tuple[int, float]],
+    wide: float | None,
+    search: Search,
+) -> str:
+    """Say that many nodes lose a little, and what would help instead."""
+    points = ", ".join(f"{value:.3g} with {size}" for size, value in curve)
+    text = (
+        f"Many small losses: no small set of nodes brings {metric} from {before:.3g} to"
+        f" {within:g} ({counted(search.runs, 'set')} tried)."
+    )
+    if points:
+        text += f" Best with nodes in float: {points}."
+    if wide is not None:
+        verb = "reach the target" if wide <= within else "are not enough"
+        text += f" Activations in float {verb}: {wide:.3g} with weights alone quantized."
+        text += (
+            " Not tried: 16-bit activations."
+            if wide <= within
+            else " Not tried: weights per channel, or with more bits."
+        )
+    return text
+
+
+def _plural(kind: str, count: int) -> str:
+    ending = "es" if kind == "bias" else "s"
+    return kind if count == 1 else f"{kind}{ending}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"

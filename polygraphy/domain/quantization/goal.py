@@ -1,0 +1,26 @@
+"""What a quantized model has to reach."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.domain.quantization.metrics import Metric
+
+
+@frozen
+class QuantizedGoal:
+    """What a quantized model has to reach, and what may be spent on finding out how.
+
+    Attributes:
+        within: the largest value of the metric.
+        metric: the metric; None for the rms ratio.
+        name: of the metric, in words.
+        save: where a model that reaches it is saved; None for nowhere.
+        seconds: what the search may take; None for 200 runs.
+    """
+
+    within: float
+    metric: Metric | None = None
+    name: str = "rms ratio"
+    save: str | None = None
+    seconds: float | None = None

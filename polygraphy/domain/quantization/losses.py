@@ -1,0 +1,189 @@
+"""How much of a tensor is lost at a site, and how little it could be with the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from polygraphy.domain.quantization.schemes import Scheme, scheme_of_range
+from polygraphy.domain.quantization.sites import Site
+from polygraphy.domain.tensors.aliases import Array
+
+_SHARES = (1.0, 0.9, 0.7)
+"""Shares of the range of the data that are tried: cutting off a few elements may lose less.
+Chosen, not measured.
+"""
+_SYMMETRIC_COST = 2.5
+"""A symmetric range may lose so many times as much, where the model has symmetric ranges
+(chosen, not measured).
+"""
+_DEAD = 1e-3
+"""A channel whose rms is less than this share of that of the weight counts for nothing: chosen, not
+measured.
+"""
+
+
+@frozen(eq=False)
+class SiteLoss:
+    """What is lost at a site.
+
+    Attributes:
+        loss: the rms of the error over that of the tensor; of a weight, in its worst channel.
+        least: the same with the best range for the same type and granularity.
+        cut: the share of elements outside the range.
+        spread: the range of the data.
+        channel: the worst channel; None if there is one scale.
+        best: the scheme that loses least; None if there is none.
+    """
+
+    loss: float
+    least: float
+    cut: float
+    spread: tuple[float, float]
+    channel: int | None = None
+    best: Scheme | None = field(default=None, repr=False)
+
+    @property
+    def ratio(self) -> float:
+        """How many times the least possible loss is lost."""
+        return self.loss / max(self.least, 1e-6)
+
+
+def activation_loss(site: Site, array: Array) -> SiteLoss:
+    """Measure what is lost of an activation.
+
+    Args:
+        site: where it is quantized.
+        array: its elements on all data, in floating point.
+    """
+    scheme = site.scheme
+    assert scheme is not None
+    low, high = (float(np.min(array)), float(np.max(array))) if array.size else (0.0, 0.0)
+    loss = _relative(site.stored(array) - array, array)
+    bottom, top = (float(np.min(each)) for each in scheme.limits())
+    top = float(np.max(scheme.limits()[1]))
+    margin = (top - bottom) / 255 / 2
+    outside = (array < bottom - margin) | (array > top + margin)
+    cut = float(np.mean(outside)) if array.size else 0.0
+    if not scheme.is_per_tensor:
+        return SiteLoss(loss, loss, cut, (low, high))
+    best = _best(array, scheme, low, high)
+    least = min((one for one, _ in best), default=loss)
+    chosen = next((made for one, made in best if one <= _SYMMETRIC_COST * least), None)
+    return SiteLoss(loss, min(least, loss), cut, (low, high), None, chosen)
+
+
+def _best(array: Array, scheme: Scheme, low: float, high: float) -> list[tuple[float, Scheme]]:
+    """Return schemes with what they lose: of the kind that the model has first."""
+    stored = scheme.stored
+    is_symmetric = float(scheme.zero_point.reshape(-1)[0]) == stored.middle
+    kinds = (True, False) if is_symmetric else (False, True)
+    results = []
+    for symmetric in kinds:
+        made = []
+        for share in _SHARES:
+            one = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
+            made.append((_relative(one.values(one.codes(array)) - array, array), one))
+        results.append(min(made, key=lambda each: each[0]))
+    return results
+
+
+def weight_loss(site: Site) -> SiteLoss | None:
+    """Measure what is lost of a weight, in the channel that loses most beside what it could; None
+    if it is not known in floating point.
+    """
+    if site.exact is None or site.values is None or site.exact.shape != site.values.shape:
+        return None
+    exact, values = np.asarray(site.exact, np.float64), np.asarray(site.values, np.float64)
+    spread = (float(exact.min()), float(exact.max())) if exact.size else (0.0, 0.0)
+    if site.kind == "bias" or site.scheme is None:
+        return SiteLoss(_relative(values - exact, exact), 0.0, 0.0, spread)
+    scheme = site.scheme
+    best, least = best_weight_scheme(exact, scheme)
+    groups = [*_groups(exact, scheme)]
+    whole = _rms(exact)
+    worst, channel = None, None
+    for number, at in enumerate(groups):
+        if _rms(exact[at]) <= _DEAD * whole:
+            continue
+        own = _relative(values[at] - exact[at], exact[at])
+        possible = _relative(least[at] - exact[at], exact[at])
+        if worst is None or own / max(possible, 1e-6) > worst[0] / max(worst[1], 1e-6):
+            worst, channel = (own, possible), number
+    if worst is None:
+        return SiteLoss(0.0, 0.0, 0.0, spread)
+    loss, possible = worst
+    number_of = None if len(groups) == 1 else channel
+    return SiteLoss(loss, min(possible, loss), 0.0, spread, number_of, best)
+
+
+def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
+    """Return the scheme of the same granularity that loses least of a weight, and what is read."""
+    is_symmetric = bool(np.all(scheme.zero_point == scheme.stored.middle))
+    low, high = _extremes(exact, scheme)
+    candidates = []
+    for symmetric in dict.fromkeys((True, is_symmetric)):
+        for share in _SHARES:
+            made = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
+            values = made.values(made.codes(exact))
+            candidates.append((_rms(values - exact), made, values))
+    _, best, values = min(candidates, key=lambda each: each[0])
+    return best, values
+
+
+def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:
+    """Return the range of the elements that have a scale in common, by scale."""
+    if scheme.is_per_tensor:
+        shape = np.shape(scheme.scale)
+        return np.full(shape, exact.min()), np.full(shape, exact.max())
+    axis = scheme.axis % exact.ndim
+    if scheme.block:
+        starts = range(0, exact.shape[axis], scheme.block)
+        return (
+            np.minimum.reduceat(exact, [*starts], axis),
+            np.maximum.reduceat(exact, [*starts], axis),
+        )
+    others = tuple(at for at in range(exact.ndim) if at != axis)
+    return exact.min(others), exact.max(others)
+
+
+def _groups(exact: Array, scheme: Scheme) -> Iterator[tuple[Any, ...]]:
+    """Yield where the elements of each channel are; of blocks, those along the other axis."""
+    if scheme.is_per_tensor:
+        yield (...,)
+        return
+    axis = scheme.axis % exact.ndim
+    if scheme.block:
+        axis = next((at for at in range(exact.ndim) if at != axis), axis)
+    for number in range(exact.shape[axis]):
+        yield (*(slice(None),) * axis, number)
+
+
+def _rms(array: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
+
+
+def _relative(error: Array, array: Array) -> float:
+    with np.errstate(all="ignore"):
+        size, off = _rms(array), _rms(error)
+    return off / size if size else float(off > 0)
+
+
+def with_exact(site: Site, exact: Array | None) -> Site:
+    """Return a weight whose numbers in floating point are known."""
+    return evolve(site, exact=exact)
+
+
+def sampled(arrays: Sequence[Array], most: int = 1 << 16) -> Array:
+    """Return elements of an activation on several data: all of them, or so many, the smallest and
+    the largest among them.
+    """
+    flat = np.concatenate([np.asarray(each, np.float64).reshape(-1) for each in arrays])
+    flat = flat[np.isfinite(flat)]
+    if flat.size <= most:
+        return np.asarray(flat)
+    ends = [flat.min(), flat.max()]
+    return np.asarray(np.concatenate([flat[:: -(-flat.size // most)], ends]))

@@ -1,0 +1,159 @@
+"""What the outputs of a quantized model are judged by: smaller is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf, log10
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.parts import Layout, UnresolvedError, labeled
+
+Values = Mapping[str, Any]
+Metric = Callable[["Outputs", "Outputs"], float]
+
+
+class Outputs(Mapping[str, Any]):
+    """The outputs of a model on several inputs: by name, joined along the first axis; by number,
+    those of one input. Arrays that do not fit together are a list.
+    """
+
+    def __init__(self, samples: Sequence[Values]) -> None:
+        self.samples = list(samples)
+
+    def __getitem__(self, key: str | int) -> Any:
+        if isinstance(key, int):
+            return self.samples[key]
+        arrays = [each[key] for each in self.samples]
+        if len(arrays) == 1:
+            return arrays[0]
+        fits = all(
+            isinstance(each, np.ndarray) and each.ndim and each.shape[1:] == arrays[0].shape[1:]
+            for each in arrays
+        )
+        return np.concatenate(arrays) if fits else arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.samples[0] if self.samples else ())
+
+    def __len__(self) -> int:
+        return len(self.samples[0]) if self.samples else 0
+
+
+class RmsRatio:
+    """The rms of the error over that of the reference: of the worst output, or the worst part of
+    one that is joined.
+
+    Args:
+        layouts: returns how an output is put together; None if it is one.
+    """
+
+    def __init__(self, layouts: Callable[[str], Layout | None] = lambda name: None) -> None:
+        self._layouts = layouts
+
+    def __call__(self, outputs: Outputs, reference: Outputs) -> float:
+        """Return the ratio; infinite if outputs have infinities or NaN that the reference lacks."""
+        return max((self._of(name, outputs, reference) for name in reference), default=0.0)
+
+    def _of(self, name: str, outputs: Outputs, reference: Outputs) -> float:
+        errors: dict[int, float] = {}
+        sizes: dict[int, float] = {}
+        for own, right in zip(outputs.samples, reference.samples):
+            if name not in own:
+                continue
+            value, expected = np.asarray(own[name]), np.asarray(right[name])
+            if value.dtype.kind not in "fiub" or value.shape != expected.shape:
+                if not np.array_equal(value, expected):
+                    return inf
+                continue
+            value, expected = value.astype(np.float64), expected.astype(np.float64)
+            finite = np.isfinite(expected)
+            if not np.array_equal(np.isfinite(value), finite):
+                return inf
+            with np.errstate(invalid="ignore"):
+                error = np.where(finite, value - expected, 0.0)
+            size = np.where(finite, expected, 0.0)
+            for number, at in self._parts(name, expected.shape):
+                errors[number] = errors.get(number, 0.0) + float(np.sum(error[at] ** 2))
+                sizes[number] = sizes.get(number, 0.0) + float(np.sum(size[at] ** 2))
+        ratios = [_ratio(errors[number], sizes[number]) for number in errors]
+        return max(ratios, default=0.0)
+
+    def _parts(self, name: str, shape: tuple[int, ...]) -> Iterator[tuple[int, Any]]:
+        layout = self._layouts(name)
+        if layout is None or layout.is_plain:
+            yield 0, ...
+            return
+        try:
+            labels, parts = labeled(layout, shape)
+        except UnresolvedError:
+            yield 0, ...
+            return
+        for number in range(len(parts)):
+            at = np.broadcast_to(labels == number, shape)
+            if at.any():
+                yield number, at
+
+
+def _ratio(error: float, size: float) -> float:
+    if not size:
+        return inf if error else 0.0
+    return float(np.sqrt(error / size))
+
+
+def noise_level(outputs: Outputs, reference: Outputs) -> float:
+    """Return the noise in dB: 20 is an SQNR of -20 dB, -20 one of 20 dB."""
+    ratio = RmsRatio()(outputs, reference)
+    return 20 * log10(ratio) if 0 < ratio < inf else (-inf if not ratio else inf)
+
+
+def disagreement(outputs: Outputs, reference: Outputs) -> float:
+    """Return the share of rows whose largest element is another, of the worst output."""
+    shares = []
+    for name in reference:
+        pairs = [
+            (np.asarray(own[name]), np.asarray(right[name]))
+            for own, right in zip(outputs.samples, reference.samples)
+        ]
+        if any(right.dtype.kind != "f" or not right.ndim for _, right in pairs):
+            continue
+        different = [own.argmax(-1) != right.argmax(-1) for own, right in pairs]
+        shares.append(float(np.mean(np.concatenate([np.ravel(one) for one in different]))))
+    return max(shares, default=inf)
+
+
+def divergence(outputs: Outputs, reference: Outputs) -> float:
+    """Return the mean Kullback-Leibler divergence along the last axis, of the worst output; logits
+    go through a softmax first.
+    """
+    means = []
+    for name in reference:
+        rows: list[Array] = []
+        for own, right in zip(outputs.samples, reference.samples):
+            value, expected = np.asarray(own[name]), np.asarray(right[name])
+            if expected.dtype.kind != "f" or not expected.ndim:
+                continue
+            new, old = _log_probabilities(value), _log_probabilities(expected)
+            rows.append(np.ravel(np.sum(np.exp(old) * (old - new), axis=-1)))
+        if rows:
+            means.append(float(np.mean(np.concatenate(rows))))
+    return max(means, default=inf)
+
+
+def _log_probabilities(array: Array) -> Array:
+    array = array.astype(np.float64)
+    total = array.sum(-1, keepdims=True)
+    if array.size and array.min() >= 0 and np.allclose(total, 1, atol=1e-3):
+        return np.asarray(np.log(np.maximum(array, 1e-12)))
+    shifted = array - array.max(-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
+
+
+BUILT_IN: Mapping[str, Metric] = {
+    "sqnr": noise_level,
+    "top1": disagreement,
+    "kl": divergence,
+}
+"""Metrics by name, beside the rms ratio."""

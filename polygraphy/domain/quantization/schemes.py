@@ -1,0 +1,154 @@
+"""How numbers are stored in few bits: types as a table, scales and zero points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.tensors.aliases import Array
+
+
+@frozen
+class StoredType:
+    """A type in which quantized numbers are stored.
+
+    Attributes:
+        name: as ONNX calls it, in lower case.
+        least: the smallest code.
+        most: the largest code.
+        minifloat: the NumPy type of one with an exponent; None for integers.
+    """
+
+    name: str
+    least: float
+    most: float
+    minifloat: Any = None
+
+    @property
+    def middle(self) -> int:
+        """The zero point of a symmetric range."""
+        return 0 if self.least < 0 else int((self.most + 1) // 2)
+
+
+def _integer(name: str, bits: int, *, signed: bool) -> StoredType:
+    least = -(2 ** (bits - 1)) if signed else 0
+    return StoredType(name, least, least + 2**bits - 1)
+
+
+def _minifloat(name: str, kind: Any) -> StoredType:
+    most = float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
+    return StoredType(name, -most, most, kind)
+
+
+STORED = {
+    each.name: each
+    for each in (
+        *(_integer(f"int{bits}", bits, signed=True) for bits in (2, 4, 8, 16, 32)),
+        *(_integer(f"uint{bits}", bits, signed=False) for bits in (2, 4, 8, 16, 32)),
+        _minifloat("float8_e4m3fn", ml_dtypes.float8_e4m3fn),
+        _minifloat("float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz),
+        _minifloat("float8_e5m2", ml_dtypes.float8_e5m2),
+        _minifloat("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz),
+        _minifloat("float4_e2m1fn", ml_dtypes.float4_e2m1fn),
+    )
+}
+"""The types in which ONNX stores quantized numbers, by their NumPy names."""
+
+
+@frozen(eq=False)
+class Scheme:
+    """How the numbers of a tensor are stored.
+
+    Attributes:
+        dtype: the name of a `StoredType`.
+        scale: one number, or one by channel or block.
+        zero_point: as many codes, as float64.
+        axis: the axis of channels or blocks.
+        block: how many elements along the axis have a scale in common; 0 for channels.
+    """
+
+    dtype: str
+    scale: Array
+    zero_point: Array
+    axis: int = 1
+    block: int = 0
+
+    @property
+    def stored(self) -> StoredType:
+        """The type of the codes."""
+        return STORED[self.dtype]
+
+    @property
+    def is_per_tensor(self) -> bool:
+        """Whether all elements have the same scale."""
+        return bool(self.scale.size == 1)
+
+    def codes(self, array: Any) -> Array:
+        """Return what is stored of an array, as float64."""
+        array = np.asarray(array, np.float64)
+        scale, zero = self._broadcast(self.scale, array), self._broadcast(self.zero_point, array)
+        stored = self.stored
+        with np.errstate(all="ignore"):
+            quotient = array / scale
+            if stored.minifloat is None:
+                rounded = np.rint(quotient.astype(np.float32)).astype(np.float64) + zero
+                return np.asarray(np.clip(rounded, stored.least, stored.most))
+            clipped = np.clip(quotient, stored.least, stored.most)
+            stored_values = clipped.astype(np.float32).astype(stored.minifloat)
+            return np.asarray(stored_values, np.float64)
+
+    def values(self, codes: Array) -> Array:
+        """Return the numbers that codes stand for."""
+        scale, zero = self._broadcast(self.scale, codes), self._broadcast(self.zero_point, codes)
+        return np.asarray((codes - zero) * scale)
+
+    def limits(self) -> tuple[Array, Array]:
+        """Return the smallest and the largest number that can be stored, by scale."""
+        low = (self.stored.least - self.zero_point) * self.scale
+        return low, (self.stored.most - self.zero_point) * self.scale
+
+    def _broadcast(self, numbers: Array, array: Array) -> Array:
+        """Return one number for each element, or in a shape that broadcasts to it."""
+        numbers = np.asarray(numbers, np.float64)
+        if numbers.size == 1:
+            return numbers.reshape(())
+        if self.block:
+            repeated = np.repeat(numbers, self.block, self.axis)
+            return repeated.take(range(array.shape[self.axis]), self.axis)
+        axis = self.axis % max(array.ndim, 1)
+        return numbers.reshape([-1 if at == axis else 1 for at in range(array.ndim)])
+
+
+def scheme_of_range(like: Scheme, low: Any, high: Any, *, symmetric: bool) -> Scheme:
+    """Return a scheme of the same type and granularity for numbers between two limits, as
+    quantizers compute it: zero is stored exactly.
+
+    Args:
+        like: whose type and granularity.
+        low: the smallest number, by scale.
+        high: the largest number, by scale.
+        symmetric: whether zero is stored in the middle.
+    """
+    stored = like.stored
+    low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+    shape = np.shape(like.scale)
+    if stored.minifloat is not None or symmetric:
+        size = np.maximum(-low, high)
+        steps = stored.most if stored.minifloat is not None else stored.most - stored.middle
+        scale = size / steps
+        zero = np.full(np.shape(scale), float(stored.middle if stored.minifloat is None else 0))
+    else:
+        scale = (high - low) / (stored.most - stored.least)
+        with np.errstate(all="ignore"):
+            zero = np.where(scale > 0, stored.least - np.rint(low / scale), stored.middle)
+    scale = np.where(scale > np.finfo(np.float32).tiny, scale, 1.0)
+    return Scheme(
+        like.dtype,
+        scale.reshape(shape).astype(np.float32).astype(np.float64),
+        zero.reshape(shape),
+        like.axis,
+        like.block,
+    )

@@ -1,0 +1,68 @@
+"""The places at which a model is quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from polygraphy.domain.quantization.schemes import Scheme
+from polygraphy.domain.tensors.aliases import Array
+
+RAW = "//raw"
+"""What is added to the name of a tensor for the input of an activation that quantizers remove,
+because the range of the integers does the same.
+"""
+Kind = Literal["activation", "weight", "bias", "operator"]
+
+
+@frozen(eq=False)
+class Site:
+    """A place at which a model is quantized, which can be switched off by itself.
+
+    Attributes:
+        name: the tensor in floating point, or its name in the reference; of an operator that
+            computes in few bits itself, the tensor that it computes.
+        kind: an activation, a weight, a bias, or an operator that reads few bits itself, as
+            MatMulNBits.
+        scheme: how it is stored; None if that is decided as the model runs.
+        read: how it is read, if that differs.
+        values: the numbers that are read of a weight or bias; None of an activation.
+        exact: a weight as the reference has it; None if it is not known.
+        codes: what is stored of a weight or bias; None of an activation.
+        format: how the model quantizes it, in words.
+        packing: what else decides how the codes of an operator are read.
+    """
+
+    name: str
+    kind: Kind
+    scheme: Scheme | None
+    read: Scheme | None = None
+    values: Array | None = field(default=None, repr=False)
+    exact: Array | None = field(default=None, repr=False)
+    codes: Array | None = field(default=None, repr=False)
+    format: str = ""
+    packing: Any = field(default=None, repr=False)
+
+    def stored(self, array: Any) -> Array:
+        """Return what is read of an activation after it is quantized."""
+        assert self.scheme is not None
+        return (self.read or self.scheme).values(self.scheme.codes(array))
+
+
+@frozen
+class FloatNode:
+    """A node that computes, as it was before the model was quantized.
+
+    Attributes:
+        name: its name, or its first output if it has none.
+        op: its operator.
+        reads: the tensors in floating point that it reads, weights among them.
+        makes: the tensors that it computes.
+    """
+
+    name: str
+    op: str
+    reads: Sequence[str]
+    makes: Sequence[str]

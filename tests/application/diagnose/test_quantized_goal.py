@@ -1,0 +1,177 @@
+"""A quantized model that has to reach a goal: wrong parameters, the fewest nodes in float."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.binding import bind
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
+from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
+from polygraphy.domain.quantization.rules import rules_of
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_quantised import SIZE, plain, quantised
+from tests.support.diagnosis.diagnosis_cases import Kept
+
+FEEDS = [
+    {"x": np.random.default_rng(n).standard_normal((8, SIZE)).astype(np.float32)} for n in range(3)
+]
+
+
+def found(model: onnx.ModelProto, reference: onnx.ModelProto | None = None, **options: Any) -> Kept:
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(model, [OnnxrtParty()], FEEDS, reference=reference or plain(), **options)
+    return kept
+
+
+def outputs(model: onnx.ModelProto) -> Outputs:
+    compute = OnnxrtParty().load(model)
+    return Outputs([compute(feed) for feed in FEEDS])
+
+
+def with_weight(model: onnx.ModelProto, name: str, change: Callable[[Any], Any]) -> onnx.ModelProto:
+    for weight in model.graph.initializer:
+        if weight.name == name:
+            array = np.asarray(change(numpy_helper.to_array(weight)))
+            weight.CopyFrom(numpy_helper.from_array(array, name))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "cause"),
+    [
+        ("r1_s", lambda scale: scale * np.float32(0.1), "clipped range"),
+        ("r1_s", lambda scale: scale * np.float32(15), "wide range"),
+        ("r1_z", lambda zero: np.int8(100), "zero point"),
+        ("w2_s", lambda scale: scale * np.float32(0.2), "scale"),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_its_cause(
+    name: str, change: Callable[[Any], Any], cause: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "fixed.onnx")
+    kept = found(with_weight(quantised(), name, change), within=0.05, save=path)
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["cause"]) == ("fault", cause)
+    assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05
+
+
+def test_a_pair_whose_halves_differ_is_named() -> None:
+    model = quantised()
+    node = next(node for node in model.graph.node if node.output[0] == "r1_d")
+    node.input[1] = "wrong"
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(0.1), "wrong"))
+    [culprit] = found(model, within=0.05).culprits
+    assert (culprit["cause"], culprit["tensor"]) == ("pair mismatch", "r1")
+
+
+@pytest.mark.parametrize("share", [0.9, 0.7, 0.5])
+def test_the_nodes_that_stay_in_float_are_the_fewest(share: float, tmp_path: Path) -> None:
+    model, right = quantised(), outputs(plain())
+    metric = RmsRatio()
+    target = share * metric(outputs(model), right)
+    opened = open_quantized(model, [plain()])
+    rules = rules_of(opened.nodes, opened.sites)
+
+    def left(nodes: tuple[str, ...]) -> float:
+        off = set(range(len(opened.sites))) - rules.quantized(nodes)
+        return metric(outputs(opened.mixed(off)), right)
+
+    fewest = next(
+        size
+        for size in range(1, 9)
+        if any(left(some) <= target for some in combinations(rules.candidates, size))
+    )
+    path = str(tmp_path / "mixed.onnx")
+    kept = found(model, within=target, save=path)
+    if fewest > len(rules.candidates) // 2:
+        assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+        return
+    [culprit] = kept.culprits
+    assert len(culprit["nodes"]) == fewest
+    is_repair = culprit["cause"] != "quantisation"
+    assert is_repair or "(not tried in the quantizer)" in str(culprit["remedy"])
+    assert metric(outputs(onnx.load(path)), right) <= target
+
+
+def test_a_model_that_reaches_the_goal_is_not_blamed() -> None:
+    assert (kept := found(quantised(), within=0.1)).verdict == "agree" and not kept.culprits
+
+
+def test_what_differs_without_quantization_is_searched_as_usual() -> None:
+    model = quantised()
+    next(node for node in model.graph.node if node.name == "relu2").op_type = "Abs"
+    [culprit] = found(model, within=0.05).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["relu2"], "structure")
+
+
+def test_the_metric_may_be_a_function_of_all_outputs() -> None:
+    def worst(values: Any, right: Any) -> float:
+        assert values["y"].shape == (24, SIZE) and values[0]["y"].shape == (8, SIZE)
+        return float(np.abs(values["y"] - right["y"]).max())
+
+    model = with_weight(quantised(), "r1_s", lambda scale: scale * np.float32(0.1))
+    [culprit] = found(model, within=0.5, metric=worst).culprits
+    assert culprit["cause"] == "clipped range"
+
+
+def _broken(values: Any, right: Any) -> float:
+    raise KeyError("labels")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"metric": _broken}, InputError, "_broken raises KeyError"),
+        ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
+        ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
+        ({"reference": quantised()}, UsageError, "--within is for a quantized model"),
+    ],
+)
+def test_bad_input_is_one_line(options: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        found(quantised(), **{"within": 0.01, **options})
+
+
+def test_a_target_that_float_misses_is_reported() -> None:
+    kept = found(quantised(), within=-1.0, metric="rms")
+    assert kept.verdict == "inconclusive"
+
+
+def test_blocks_whose_halves_are_exchanged_are_named() -> None:
+    rng = np.random.default_rng(1)
+    weight = rng.normal(size=(32, 32)).astype(np.float32)
+    step = (np.abs(weight).max(0) / 7).astype(np.float32)
+    codes = (np.clip(np.rint(weight / step), -8, 7) + 8).astype(np.uint8).T
+    size = {"K": 32, "N": 32, "bits": 4, "block_size": 32}
+
+    def model(packed: Any) -> onnx.ModelProto:
+        node = helper.make_node(
+            "MatMulNBits", ["x", "b", "s"], ["y"], "product", domain="com.microsoft", **size
+        )
+        from tests.support.models import make, value
+
+        ends = [value("x", [8, 32])], [value("y", [8, 32])]
+        held = {"b": packed[:, None], "s": step}
+        return make("blocks", [node], *ends, weights=held, domains=["com.microsoft"])
+
+    from tests.support.models import make, value
+
+    product = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    ends = [value("x", [8, 32])], [value("y", [8, 32])]
+    right = make("plain", [product], *ends, weights={"w": weight})
+    assert found(model(codes[:, ::2] | codes[:, 1::2] << 4), right, within=0.2).verdict == "agree"
+    [culprit] = found(model(codes[:, 1::2] | codes[:, ::2] << 4), right, within=0.2).culprits
+    assert (culprit["cause"], culprit["nodes"]) == ("nibble order", ["product"])
