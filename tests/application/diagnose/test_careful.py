@@ -15,6 +15,7 @@ from onnx import numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.adapters.processes import forked, warm_process
+from polygraphy.application.diagnose import careful
 from polygraphy.application.diagnose.careful import WarmParty, close, isolate, those
 from polygraphy.domain.errors import BackendError
 from tests.support.diagnosis.diagnosis_cases import network
@@ -75,7 +76,10 @@ def _is_unchanged(party: Any, op: str) -> bool:
     return np.array_equal(party.load(model(op))(X)["y"], X["x"])
 
 
-def test_what_forks_do_not_harm_is_forked_until_a_device_is_used() -> None:
+def test_what_forks_do_not_harm_is_forked_until_a_device_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(careful, "is_fork_safe", lambda: True)  # Whatever other tests computed in.
     assert not isinstance(isolate([OnnxrtParty()])[0], WarmParty)
     assert isinstance(isolate([OnnxrtParty()], uses_device=True)[0], WarmParty)
 
