@@ -10,6 +10,7 @@ import numpy as np
 
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.parts import Layout, UnresolvedError, labeled
+from polygraphy.domain.tensors.precision import is_float
 
 Values = Mapping[str, Any]
 Metric = Callable[["Outputs", "Outputs"], float]
@@ -64,7 +65,7 @@ class RmsRatio:
             if name not in own:
                 continue
             value, expected = np.asarray(own[name]), np.asarray(right[name])
-            if value.dtype.kind not in "fiub" or value.shape != expected.shape:
+            if not (is_float(value) or value.dtype.kind in "iub") or value.shape != expected.shape:
                 if not np.array_equal(value, expected):
                     return inf
                 continue
@@ -117,7 +118,7 @@ def disagreement(outputs: Outputs, reference: Outputs) -> float:
             (np.asarray(own[name]), np.asarray(right[name]))
             for own, right in zip(outputs.samples, reference.samples)
         ]
-        if any(right.dtype.kind != "f" or not right.ndim for _, right in pairs):
+        if any(not is_float(right) or not right.ndim for _, right in pairs):
             continue
         different = [own.argmax(-1) != right.argmax(-1) for own, right in pairs]
         shares.append(float(np.mean(np.concatenate([np.ravel(one) for one in different]))))
@@ -133,7 +134,7 @@ def divergence(outputs: Outputs, reference: Outputs) -> float:
         rows: list[Array] = []
         for own, right in zip(outputs.samples, reference.samples):
             value, expected = np.asarray(own[name]), np.asarray(right[name])
-            if expected.dtype.kind != "f" or not expected.ndim:
+            if not is_float(expected) or not expected.ndim:
                 continue
             new, old = _log_probabilities(value), _log_probabilities(expected)
             rows.append(np.ravel(np.sum(np.exp(old) * (old - new), axis=-1)))

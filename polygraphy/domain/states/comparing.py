@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.rounding import rounding_between
 from polygraphy.domain.states.memory import StepFacts
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.precision import is_float
 
 MOST_ROWS = 10
 
@@ -137,7 +138,7 @@ def _array(value: Any) -> Array | None:
     if value is None:
         return None
     array = np.asarray(value)
-    is_number = array.dtype.kind in "fiu" or "float" in array.dtype.name
+    is_number = array.dtype.kind in "iu" or is_float(array)
     return array if is_number else None
 
 

@@ -42,6 +42,7 @@ from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import some_of
+from polygraphy.domain.tensors.precision import epsilon_of
 
 _AUDIO, _FRAMES = 512, 8
 """Samples of a chunk of one channel, and frames of one of several, where the model takes any."""
@@ -202,7 +203,7 @@ def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
             past + np.arange(rows)[:, None] if rows == length else np.array([[past + length - 1]])
         )
         seen = np.arange(total)[None, :] <= last
-        is_additive = dtype.kind == "f" or "float" in dtype.name
+        is_additive = epsilon_of(dtype) > 0
     seen = np.broadcast_to(seen, shape)
     if is_additive:
         return np.ascontiguousarray(np.where(seen, 0.0, -1e4)).astype(dtype)

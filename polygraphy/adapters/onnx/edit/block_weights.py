@@ -11,6 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import add_weight
 from polygraphy.domain.quantization.schemes import Scheme
 from polygraphy.domain.quantization.sites import Site
+from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,14 +83,14 @@ def _of_blocks(
     scales = scale.astype(numpy.float64).reshape(rows, count)
     if stored is None:
         zeros = numpy.full(scales.shape, float(2 ** (bits - 1)))
-    elif stored.dtype.kind == "f":
+    elif is_float(stored):
         zeros = stored.astype(numpy.float64).reshape(rows, count)
     else:
         zeros = _unpacked(stored.reshape(rows, -1), bits)[:, :count]
     scheme = Scheme(f"uint{bits}", scales, zeros, 1, block)
     turned = None if exact is None or exact.ndim != 2 else exact.T
     matches = turned is not None and turned.shape == codes.shape
-    packing = Packing(bits, stored is not None and stored.dtype.kind != "f", is_transposed=True)
+    packing = Packing(bits, stored is not None and not is_float(stored), is_transposed=True)
     return scheme, codes, turned if matches else None, packing
 
 

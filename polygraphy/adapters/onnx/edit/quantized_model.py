@@ -14,6 +14,7 @@ from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.domain.diagnosis.pairing import is_coarse
 from polygraphy.domain.quantization.schemes import STORED, Scheme
 from polygraphy.domain.quantization.sites import RAW, FloatNode, Kind, Site
+from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
     import numpy as np
@@ -559,7 +560,7 @@ class _Reference:
             if dims not in (tuple(shape), tuple(shape)[::-1]):
                 continue
             array = self.constant(name)
-            if array is None or array.dtype.kind != "f":
+            if array is None or not is_float(array):
                 continue
             if dims == tuple(shape):
                 yield array
