@@ -102,7 +102,9 @@ def test_tensors_in_another_type_are_compared_in_that_of_the_model(
 
 
 def test_results_of_other_tensors_are_refused_with_both_names(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="they contain 'there', and the outputs of the model are 'y', 'z'"):
+    with pytest.raises(
+        UsageError, match="they contain 'there', and the outputs of the model are 'y', 'z'"
+    ):
         found(network(), tmp_path, {"there": np.zeros(3)})
 
 
