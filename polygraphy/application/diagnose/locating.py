@@ -16,7 +16,6 @@ from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy, TensorError
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import (
     BOUNDED,
     MOVES,
@@ -31,7 +30,7 @@ from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.diagnosing import Compute, SuspectedParty, graph_with_weights
+from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
 _ONE_STEP = 0.03
@@ -386,7 +385,7 @@ def _last_step(case: Case, nodes: Sequence[GraphNode]) -> float:
         if node.op == "QuantizeLinear":
             return 1.0
         if node.op == "DequantizeLinear":
-            weights = Side(graph_with_weights(case.model.proto)).weights
+            weights = case.model.indexed_graph.weights
             scale = weights[node.reads[1]].values if node.reads[1] in weights else None
             return float(scale.reshape(-1)[0]) if scale is not None and scale.size == 1 else 0.0
         if node.op not in MOVES:
@@ -518,7 +517,7 @@ def _weights(case: Case, node: GraphNode) -> Mapping[str, Any]:
     read = [name for name in node.reads if name in case.model.constants]
     if not read:
         return {}
-    weights = Side(graph_with_weights(case.model.proto)).weights
+    weights = case.model.indexed_graph.weights
     return {name: weights[name].values for name in read if name in weights}
 
 
