@@ -29,14 +29,13 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, unknowns, variants, with_number
 from polygraphy.domain.diagnosis.words import changes, evidence, reasons, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.diagnosing import SuspectedParty, altered, graph_with_weights
+from polygraphy.ports.diagnosing import SuspectedParty, altered
 
 _SECONDS, _SECONDS_OF_FACTORS = 20.0, 10.0
 """How long variants of all nodes, and factors of all weights, are tried."""
@@ -104,7 +103,7 @@ class _Guesses:
         self._third = third
         self._party: SuspectedParty = case.parties[0]
         self._left_out: list[str] = []
-        self._side = Side(graph_with_weights(case.model.proto))
+        self._side = case.model.indexed_graph
 
     def result(self) -> StepOutcome:
         """See whether the data, one changed node or one changed weight explains the outputs."""

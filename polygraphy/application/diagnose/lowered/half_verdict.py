@@ -58,7 +58,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact, together
 from polygraphy.domain.diagnosis.headroom import ADDING, Range
-from polygraphy.domain.diagnosis.pairing import Pairing, Side
+from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of
@@ -73,7 +73,6 @@ from polygraphy.ports.diagnosing import (
     NarrowModel,
     NarrowModels,
     SuspectedParty,
-    graph_with_weights,
 )
 from polygraphy.ports.editing import OpenModel, cast_precision
 
@@ -436,7 +435,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add a number to keep another away from zero which half precision made
     zero, or nearly.
     """
-    side = Side(graph_with_weights(case.model.proto))
+    side = case.model.indexed_graph
     found = []
     for index, node in enumerate(side.nodes):
         held = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]

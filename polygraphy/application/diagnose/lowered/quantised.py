@@ -74,7 +74,7 @@ class Quantised:
     ) -> None:
         self._case, self._reference, self._party, self._named = case, reference, party, named
         self._model = case.model.proto
-        self._graph = graph_with_weights(reference.proto)
+        self._graph = reference.indexed_graph.graph
         self._operands = quantised_operands(self._model)
         self._read: dict[str, str] = {}
         self.places: dict[str, list[tuple[str, int, str]]] = {}

@@ -59,7 +59,6 @@ from polygraphy.ports.diagnosing import (
     OpenedProgram,
     SourceProgram,
     SuspectedParty,
-    graph_with_weights,
 )
 from polygraphy.ports.editing import open_model
 
@@ -280,7 +279,7 @@ class _Inside:
     def result(self) -> StepOutcome:
         """Find the nodes that compute something else than the program, and say why."""
         case, saved = self._case, self._found.saved
-        side = Side(graph_with_weights(case.model.proto))
+        side = case.model.indexed_graph
         self._check_relation(side)
         run = SavedRun("program", [saved], kind="the program", what=_WORDS, is_traced=True)
         found = against_results(case, [run], [self._feed], self._third)

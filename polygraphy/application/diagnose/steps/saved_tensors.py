@@ -45,7 +45,7 @@ from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered, graph_with_weights
+from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered
 
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
@@ -122,7 +122,7 @@ class _SavedTensors:
                 reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
                 return Unexplained(reason)
             return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
-        side = Side(graph_with_weights(model.proto))
+        side = model.indexed_graph
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
         culprits = []
         for name, region in regions.items():
