@@ -8,7 +8,8 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Feed, Values
-from polygraphy.domain.errors import InputError, PolygraphyException
+from polygraphy.domain.diagnosis.words import errors
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.running import input_metadata
@@ -67,7 +68,7 @@ def feed_part(part: Any, values: Values) -> Part:
     names = [*input_metadata(part)]
     for name in names:
         if name not in values:
-            raise InputError(f"The value of input {name!r} is unknown.")
+            raise errors.unknown_value(name)
     return Part(part, {name: values[name] for name in names})
 
 
