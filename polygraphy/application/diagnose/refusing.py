@@ -12,6 +12,7 @@ from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.locating import Place, judged
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.parts import compute_part
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.voting import vote
 from polygraphy.domain.diagnosis.culprit import (
@@ -239,12 +240,7 @@ def _wrong_before(
     """
     held = known.held
     for index in chosen:
-        try:
-            part = case.model.part([index], held)
-            given = {value.name: held[value.name] for value in part.graph.input}
-            made = party.load(part, plain=True)(given)
-        except (PolygraphyException, KeyError):
-            continue
+        made = compute_part(case.model, [index], held, party)
         for name in case.model.nodes[index].makes:
             if name not in made or name not in known.values:
                 continue

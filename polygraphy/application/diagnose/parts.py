@@ -1,0 +1,97 @@
+"""Parts of a model: the one place that cuts them, feeds them, and lets a backend run them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Feed, Values
+from polygraphy.domain.errors import InputError, PolygraphyException
+from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.editing import OpenModel
+from polygraphy.ports.running import input_metadata
+
+
+@frozen
+class Part:
+    """Some nodes of a model as a model of their own.
+
+    Attributes:
+        model: the ``onnx.ModelProto``.
+        feed: the values of its inputs.
+    """
+
+    model: Any
+    feed: Feed
+
+    def run(
+        self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
+    ) -> Values:
+        """Return the outputs that a backend computes; see `SuspectedParty.load`.
+
+        Raises:
+            BackendError: it refuses the part.
+        """
+        return party.load(self.model, plain=plain, without=without)(self.feed)
+
+
+def cut_part(
+    model: OpenModel,
+    nodes: Collection[int],
+    values: Values,
+    outputs: Collection[str] | None = None,
+) -> Part:
+    """Return some nodes of a model with the values that they read.
+
+    Args:
+        model: the model.
+        nodes: their positions.
+        values: by tensor.
+        outputs: the tensors that it computes (default: all that other nodes or the outputs need).
+
+    Raises:
+        ModelError: they cannot be cut.
+        InputError: a value is missing.
+    """
+    return feed_part(model.part(nodes, values, outputs), values)
+
+
+def feed_part(part: Any, values: Values) -> Part:
+    """Return an ``onnx.ModelProto`` with the values of its inputs.
+
+    Raises:
+        InputError: one of them is missing.
+    """
+    names = [*input_metadata(part)]
+    for name in names:
+        if name not in values:
+            raise InputError(f"The value of input {name!r} is unknown.")
+    return Part(part, {name: values[name] for name in names})
+
+
+def compute_part(
+    model: OpenModel,
+    nodes: Collection[int],
+    values: Values,
+    party: SuspectedParty,
+    outputs: Collection[str] | None = None,
+    *,
+    plain: bool = True,
+) -> Values:
+    """Return the outputs that a backend computes for a part of a model; none if the part cannot be
+    cut, or the backend refuses it.
+
+    Args:
+        model: the model.
+        nodes: the positions of the nodes of the part.
+        values: by tensor, what they read.
+        party: the backend.
+        outputs: the tensors that are computed; see `cut_part`.
+        plain: whether the backend rewrites nothing.
+    """
+    try:
+        return cut_part(model, nodes, values, outputs).run(party, plain=plain)
+    except PolygraphyException:
+        return {}
