@@ -373,7 +373,7 @@ def test_what_is_not_there_is_one_clear_line(
 def test_files_of_other_things_are_refused(run: Sweeps, tmp_path: Path) -> None:
     run.folder.mkdir()
     (run.folder / "mine.txt").write_text("mine")
-    with pytest.raises(FileError, match="holds other files than those of a sweep"):
+    with pytest.raises(FileError, match="contains files that are not from a sweep"):
         run()
     assert [path.name for path in run.folder.iterdir()] == ["mine.txt"]
     (tmp_path / "old.json").write_text("{}")
@@ -425,5 +425,5 @@ def test_the_marks_of_a_shard_that_starts_are_no_foreign_files(run: Sweeps) -> N
     (run.folder / ".sweep.json.part").touch()
     assert run().rows
     (run.folder / "sweep.json").unlink()
-    with pytest.raises(FileError, match="holds other files"):
+    with pytest.raises(FileError, match="contains files that are not from a sweep"):
         run(resume=True)

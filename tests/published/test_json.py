@@ -210,11 +210,12 @@ def test_methods_check_the_type() -> None:
     save_json([1, 2], "list.json")
     with pytest.raises(
         FileError,
-        match=r"Could not load list\.json: it holds a list, not an object of type 'Point'",
+        match=r"Could not load list\.json: it contains a list, not an object of type 'Point'",
     ):
         Point.load("list.json")  # type: ignore[attr-defined]
     with pytest.raises(
-        FileError, match="Could not read JSON text: it holds a list, not an object of type 'Point'"
+        FileError,
+        match="Could not read JSON text: it contains a list, not an object of type 'Point'",
     ):
         Point.from_json("[1]")  # type: ignore[attr-defined]
 

@@ -59,9 +59,9 @@ def test_a_tensor_that_two_nodes_make(edit: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
-        (WAITING, "the Neg node '' takes 'late', which is made behind it or nowhere"),
-        (NOWHERE, "the Neg node '' takes 'gone', which is made behind it or nowhere"),
-        (NO_OUTPUT, "no node of graph 'g' makes its output 'y'"),
+        (WAITING, "the Neg node '' reads 'late', which no earlier node computes"),
+        (NOWHERE, "the Neg node '' reads 'gone', which no earlier node computes"),
+        (NO_OUTPUT, "no node of graph 'g' computes its output 'y'"),
     ],
 )
 def test_order_is_checked_behind_an_unknown_operator(text: str, reported: str) -> None:

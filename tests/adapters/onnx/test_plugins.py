@@ -176,7 +176,7 @@ def test_a_script_may_replace_parts_itself(
     assert made.graph.node[2].name == "by itself"
     assert list(made.functions) == functions
     assert list(made.metadata_props) == metadata
-    assert "did not replace the part that makes left" in capsys.readouterr().out
+    assert "did not replace the part that computes left" in capsys.readouterr().out
 
 
 READS = """
@@ -343,7 +343,7 @@ def test_matches_are_kept_as_others_read_them(
     [
         ("- 1", "not a mapping with name"),
         ("name: a\nop: b\n", "no list under 'instances'"),
-        ("name: 1\nop: b\ninstances: []\n", "no text under 'name'"),
+        ("name: 1\nop: b\ninstances: []\n", "no string under 'name'"),
         ("name: a\nop: b\ninstances: [1]\n", "instance 1 is not a mapping"),
         ("name: a\nop: b\ninstances: [{inputs: [x], outputs: y}]\n", "'outputs'"),
         ("name: a\nop: b\ninstances: [{inputs: [x], outputs: [y], attributes: 1}]", "'attributes'"),

@@ -307,7 +307,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise AssertionError
 
         def append(self, _: object) -> int:
-            with weights.translate_os_errors("/tmp", "keep weights in the temporary folder"):
+            with weights.translate_os_errors("/tmp", "store weights in the temporary folder"):
                 raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(weights, "_Temporary", Full)

@@ -200,7 +200,7 @@ def _wrong_ranks(node: NodeProto, types: Types) -> Iterator[str]:
     name = node.input[position]
     dims = _dims(types[name])
     if dims is not None and len(dims) != rank:
-        yield f"Input: '{name}' has {len(dims)} dimension(s), where the standard asks for {rank}."
+        yield f"Input: '{name}' has {len(dims)} dimension(s); the ONNX specification requires {rank}."
 
 
 def _dims(described: TypeProto) -> list[int | str] | None:
