@@ -356,7 +356,10 @@ def test_no_cell_could_be_run(run: Sweeps) -> None:
     ("change", "said"),
     [
         ({"models": ["c*.onnx"]}, "No model matches 'c.\\.onnx'. Patterns start at"),
-        ({"environments": {"e": "nowhere"}}, "Environment 'e': .*nowhere is not an interpreter"),
+        (
+            {"environments": {"e": "nowhere"}},
+            "Environment 'e': .*nowhere is not an executable interpreter",
+        ),
         ({"environments": {"e": "."}}, "Environment 'e': .* is not a virtual environment"),
         ({"environments": {"e": {"requirements": "r.txt"}}}, "Environment 'e': .*r.txt does not"),
         ({"reference": {"outputs": "o.json", "inputs": "i"}}, "The plan names .*o.json does not"),

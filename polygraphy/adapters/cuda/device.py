@@ -266,8 +266,8 @@ class CudaDevice:
         if memory is MemoryType.DEVICE and owner != gpu:
             raise InputError(
                 f"The memory at {address:#x} is on GPU {owner}, but GPU {gpu} would read it.",
-                hint=f"Copy it to that GPU, or run the model with device={owner} (in ONNX Runtime: the"
-                " provider option device_id).",
+                hint=f"Copy it to that GPU, or run the model with device={owner} (in ONNX Runtime:"
+                " the provider option device_id).",
             )
 
     def allocate(self, nbytes: int) -> int:

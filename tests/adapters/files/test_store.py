@@ -236,8 +236,8 @@ def test_an_empty_folder_is_reported_at_the_call() -> None:
     with pytest.raises(FileError) as caught:
         STORE.iterate("folder", RunResults)
     assert str(caught.value) == (
-        "The folder folder holds no inference results: there is no file *.json in it, nor"
-        " *.safetensors."
+        "The folder folder contains no inference results: it has no *.json or *.safetensors"
+        " file."
     )
 
 
@@ -266,7 +266,7 @@ def test_an_empty_folder_is_reported_at_the_call() -> None:
         ),
         (AccuracyResults(), dict, "it contains accuracy results, not input data."),
         (TacticReplay(), RunResults, "it contains a tactic replay, not inference results."),
-        (IterationResult(), RunResults, "it holds the outputs of a single iteration, not"),
+        (IterationResult(), RunResults, "it contains the outputs of a single iteration, not"),
         (np.zeros(3), dict, "it contains an array, not input data."),
         ([1, 2], dict, "it contains a list, not input data."),
         ([], RunResults, "it contains an empty list, not inference results."),

@@ -210,7 +210,7 @@ def test_the_limit_of_what_a_model_may_take_is_lifted(monkeypatch: pytest.Monkey
 def test_expanded_nodes_are_counted() -> None:
     assert expanded_nodes(nested_functions()) == 2**27
     model = nested_functions()
-    with pytest.raises(ModelError, match=r"134,217,728 nodes.*more than 262,144"):
+    with pytest.raises(ModelError, match=r"134,217,728 nodes.*more than the limit of 262,144"):
         infer_shapes(model, error_ok=False)
     call = helper.make_node("f", ["a"], ["b"], domain="own")
     with pytest.raises(ModelError, match="calls itself"):

@@ -149,7 +149,7 @@ def test_weights_in_other_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.values, [0, 1, 2, 3])
     skipped = ModelSource(str(path), ignore_external_data=True)
     assert describe_file(skipped, EVERYTHING).graph.weights[0].values is None
-    with pytest.raises(FileError, match="does not exist"):
+    with pytest.raises(FileError, match="missing file"):
         read(path)
 
 

@@ -341,7 +341,7 @@ def test_hints_of_nvidias_tool_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no hints"),
+        ("{", "no shard hints"),
         ("[]", "but tuple"),
         ("{}", "class None"),
         ('{"polygraphy_class": "Tensor"}', "class 'Tensor'"),

@@ -225,8 +225,8 @@ def test_a_module_tells_where_its_library_is(
         ("plugin_c", BackendError, "no function get_library_path"),
         ("plugin_d", MissingFileError, "neither a file nor a module"),
         ("e.so", MissingFileError, "neither a file nor a module"),
-        ("a/e.so", MissingFileError, "is no file"),
-        (".", MissingFileError, "is no file"),
+        ("a/e.so", MissingFileError, "is not a file"),
+        (".", MissingFileError, "is not a file"),
     ):
         with pytest.raises(kind, match=said):
             library_of(source)
