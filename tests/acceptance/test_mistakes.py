@@ -25,7 +25,6 @@ def critical(done: Any) -> str:
     return str(line)
 
 
-@pytest.mark.cold
 @pytest.mark.parametrize("runner", ["--onnxrt", "--onnx"])
 @pytest.mark.parametrize(
     ("content", "message"),

@@ -13,6 +13,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, TypeVar
 
+from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
@@ -223,7 +224,7 @@ def _warm(party: Any) -> Any:
         warm.start()
         return warm
     except Exception as error:  # One that is defined in a script, say; or no such processes.
-        G_LOGGER.verbose(f"{party.name} works in this process, which a crash ends: {error}")
+        G_LOGGER.verbose(errors.not_isolated(party.name, error))
         return party
 
 

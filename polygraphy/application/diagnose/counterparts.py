@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.diagnosis.words import changes, evidence, steps
+from polygraphy.domain.diagnosis.words import changes, evidence, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import deviation
@@ -96,7 +96,7 @@ class Counterparts:
             if name not in self.pairs and (made := self._returned(value)):
                 self.pairs[name] = made
         lost = self.theirs.keys() - set(self.pairs.values())
-        others = {f"{name} of the program": name for name in lost}
+        others = {titles.of_program(name): name for name in lost}
         self.saved: MutableMapping[str, Any] = ChainMap(
             {**expected}, renamed(self.theirs, {**self.pairs, **others})  # type: ignore[arg-type]
         )

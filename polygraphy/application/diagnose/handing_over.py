@@ -23,11 +23,11 @@ from polygraphy.domain.diagnosis.failure import (
     PROGRAM_FILE,
     Failure,
     failing,
-    issue_of,
     usual_tolerances,
 )
 from polygraphy.domain.diagnosis.regions import around
-from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.diagnosis.words import evidence, steps, titles
+from polygraphy.domain.diagnosis.words.issue import issue_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -72,7 +72,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
     if culprit is None or result.verdict != FAULT:
         return
     failure, program = None, ""
-    with case.attempt("culprit alone") as said:
+    with case.attempt(titles.CULPRIT_BY_ITSELF) as said:
         for failure in _failures(case, culprit):
             program = failure_program(failure)
             if folder is None or _is_shown(failure, folder, program):
@@ -233,4 +233,4 @@ def _unusual(culprit: Culprit, values: Values) -> tuple[str, dict[str, float | N
     ]
     if culprit.cause not in ("nan", "overflow") or not broken:
         return None
-    return f"{broken[0]!r} has NaN or infinite elements.", dict.fromkeys(values, np.inf)
+    return evidence.has_broken_elements(broken[0]), dict.fromkeys(values, np.inf)

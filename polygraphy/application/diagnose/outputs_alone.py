@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.variants import Variant, unknowns, variants, with_number
-from polygraphy.domain.diagnosis.words import changes, evidence, reasons, steps
+from polygraphy.domain.diagnosis.words import changes, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import LARGE, Deviation
@@ -109,7 +109,7 @@ class _Guesses:
     def result(self) -> StepOutcome:
         """See whether the data, one changed node or one changed weight explains the outputs."""
         case, saved = self._case, self._saved
-        with case.attempt("third party") as notes:
+        with case.attempt(titles.THIRD_OPINION) as notes:
             try:
                 other: Values = self._third.load(case.model.proto)(self._feed)
             except BackendError as error:
@@ -123,9 +123,9 @@ class _Guesses:
         if self._are_usual_data():
             return Found(self._of_data(evidence.usual_data_match()), case)
         changed: list[Culprit] = []
-        with case.attempt("changed nodes") as notes:
+        with case.attempt(titles.CHANGED_NODES) as notes:
             changed += self.changed_nodes(notes)
-        with case.attempt("changed weights") as notes:
+        with case.attempt(titles.CHANGED_WEIGHTS) as notes:
             changed += self._scaled(notes)
         changed = [*{one.nodes[0]: one for one in reversed(changed)}.values()][::-1]
         if len(changed) == 1 and not self._left_out:
@@ -221,7 +221,7 @@ class _Guesses:
                 for variant in variants(self._side, index):
                     if time.perf_counter() > stop:
                         notes.append(steps.variants_tried(tried, "variant", is_cut_short=True))
-                        self._left_out.append("some changes of nodes")
+                        self._left_out.append(reasons.SOME_NODES)
                         return
                     tried += 1
                     yield index, variant
@@ -275,7 +275,7 @@ class _Guesses:
         for index, change, scaled in self._numbers():
             if time.perf_counter() > stop:
                 notes.append(steps.variants_tried(count, "weight", is_cut_short=True))
-                self._left_out.append("some weights")
+                self._left_out.append(reasons.SOME_WEIGHTS)
                 return
             count += 1
             factor = self._factor(index, scaled, names)

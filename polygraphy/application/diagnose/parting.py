@@ -34,7 +34,7 @@ from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_coarse, is_quantised
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.variants import Variant, explains, variants
-from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps
+from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
@@ -591,7 +591,7 @@ def parted(
         None of `known` where that could not be found out, or is said by them already.
     """
     start = time.perf_counter()
-    with case.attempt("tensors that are the same") as notes:
+    with case.attempt(titles.EQUAL_TENSORS) as notes:
         found = partings(case, reference, party, *feeds, goal)
         if found is None:
             notes.append(steps.NO_DIVERGENCE)
@@ -601,7 +601,7 @@ def parted(
     reasons: list[Explanation] = []
     now = time.perf_counter()
     stop = now + max(_SECONDS, now - start)  # Changes may take as long as that did.
-    with case.attempt("changed nodes") as notes:
+    with case.attempt(titles.CHANGED_NODES) as notes:
         for group in grouped(found.places):
             change = Change(case, pairing, party, found, feeds[0], group, stop)
             if change.is_right:

@@ -19,13 +19,13 @@ from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
-from polygraphy.domain.diagnosis.words import evidence, remedies
+from polygraphy.domain.diagnosis.words import evidence, remedies, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 
 _FORMULAS = "formulas"
-_WORDS = {_FORMULAS: "formulas in float64", "package": "the onnx reference evaluator"}
+_WORDS = {_FORMULAS: titles.FORMULAS, "package": titles.ONNX_EVALUATOR}
 """What those are called who are only asked."""
 _FAR = 10.0
 """How many times as far off a party has to be as the other to be wrong alone."""

@@ -9,7 +9,6 @@ import numpy as np
 
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.rounding import in_a_row
-from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.precision import is_float
 
@@ -86,8 +85,7 @@ def numbers_of(saved: Values, outputs: Values) -> tuple[dict[str, Any], str]:
         lost = ~np.isfinite(array) & np.isfinite(own)
         if lost.any():
             made[name] = np.where(lost, own, array).astype(own.dtype)
-            share = f"{np.count_nonzero(lost)} of {counted(lost.size, 'element')}"
-            said.append(f"{share} of the saved {name!r}")
+            said.append(reasons.lost_elements(int(lost.sum()), lost.size, name))
     return made, ", ".join(said)
 
 

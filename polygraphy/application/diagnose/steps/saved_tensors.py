@@ -41,7 +41,7 @@ from polygraphy.domain.diagnosis.variants import (
     variants,
     with_number,
 )
-from polygraphy.domain.diagnosis.words import changes, evidence, reasons, remedies, steps
+from polygraphy.domain.diagnosis.words import changes, evidence, reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
@@ -105,7 +105,7 @@ class _SavedTensors:
         values = Lent((name for name in saved if name in order), saved.__getitem__)
         known = Trace(values, feed, self._third)
         self._lost = Lent((name for name in saved if name not in order), saved.__getitem__)
-        with case.attempt("layer by layer") as notes:
+        with case.attempt(titles.LAYER_BY_LAYER) as notes:
             first = first_wrong(case, self._party, known, comparison.errors.get(comparison.number))
             notes.append(steps.NO_DIFFERENCE if first is None else steps.first_difference(first))
         differing = self._wrong_alone(known)
@@ -150,7 +150,7 @@ class _SavedTensors:
         nobody can compute the nodes alone.
         """
         case = self._case
-        with case.attempt("node by node") as notes:
+        with case.attempt(titles.NODE_BY_NODE) as notes:
             wrong: list[dict[str, tuple[Deviation, Any]]] = []
             self._computed = []
             for party in dict.fromkeys((self._third, self._party)):
