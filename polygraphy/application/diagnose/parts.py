@@ -10,7 +10,8 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Feed, Values
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.errors import BackendError, InputError, PolygraphyException
+from polygraphy.domain.diagnosis.words import errors
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.running import input_metadata
@@ -121,7 +122,7 @@ def feed_part(part: Any, values: Values) -> Part:
     names = [*input_metadata(part)]
     for name in names:
         if name not in values:
-            raise InputError(f"The value of input {name!r} is unknown.")
+            raise errors.unknown_value(name)
     return Part(part, {name: values[name] for name in names})
 
 
