@@ -159,9 +159,10 @@ class SuspectedParty(Protocol):
             program.
         options: its options on the command line, by the names of their rows.
 
-    It may have two more: `survives_fork`, whether a forked process can use its library if this
-    process has (default: True), and `uses_device`, whether its library holds memory of a device
-    (default: False).
+    It may have three more: `survives_fork`, whether a forked process can use its library if this
+    process has (default: True); `uses_device`, whether its library holds memory of a device
+    (default: False); and a method `on_host` without arguments, which returns the same backend on
+    the CPU, or None if it is that already (default: there is no such party).
     """
 
     name: str

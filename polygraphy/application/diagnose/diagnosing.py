@@ -37,8 +37,8 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import together
-from polygraphy.domain.diagnosis.words import reasons, steps
-from polygraphy.domain.errors import BackendError, ModelError, UnavailableError, UsageError
+from polygraphy.domain.diagnosis.words import errors, reasons, steps
+from polygraphy.domain.errors import BackendError, ModelError, UnavailableError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
 from polygraphy.domain.states.loading import StepLoader
@@ -115,12 +115,9 @@ def diagnose(
         InconclusiveError: it could not be found out.
     """
     if not parties:
-        raise UsageError("There is no backend to run the model.", hint="Give one, as --onnxrt.")
+        raise errors.no_backend()
     if sum(each is not None for each in (reference, golden, program)) > 1:
-        raise UsageError(
-            "There are several of a reference, saved results and a program.",
-            hint="Give one of them.",
-        )
+        raise errors.several_references()
     goal = _goal(within, metric, save, budget, reference)
     paths = [golden] if isinstance(golden, str) else golden
     others = [environments] if isinstance(environments, str) else environments
@@ -136,9 +133,7 @@ def diagnose(
         if isinstance(data_loader, StepLoader):
             check_oracle_of_steps(paths, program)
             if goal is not None:
-                raise UsageError(
-                    "--within compares whole runs, not steps.", hint="Leave out --steps."
-                )
+                raise errors.goal_over_steps()
             return diagnose_steps(case, data_loader, reference, diagnose_step)
         return diagnose_once(case, data_loader, reference, paths, program, elsewhere, goal)
 
@@ -241,22 +236,15 @@ def _goal(
     """
     if within is None:
         if metric is not None or save is not None or budget is not None:
-            raise UsageError(
-                "A metric, a budget or a file to save need a target.", hint="Add --within."
-            )
+            raise errors.no_goal()
         return None
     if reference is None:
-        raise UsageError(
-            "--within needs the model in floating point.", hint="Pass it with --reference."
-        )
+        raise errors.no_float_model()
     if callable(metric):
         name = getattr(metric, "__name__", "metric")
         return QuantizedGoal(within, metric, name, save, budget)
     if metric not in (None, "rms", *BUILT_IN):
-        raise UsageError(
-            f"{metric!r} is not a metric.",
-            hint=f"Choose one of rms, {', '.join(BUILT_IN)}, or a function: metric.py:NAME.",
-        )
+        raise errors.unknown_metric(metric, BUILT_IN)
     if metric in (None, "rms"):
         return QuantizedGoal(within, save=save, seconds=budget)
     return QuantizedGoal(within, BUILT_IN[str(metric)], str(metric), save, budget)

@@ -114,7 +114,7 @@ def _optimized(case: Case, pair: ModelPair, most: int) -> tuple[Any, Pairing, li
     reference, if it differs less than the model itself does.
     """
     best: tuple[Any, Pairing, list[Suspect]] | None = None
-    reference = graph_with_weights(pair.reference.proto)
+    reference = pair.reference.indexed_graph.graph
     for level in pair.party.levels:
         try:
             executed = pair.party.executed(case.model.proto, level=level)

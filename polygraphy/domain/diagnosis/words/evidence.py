@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.domain.diagnosis.facts import Fact, fact
+from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted, some_of
@@ -56,6 +56,11 @@ def parties_disagree(
     if deviation is None:
         return f"{both}."
     return f"{both}: in {party}, {tensor!r} {deviation.in_words()}."
+
+
+@statement
+def has_broken_elements(tensor: str) -> str:
+    return f"{tensor!r} has NaN or infinite elements."
 
 
 @fact
