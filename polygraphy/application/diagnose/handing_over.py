@@ -18,7 +18,14 @@ from polygraphy.application.diagnose.parts import Part, feed_part
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import keyed, resolve
 from polygraphy.domain.diagnosis.commands import report_command
-from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    MODEL,
+    NO_FAULT,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
 from polygraphy.domain.diagnosis.failure import (
     PROGRAM_FILE,
     Failure,
@@ -105,6 +112,8 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     if first is None or result.verdict != FAULT:
         return result
     if first.cause not in _OF_PARTIES or first.remedy.command is not None:
+        return result
+    if first.party == MODEL:  # Nobody else can fix that.
         return result
     if not first.nodes:  # It is too new, or too old, for that party, which says so.
         return result
