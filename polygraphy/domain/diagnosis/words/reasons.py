@@ -223,6 +223,14 @@ def no_part_refused(messages: str) -> str:
 
 
 @statement
+def generated_data_invalid(message: str) -> str:
+    return (
+        f"The generated data break the ONNX specification: {message} Pass real data"
+        " (--load-inputs, --input-shapes)."
+    )
+
+
+@statement
 def cannot_either(parties: Sequence[str]) -> str:
     return f" {' and '.join(parties)} cannot either."
 
