@@ -55,9 +55,9 @@ RENAMED = {"constant_value": "value", "K": "k"}
 """What an input was called when it was an attribute."""
 
 REASONS = {
-    "Attention": "If a mask leaves no element, ONNX Runtime writes the lowest float32 instead of -inf.",
+    "Attention": "If a mask leaves no element, ONNX Runtime writes the lowest float32, not -inf.",
     "Dropout": "It uses random numbers in training mode.",
-    "MaxUnpool": "ONNX Runtime interprets indices with the shape of the output instead of the input.",
+    "MaxUnpool": "ONNX Runtime reads indices with the shape of the output, not of the input.",
     "Resize": "With align_corners, ONNX Runtime rounds the length of the output first.",
 }
 
