@@ -217,6 +217,10 @@ def machine_facts() -> Mapping[str, Any]:
     """
 
 
+SECTIONS = ("packages", "providers", "openvino", "tensorrt", "machine")
+"""The keys of `sections_of`, in the order of a report on all of them."""
+
+
 @port
 def sections_of() -> list[Section]:
     """Return what is known of the machine, of packages or of a backend, as the key says, without
