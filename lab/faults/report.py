@@ -73,7 +73,8 @@ def page(scores: Sequence[Score], seed: int) -> str:
     ]
     return f"""# Accuracy of `diagnose`
 
-This page measures how often `diagnose` names the correct node, cause and fix. A seed draws the cases:
+This page measures how often `diagnose` names the correct node, cause and fix. A seed draws the
+cases:
 
 - bugs of released packages, in a CNN, a transformer encoder or a U-Net at a random depth, with ONNX
   Runtime {VERSIONS[0]} to {VERSIONS[-1]} or OpenVINO {OPENVINO[0]} to {OPENVINO[-1]};
