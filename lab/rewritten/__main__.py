@@ -3,8 +3,8 @@
     python -m rewritten [--seed N] [--folder FOLDER] [--shipped .models] [--take N] [--again]
 
 In the folder `lab`. A fault is planted into networks of the lab, models in packages, and exports
-of PyTorch (where that is installed); the reference is what another exporter, an optimizer or another
-spelling makes of the healthy model. Prints a table by way and by fault: *exact* (only the fault is
+of PyTorch (where that is installed); the reference is what another exporter, an optimizer or
+another spelling makes of the healthy model. Prints a table by way and by fault: *exact* (only the fault is
 named), *borders* (COULD BE, the fault is among few nodes; exit code 4), *open* (nothing is named)
 or *wrong* (an innocent node is named).
 """

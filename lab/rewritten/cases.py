@@ -45,7 +45,7 @@ SHIPPED: dict[str, tuple[str, dict[str, tuple[int, ...]], tuple[float, float]]] 
     "hey rhasspy": ("openwakeword/resources/models/hey_rhasspy_v0.1.onnx", {}, (-3, 3)),
     "bert_mlm": ("g2p_id/models/bert/bert_mlm.onnx", {"input_1": (2, 32)}, (1, 30)),
 }
-"""Models in packages from PyPI: the file, shapes of inputs that have none, and the range of data."""
+"""Models in packages from PyPI: the file, shapes of inputs that have none, the range of data."""
 
 Data = dict[str, np.ndarray]
 

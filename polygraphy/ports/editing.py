@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy import ndarray
 
+    from polygraphy.domain.diagnosis.pairing import Side
     from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.results.results import Recomputed
     from polygraphy.domain.search.layers import Layer
@@ -101,6 +102,10 @@ class OpenModel(Protocol):
     @property
     def nodes(self) -> Sequence[GraphNode]:
         """Its nodes, in order."""
+
+    @property
+    def indexed_graph(self) -> Side:
+        """The graph with the values of its weights, indexed once."""
 
     @property
     def operators(self) -> Sequence[str]:

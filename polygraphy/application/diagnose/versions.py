@@ -14,7 +14,7 @@ from polygraphy.application.diagnose.outcome import Skip, StepOutcome, Unexplain
 from polygraphy.binding import Unbound, keyed, resolve
 from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.versions import wrong_span
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
 from polygraphy.domain.errors import FileError, PolygraphyException
 from polygraphy.domain.rounding import LARGE
 from polygraphy.ports.diagnosing import (
@@ -67,7 +67,7 @@ class Elsewhere:
         outcome: StepOutcome = Skip("no version differs")
         is_single = len(case.parties) == 1
         for party in case.parties:
-            title = "other versions" if is_single else f"other versions, {party.name}"
+            title = titles.OTHER_VERSIONS if is_single else titles.other_versions(party.name)
             answer = self._compare(case, party, feeds, title)
             outcome = answer if isinstance(answer, Unexplained) else outcome
         return outcome
@@ -94,9 +94,9 @@ class Elsewhere:
                     made = [environment.run(case.model.proto, f, party.settings) for f in feeds]
                 except (*REFUSALS, PolygraphyException) as error:
                     refused = reasons.version_refuses(party.name, version, error)
-                    case.evidence.compared("other versions", [refused])
+                    case.evidence.compared(titles.OTHER_VERSIONS, [refused])
                     continue
-                case.evidence.compared("other versions")
+                case.evidence.compared(titles.OTHER_VERSIONS)
                 differs = any(case.differing(one, other) for one, other in zip(own, made))
                 (differing if differs else alike).append(version)
             if alike:
@@ -139,7 +139,7 @@ def _opened(
         return open_(path)
     except (*REFUSALS, FileError) as error:
         errors.append(error)
-        with case.attempt("environment left out") as said:
+        with case.attempt(titles.SKIPPED_ENVIRONMENT) as said:
             said.append(str(error))
         return None
 

@@ -139,7 +139,7 @@ def test_nobody_is_blamed_without_what_is_rewritten_wrongly(kept: Kept) -> None:
 
 
 def test_without_backends_there_is_nothing_to_do() -> None:
-    with pytest.raises(UsageError, match="no backend"):
+    with pytest.raises(UsageError, match="No backend"):
         diagnose(network(), [])
 
 

@@ -109,7 +109,7 @@ def with_copying(
     chosen = [suspect for suspect, names in names_of if wanted.keys() & names]
     differing = {name for _, names in names_of for name in names}
     names = [name for name in wanted if name in differing]
-    if not case.is_given or not chosen:
+    if not case.is_given or not chosen or differences.is_open:
         return differences
     if not pair.matches(case, case.model.proto, pairing, chosen, feed, expected):
         return differences

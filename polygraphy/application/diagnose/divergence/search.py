@@ -1,8 +1,8 @@
 """Search for the tensors at which a model diverges from a reference with different nodes.
 
 Both run on the same data. Tensors with equal values correspond, whatever they are called. Where no
-more do, a tensor of the model takes the value of one in the reference, and the rest is computed from
-it: the pair corresponds if more tensors become equal behind it. The first tensors that make all
+more do, a tensor of the model takes the value of one in the reference, and the rest is computed
+from it: the pair corresponds if more tensors become equal behind it. The first tensors that make all
 outputs match are the borders of what differs. The search is limited by the number of such tries.
 """
 
@@ -39,7 +39,7 @@ _ROUNDS = 8
 _TRIES = (32, 320)
 """The fewest and the most runs of a search."""
 _WORK = 8 << 30
-"""Bytes of tensors that all runs of a search compute together, if these are more than the fewest."""
+"""Bytes of tensors that all runs of a search compute together; the fewest may compute more."""
 _LOADED = 4
 """Models with different inputs that are kept loaded."""
 _SHARE = 6
@@ -312,8 +312,8 @@ class _Search:
         return {**{name: value for name, value in made.items() if name not in own}, **taken}
 
     def _load(self, held: Values) -> tuple[Callable[..., Any], list[str], set[str]]:
-        """Return what computes all tensors from some, what it reads, and what it makes of those that
-        are given: loaded once for the same tensors.
+        """Return what computes all tensors from some, what it reads, and what it makes of those
+        that are given: loaded once for the same tensors.
         """
         key = tuple(f"{name} {np.shape(value)}" for name, value in sorted(held.items()))
         if key not in self._loaded:

@@ -25,8 +25,8 @@ from polygraphy.domain.diagnosis.headroom import (
     ranked,
     worst_of,
 )
-from polygraphy.domain.diagnosis.words import steps
-from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.diagnosis.words import errors, steps, titles
+from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.rounding import (
     BESIDE,
     GROWTH,
@@ -51,8 +51,6 @@ _MOST_ASKED = 16
 """Of so many nodes it is asked again whether they are needed, where there was no time for all."""
 _ENOUGH_CHECKS, _ENOUGH_SECONDS = 100, 40.0
 """A search that has a set that works ends after both, though a smaller one may be left."""
-
-FEWER_MAY_DO = "Fewer may do: the search was cut short."
 
 Feed = Mapping[str, Any]
 Report = Callable[[Attempt], None]
@@ -144,10 +142,7 @@ def half_trial(
     opened = resolve(NarrowModels).open(model, entry)
     tolerance = Tolerance(entry, opened.facts(), *tolerances)
     if not opened.passes:
-        raise UsageError(
-            f"No node of the model can be cast to {dtype}.",
-            hint="Give a model that computes in fp32.",
-        )
+        raise errors.no_castable_node(dtype)
     feeds = feeds_of_half(opened, data_loader, left_out)
     return Trial(opened, tolerance, feeds, report)
 
@@ -348,7 +343,7 @@ class Trial:
         self._report = report
         self._order = list(range(len(feeds)))
         self._allowance = 1.0
-        with self._step("in fp32, node by node") as said:
+        with self._step(titles.IN_FLOAT32_BY_NODE) as said:
             measured = [model.measure(feed) for feed in feeds]
             self.exact = [outputs for outputs, _ in measured]
             self._losses = worst_of(losses for _, losses in measured)
@@ -370,7 +365,7 @@ class Trial:
             checks = 0 if adds_up else 2
             facts["allowance"] = 1.0
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
-        with self._step("fewest nodes in fp32") as said:
+        with self._step(titles.FEWEST_IN_FLOAT32) as said:
             order = ranked(self._losses, self._model.passes, self._model.users, self._limits)
             search = BoundedSearch(self._heals)
             kept = healing_passes(order, search, is_ranked=True)
@@ -405,7 +400,7 @@ class Trial:
         Args:
             compute: computes the narrow model, where that is made already.
         """
-        with self._step(f"all nodes in {HALF[self._limits.name]}") as said:
+        with self._step(titles.all_nodes_in(HALF[self._limits.name])) as said:
             made = [(compute or self._lowered.run)(feed) for feed in self.feeds]
             errors = [self._tolerance.error(*pair) for pair in zip(self.exact, made)]
             before = max(errors, key=lambda error: error.excess)

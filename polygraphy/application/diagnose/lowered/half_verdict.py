@@ -58,11 +58,11 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact, together
 from polygraphy.domain.diagnosis.headroom import ADDING, Range
-from polygraphy.domain.diagnosis.pairing import Pairing, Side
+from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of
-from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -73,7 +73,6 @@ from polygraphy.ports.diagnosing import (
     NarrowModel,
     NarrowModels,
     SuspectedParty,
-    graph_with_weights,
 )
 from polygraphy.ports.editing import OpenModel, cast_precision
 
@@ -161,7 +160,7 @@ def diagnose_precision_loss(
     """
     narrow = str(pairing.model.narrow)
     dtype = HALF[narrow]
-    with case.attempt(f"every node in {narrow}") as notes:
+    with case.attempt(titles.all_nodes_in(dtype)) as notes:
         opened = resolve(NarrowModels).open(reference.proto, casting(dtype))
         tolerance = Tolerance(casting(dtype), opened.facts())
         found = Trial(opened, tolerance, feeds_of(opened, [feed])).result()
@@ -200,7 +199,7 @@ def recast(
         dtype: ``fp16`` or ``bf16``.
     """
     entry = casting(dtype)
-    with case.attempt("the reference, cast") as notes:
+    with case.attempt(titles.CAST_REFERENCE) as notes:
         try:
             opened = resolve(NarrowModels).open(reference.proto, entry)
             if not opened.passes:  # It computes in half precision itself.
@@ -285,7 +284,7 @@ def in_float32(model: Any, reference: Any) -> tuple[Any, Any] | None:
 
 def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> bool:
     """Return whether parties differ in float32 as well: then it is not the precision."""
-    with case.attempt("in fp32") as said:
+    with case.attempt(titles.IN_FLOAT32) as said:
         try:
             runs = [_runs(party, half) for party in dict.fromkeys((*case.parties, third))]
         except REFUSALS as error:
@@ -320,7 +319,7 @@ def diagnose_half_model(
         What was found; None where precision does not explain the outputs.
     """
     name = named(half.dtype)
-    with case.attempt(f"every node in {name}") as said:
+    with case.attempt(titles.all_nodes_in(name)) as said:
         try:
             measured = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
             tolerance = Tolerance(half.dtype, measured.facts())
@@ -371,7 +370,7 @@ def diagnose_saved_outputs(
     """
     name = named(half.dtype)
     goal = {output: in_float(array) for output, array in saved.items() if output in values}
-    with case.attempt("in fp32") as said:
+    with case.attempt(titles.IN_FLOAT32) as said:
         try:
             opened = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
             [wide] = _runs(case.parties[0], half)
@@ -380,7 +379,7 @@ def diagnose_saved_outputs(
             return None
         tolerance = Tolerance(half.dtype, opened.facts())
         is_right = tolerance.error(goal, wide).is_tolerable
-        said.append(steps.matches_saved("The float32 model", is_right))
+        said.append(steps.matches_saved(titles.FLOAT32_MODEL, is_right))
     if not is_right:
         return None
     made = diagnose_half_model(case, half, [[values]], third)
@@ -436,7 +435,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add a number to keep another away from zero which half precision made
     zero, or nearly.
     """
-    side = Side(graph_with_weights(case.model.proto))
+    side = case.model.indexed_graph
     found = []
     for index, node in enumerate(side.nodes):
         held = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
@@ -517,7 +516,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
         command = _run_command(case, party, reference, ())
         reason = reasons.right_in_float32_by(command, unmeasured)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-    with case.attempt("nodes that stay in fp32") as said:
+    with case.attempt(titles.NODES_IN_FLOAT32) as said:
         try:
             # Why nodes lose too much is seen where every operator rounds, so those that do there
             # are asked first; a backend that joins nodes may need their neighbours as well.

@@ -30,7 +30,7 @@ from polygraphy.domain.diagnosis.quantising import (
     rms_ratio,
 )
 from polygraphy.domain.diagnosis.two_models import QUANTISING
-from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -74,7 +74,7 @@ class Quantised:
     ) -> None:
         self._case, self._reference, self._party, self._named = case, reference, party, named
         self._model = case.model.proto
-        self._graph = graph_with_weights(reference.proto)
+        self._graph = reference.indexed_graph.graph
         self._operands = quantised_operands(self._model)
         self._read: dict[str, str] = {}
         self.places: dict[str, list[tuple[str, int, str]]] = {}
@@ -126,7 +126,7 @@ class Quantised:
         order = sorted(range(len(feeds)), key=lambda one: one != number)
         sets = [(feeds[one], goals[one]) for one in order]
         most = self._apart(made[number], goals[number])
-        with case.attempt("quantised reference") as notes:
+        with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
             alike = self._named(self._party.load(self.quantised())(feeds[number]))
             apart = self._rms(alike, made[number])
             notes.append(steps.quantized_alike(apart))
@@ -136,7 +136,7 @@ class Quantised:
         limit = _LEFT * most
         search = BoundedSearch(lambda some: self._off(some, sets, limit) <= limit)
         names = sorted(self.places, key=lambda name: -ranked[name])
-        with case.attempt("fewest nodes not quantised") as notes:
+        with case.attempt(titles.FEWEST_UNQUANTIZED) as notes:
             kept = healing_passes(names, search, is_ranked=True)
             if kept is None:
                 notes.append(steps.NO_NODES)

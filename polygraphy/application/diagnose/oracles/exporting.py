@@ -15,13 +15,14 @@ from polygraphy.application.diagnose.counterparts import (
     Counterparts,
     OtherWeights,
     Place,
+    change_weights,
     other_weights,
-    with_weights,
 )
 from polygraphy.application.diagnose.locating import judged
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.oracles.against_golden import against_results
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
+from polygraphy.application.diagnose.parts import Part, compute_part, cut_part
 from polygraphy.application.diagnose.saved import SavedRun
 from polygraphy.application.diagnose.steps.file_of_program import (
     ExportedAgain,
@@ -50,8 +51,8 @@ from polygraphy.domain.diagnosis.exported import (
 from polygraphy.domain.diagnosis.facts import Fact, together
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
-from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
-from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.diagnosis.words import errors, evidence, reasons, remedies, steps, titles
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import deviation, moved, said_of, spread
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.precision import is_float
@@ -59,7 +60,6 @@ from polygraphy.ports.diagnosing import (
     OpenedProgram,
     SourceProgram,
     SuspectedParty,
-    graph_with_weights,
 )
 from polygraphy.ports.editing import open_model
 
@@ -67,7 +67,6 @@ _SECONDS = 60.0
 """How long other exports are tried."""
 _TOLD = 4
 """A program of so few operations may be wrong in all of them."""
-_WORDS = "what the program computes"
 _MOVES = (11, 23)
 """Seeds of what is moved to see what rounding does to an operation."""
 _PROVEN = ("attribute", "epsilon", "weight")
@@ -157,7 +156,7 @@ class _Exported:
             if result is not None:
                 return Found(result, case)
         if not opened[number].nodes:
-            run = SavedRun(self._source.name, sets, kind="the program", what=_WORDS)
+            run = SavedRun(self._source.name, sets, kind=titles.PROGRAM)
             found = against_results(case, [run], self._feeds, self._third)
             if not isinstance(found, Found):
                 return found
@@ -229,11 +228,7 @@ class _Exported:
         }
         if not names:
             said = ", ".join(f"{name} {tuple(np.shape(value))}" for name, value in made)
-            raise UsageError(
-                f"The program returns {said or 'nothing'}, and the model makes"
-                f" {', '.join(mine) or 'nothing'}: they have no output in common.",
-                hint="Give the program that the model was exported from.",
-            )
+            raise errors.no_common_output(said, ", ".join(mine))
         lost = [(name, "program") for name in theirs if name not in names]
         lost += [(name, "model") for name in mine if name not in names.values()]
         return names, [reasons.no_counterpart(*each) for each in lost]
@@ -280,9 +275,9 @@ class _Inside:
     def result(self) -> StepOutcome:
         """Find the nodes that compute something else than the program, and say why."""
         case, saved = self._case, self._found.saved
-        side = Side(graph_with_weights(case.model.proto))
+        side = case.model.indexed_graph
         self._check_relation(side)
-        run = SavedRun("program", [saved], kind="the program", what=_WORDS, is_traced=True)
+        run = SavedRun("program", [saved], kind=titles.PROGRAM, is_traced=True)
         found = against_results(case, [run], [self._feed], self._third)
         if not isinstance(found, Found) or found.result.verdict != FAULT:
             return found
@@ -327,11 +322,7 @@ class _Inside:
         )
         is_known = len(program.nodes) > _TOLD or (sizes and not fits)
         if is_known and len(lost) * 2 >= len(sizes):
-            raise UsageError(
-                "The model was not exported from this program: no tensor in it has the value of one"
-                f" of the model, and {len(lost)} of {len(sizes)} weights have another size.",
-                hint="Give the program that the model was exported from.",
-            )
+            raise errors.different_program(len(lost), len(sizes))
 
     def _explained(self, one: Culprit, saved: Values, side: Side, proof: list[Fact]) -> Culprit:
         """Return a culprit with the operation that it was exported from, why, and who is right."""
@@ -381,13 +372,10 @@ class _Inside:
         tensor = str(one.tensor)
         held: Any = ChainMap({}, self._found.saved, self._feed, self._found.own)  # type: ignore[arg-type]
         try:
-            part = self._case.model.part(region, held, [tensor])
-            given = {value.name: held[value.name] for value in part.graph.input}
-        except (*REFUSALS, KeyError):
+            part = cut_part(self._case.model, region, held, [tensor])
+        except REFUSALS:
             return None
-        place = Place(
-            self._case.model.nodes, region, part, given, self._found.own, tensor, values, done
-        )
+        place = Place(self._case.model.nodes, region, part, self._found.own, tensor, values, done)
         is_sure = one.cause in _PROVEN and one.remedy.proven
         others = other_weights(place, side, self._program, self._party, numbers=not is_sure)
         is_other = others is not None and is_sure and one.cause != "weight" and others.is_as_held
@@ -421,8 +409,8 @@ class _Inside:
     def _with(self, weights: Mapping[str, Any], side: Side) -> list[Fact]:
         """Return that all outputs match with other weights; nothing where they do not."""
         try:
-            model = with_weights(self._case.model.proto, side.nodes, weights)
-            made = self._party.load(model, plain=True)(self._feed)
+            whole = Part(self._case.model.proto, self._feed)
+            made = change_weights(whole, side.nodes, weights).run(self._party, plain=True)
         except REFUSALS:
             return []
         return [] if self._found.off(made) else [evidence.weights_restored()]
@@ -430,12 +418,9 @@ class _Inside:
     def _alone(self, region: Sequence[int], tensor: str, saved: Values, who: Any = None) -> Any:
         """Return what nodes make of what the program computes; None where that cannot be run."""
         held: Any = ChainMap({}, saved, self._feed, self._found.own)  # type: ignore[arg-type]
-        try:
-            part = self._case.model.part(region, held, [tensor])
-            given = {value.name: held[value.name] for value in part.graph.input}
-            return (who or self._party).load(part, plain=True)(given)[tensor]
-        except (*REFUSALS, KeyError):
-            return None
+        return compute_part(self._case.model, region, held, who or self._party, [tensor]).get(
+            tensor
+        )
 
     def _judged(
         self,
@@ -605,7 +590,7 @@ class _Inside:
         """
         # That of the same exporter is wrong, as the file is.
         others = [other for other in self._program.exports() if other[0] != self._kind]
-        with self._case.attempt("another export") as notes:
+        with self._case.attempt(titles.OTHER_EXPORTER) as notes:
             start = time.perf_counter()
             for words, command, make in others:
                 if time.perf_counter() - start > _SECONDS:

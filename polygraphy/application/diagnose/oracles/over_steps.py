@@ -26,8 +26,8 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps
-from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
+from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.loading import StatePlan, StepLoader
 from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
@@ -134,10 +134,7 @@ def check_oracle_of_steps(golden: Sequence[str] | None, program: Any) -> None:
         UsageError: they are to be compared with saved results or a program.
     """
     if golden or program is not None:
-        raise UsageError(
-            "--steps cannot be combined with --golden or --torch.",
-            hint="Compare with another backend, or with the right model: --reference.",
-        )
+        raise errors.steps_with_saved_results()
 
 
 def _wired(conflicts: Sequence[Conflict]) -> DiagnosisResult:
@@ -192,10 +189,10 @@ def _beside_reference(
     right_feeds = list(right_loader)
     if other_wires := _other_wires(case, loader.plan, right_loader.plan):
         return Found(_wired(other_wires), case)
-    right = _run("the reference", party.load(opened.proto), right_feeds, opened.facts())
-    case.evidence.compared("a reference model")
+    right = _run(titles.REFERENCE, party.load(opened.proto), right_feeds, opened.facts())
+    case.evidence.compared(titles.REFERENCE_MODEL)
     wrong = _first_wrong(case, loader.plan, own, right)
-    with case.attempt("own states") as notes:
+    with case.attempt(titles.OWN_STATES) as notes:
         notes.append(_said(loader.plan, feeds, own, right, wrong, case))
     if wrong is None:
         return Found(DiagnosisResult(AGREE), case)
@@ -218,7 +215,7 @@ def _other_wires(case: Case, plan: StatePlan, right: StatePlan) -> list[Conflict
             pair.output,
             pair.input,
             expected[pair.output],
-            "the reference",
+            titles.REFERENCE,
             makers.get(pair.output, ""),
         )
         for pair in plan.pairs
@@ -235,11 +232,11 @@ def _beside_party(
     sides = [
         _run(party.name, case.loaded(party), feeds, case.model.facts()) for party in case.parties
     ]
-    case.evidence.compared("another backend")
+    case.evidence.compared(titles.ANOTHER_BACKEND)
     wrong = None
     for other in sides[1:]:
         wrong = wrong or _first_wrong(case, loader.plan, sides[0], other)
-        with case.attempt("own states") as notes:
+        with case.attempt(titles.OWN_STATES) as notes:
             notes.append(_said(loader.plan, feeds, sides[0], other, wrong, case))
         if wrong is not None:
             return _search_step(case, loader, feeds, sides[0], other, wrong, None, search)
@@ -277,7 +274,7 @@ def _search_step(
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     at, different = first
     changed = [name for name in different if name in states]
-    with case.attempt("equal states") as notes:
+    with case.attempt(titles.EQUAL_STATES) as notes:
         notes.append(steps.first_step_on_equal_states(at, changed))
     order = [at, *(other for other in range(len(feeds)) if other != at)]
     data = StepData([dict(right.feeds[each]) for each in order], loader.options())
@@ -323,7 +320,7 @@ def _proved(
     except REFUSALS:
         return result
     wrong = _first_wrong(case, loader.plan, side, right)
-    with case.attempt("fix over all steps") as notes:
+    with case.attempt(titles.FIX_OVER_ALL_STEPS) as notes:
         notes.append(steps.fixed_steps(len(right.outputs), None if wrong is None else wrong[0]))
     if wrong is None:
         return result
@@ -460,7 +457,7 @@ def _self_check(case: Case, loader: StepLoader, feeds: Sequence[StepFeed]) -> Fo
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     own = _run(party.name, case.loaded(party), feeds, case.model.facts())
     wrong = _disagreement(case, plan, feeds, own, case.loaded(party))
-    case.evidence.compared("all inputs at once")
+    case.evidence.compared(titles.ALL_INPUTS_AT_ONCE)
     with case.attempt("self-check") as notes:
         notes.append(_said_of_itself(feeds, wrong))
     if wrong is None:

@@ -24,7 +24,7 @@ from polygraphy.domain.diagnosis.twins import (
     computing_nodes,
     unlike,
 )
-from polygraphy.domain.diagnosis.words import evidence, remedies, steps
+from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
 from polygraphy.domain.model.description import Model, Node
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -93,7 +93,7 @@ def export_again(
         for name, meta in case.model.inputs.items()
     }
     opset = described.opsets.get("", described.opsets.get("ai.onnx"))
-    with case.attempt("the same exporter") as notes:
+    with case.attempt(titles.SAME_EXPORTER) as notes:
         for dynamo in kinds:
             exporter = Exporter(dynamo, opset, sizes, case.model.outputs)
             try:
@@ -231,7 +231,7 @@ class _File:
         """
         if not spots and not has_other_nodes:
             return TwinDifferences()
-        with self._case.attempt("another example") as notes:
+        with self._case.attempt(titles.OTHER_EXAMPLE) as notes:
             for feed in other_examples(self._feed, self._again.exporter.sizes):
                 try:
                     made, *_ = _exported(self._program, feed, self._again.exporter)
@@ -468,5 +468,5 @@ def _text(value: Any) -> str:
         return "computed"
     array = np.asarray(value)
     if array.size > 8:
-        return f"{array.dtype} of shape {array.shape}"
+        return titles.array_of(array.dtype, array.shape)
     return str(array.tolist())[:_LONGEST]

@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     with_reasons,
 )
 from polygraphy.domain.diagnosis.pairing import is_quantised
-from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
 
@@ -58,7 +58,7 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
 def _measure_layers(case: Case, comparison: ModelComparison) -> None:
     """Measure how far each tensor is off, and what each node computes of right values alone."""
     pair, feed, party = comparison.pair, comparison.feed, comparison.pair.party
-    with case.attempt("layer by layer") as notes:
+    with case.attempt(titles.LAYER_BY_LAYER) as notes:
         try:
             right = trace(case.of(pair.reference), party, pair.feed_reference(feed)).values
             twins = {**{name: name for name in case.model.outputs}, **pair.pairing.tensors}

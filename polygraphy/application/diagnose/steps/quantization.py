@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.diagnosis.culprit import INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.two_models import suspects
-from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.editing import open_model
 
@@ -42,7 +42,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
             reference_feeds, comparison.expected, comparison.values, compared.number
         )
     except BackendError as error:
-        with case.attempt("quantised reference") as notes:
+        with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
             notes.append(steps.cannot_run(error))
         return Skip(str(error))
     if result is not None:

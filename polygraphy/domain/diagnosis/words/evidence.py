@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.domain.diagnosis.facts import Fact, fact
+from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted, some_of
@@ -56,6 +56,11 @@ def parties_disagree(
     if deviation is None:
         return f"{both}."
     return f"{both}: in {party}, {tensor!r} {deviation.in_words()}."
+
+
+@statement
+def has_broken_elements(tensor: str) -> str:
+    return f"{tensor!r} has NaN or infinite elements."
 
 
 @fact
@@ -278,6 +283,16 @@ def part_refused(nodes: int) -> str:
 @fact
 def no_part_refused() -> str:
     return "It refuses no part of the model by itself."
+
+
+@fact
+def breaks_specification(message: str) -> str:
+    return f"It breaks the ONNX specification: {message}"
+
+
+@fact
+def accepts_more(party: str) -> str:
+    return f"{party} runs the model: it accepts more than the specification allows."
 
 
 @fact
