@@ -4,9 +4,9 @@
 
 In the folder `lab`. A fault is planted into networks of the lab, models in packages, and exports
 of PyTorch (where that is installed); the reference is what another exporter, an optimizer or
-another spelling makes of the healthy model. Prints a table by way and by fault: *exact* (only the fault is
-named), *borders* (COULD BE, the fault is among few nodes; exit code 4), *open* (nothing is named)
-or *wrong* (an innocent node is named).
+another spelling makes of the healthy model. Prints a table by way and by fault: *exact* (only the
+fault is named), *borders* (COULD BE, the fault is among these nodes; exit code 4), *open* (nothing
+is named) or *wrong* (an innocent node is named).
 """
 
 from __future__ import annotations

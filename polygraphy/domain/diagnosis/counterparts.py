@@ -41,7 +41,7 @@ class Candidate:
 
 def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
     """Yield pairs of tensors that may correspond, the first tensors of the model first, and for
-    each the likeliest counterparts: of similar values, computed from the same, by the same operator.
+    each the likeliest counterparts: of similar values, computed from the same by the same operator.
     """
     nodes, values, same, right = model
     others, theirs, taken, classes = reference

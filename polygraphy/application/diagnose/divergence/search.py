@@ -2,8 +2,8 @@
 
 Both run on the same data. Tensors with equal values correspond, whatever they are called. Where no
 more do, a tensor of the model takes the value of one in the reference, and the rest is computed
-from it: the pair corresponds if more tensors become equal behind it. The first tensors that make all
-outputs match are the borders of what differs. The search is limited by the number of such tries.
+from it: the pair corresponds if more tensors become equal behind it. The first tensors that make
+all outputs match are the borders of what differs. The search is limited by the number of tries.
 """
 
 from __future__ import annotations
@@ -305,15 +305,18 @@ class _Search:
         taken = {one.border.tensor: one.expected for one in chosen}
         held = {**self._feed, **taken}
         try:
-            compute, asked, own = self._load(held)
+            loaded = self._load(held)
+            if loaded is None:
+                return None
+            compute, asked, own = loaded
             made = compute({name: held[name] for name in asked})
         except PolygraphyException:
             return None
         return {**{name: value for name, value in made.items() if name not in own}, **taken}
 
-    def _load(self, held: Values) -> tuple[Callable[..., Any], list[str], set[str]]:
+    def _load(self, held: Values) -> tuple[Callable[..., Any], list[str], set[str]] | None:
         """Return what computes all tensors from some, what it reads, and what it makes of those
-        that are given: loaded once for the same tensors.
+        that are given, loaded once for the same tensors; None if it would take too much memory.
         """
         key = tuple(f"{name} {np.shape(value)}" for name, value in sorted(held.items()))
         if key not in self._loaded:
@@ -322,7 +325,7 @@ class _Search:
             shapes = {name: np.shape(value) for name, value in held.items()}
             sizes = (size or 0 for one in opened.layers(shapes) for size in one.makes.values())
             if sum(sizes) > self._limit:
-                raise PolygraphyException("What would be computed takes too much memory.")
+                return None
             marked = opened.marked()
             while len(self._loaded) >= _LOADED:
                 del self._loaded[next(iter(self._loaded))]
