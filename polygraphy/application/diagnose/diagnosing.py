@@ -153,6 +153,8 @@ def diagnose(
         result, case = found.result, found.case
         if elsewhere is not None:
             result = elsewhere.tried(case, result)
+            feeds = [case.feed] if case.feed else feeds_of_parties(case, data_loader)
+            result = elsewhere.complete(case, result, feeds)
         if save_culprit is not None or issue is not None:
             hand_over(case, result, save_culprit, issue)
         elif isinstance(model, str) and not has_oracle:

@@ -152,9 +152,9 @@ class _Exported:
         case = evolve(case, feed=feed)
         again = export_again(case, opened[number], feed, sets[number])
         if again is not None:
-            result = diagnose_file(case, opened[number], again, feed, sets[number])
-            if result is not None:
-                return Found(result, case)
+            answer = diagnose_file(case, opened[number], again, feed, sets[number])
+            if isinstance(answer, Found):
+                return answer
         if not opened[number].nodes:
             run = SavedRun(self._source.name, sets, kind=titles.PROGRAM)
             found = against_results(case, [run], self._feeds, self._third)
@@ -190,13 +190,15 @@ class _Exported:
         }
         case = evolve(case, feed=feed)
         again = export_again(case, program, feed, expected)
-        found = None if again is None else diagnose_file(case, program, again, feed, expected)
-        if found is None:
+        if again is None:
+            return refused
+        answer = diagnose_file(case, program, again, feed, expected)
+        if not isinstance(answer, Found):
             return refused
         facts = [evidence.refused(self._party.name, str(error), because=True)]
-        culprits = [evolve(one, facts=[*one.facts, *facts]) for one in found.culprits]
+        culprits = [evolve(one, facts=[*one.facts, *facts]) for one in answer.result.culprits]
         case.evidence.compared(self._source.name)
-        return Found(evolve(found, culprits=culprits), case)
+        return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
     def _is_unsteady(self, first: Sequence[tuple[str, Any]]) -> bool:
         """Return whether a program that shows nothing else returns something else when it is run

@@ -213,6 +213,16 @@ def version_refuses(party: str, version: str, error: object) -> str:
 
 
 @statement
+def same_version(party: str, version: str) -> str:
+    return f"it has the same version of {party} ({version})"
+
+
+@statement
+def versions_not_compared(environments: Sequence[str]) -> str:
+    return f"Not compared with other versions: {'; '.join(environments)}."
+
+
+@statement
 def nobody_runs(messages: str, open_shapes: str) -> str:
     return f"No backend could run the model: {messages}{open_shapes}"
 
