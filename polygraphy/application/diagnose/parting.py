@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.parts import Part, cut_part, feed_part
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
@@ -28,6 +29,7 @@ from polygraphy.domain.diagnosis.borrowed import (
     numbers_of,
     with_weight,
 )
+from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_coarse, is_quantised
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
@@ -38,7 +40,7 @@ from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.diagnosing import SuspectedParty, altered
+from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
 _ROUNDS = 8
@@ -252,8 +254,7 @@ class _Search:
         model, names = self._marked.apart(held)
         marked = open_model(model).marked()
         try:
-            compute = self._party.load(marked, plain=True)
-            made = compute({value.name: held[value.name] for value in marked.graph.input})
+            made = feed_part(marked, held).run(self._party, plain=True)
         except PolygraphyException:
             return None
         own = set(names.values())
@@ -376,7 +377,7 @@ class Change:
     @property
     def is_right(self) -> bool:
         """Whether the nodes make what they should as they are: then it was rounding."""
-        return self._whole is not None and self._is_right(self._run(self._whole))
+        return self._is_right(self._made())
 
     def likely(self) -> Explanation | None:
         """Try what the reference has instead, and what is usual."""
@@ -422,39 +423,31 @@ class Change:
             return iter(())
         return those(
             tried,
-            lambda variant: self._is_right(self._made(self._whole, variant)),
+            lambda variant: self._is_right(self._made(variant)),
             self._party,
         )
 
     @cached_property
-    def _whole(self) -> Any:
-        """All nodes as a model."""
-        return self._part(self._nodes)
-
-    def _part(self, nodes: Sequence[int]) -> Any:
-        """Return some nodes as a model; None where it asks for what is not known."""
+    def _whole(self) -> Part | None:
+        """All nodes as a model; None if it reads something unknown."""
         try:
-            part = self._case.model.part(nodes, self._held)
+            return cut_part(self._case.model, self._nodes, self._held)
         except PolygraphyException:
             return None
-        return part if all(value.name in self._held for value in part.graph.input) else None
 
-    def _made(self, part: Any, variant: Variant) -> Mapping[str, Any]:
-        output = next(filter(None, variant.node.outputs))
+    def _made(self, variant: Variant | None = None) -> Values:
+        """Return what the nodes compute, with a variant of one; nothing if that is refused."""
+        part = self._whole
+        if part is None:
+            return {}
         try:
-            return self._run(altered(part, output, variant))
-        except Exception:  # A variant that cannot be written is none.
+            if variant is not None:
+                part = part.change(_output(variant), variant)
+            return part.run(self._party, plain=True)
+        except PolygraphyException:
             return {}
 
-    def _run(self, part: Any) -> Mapping[str, Any]:
-        given = {value.name: self._held[value.name] for value in part.graph.input}
-        try:
-            made: Mapping[str, Any] = self._party.load(part, plain=True)(given)
-        except Exception:  # Nor is one that no backend takes.
-            return {}
-        return made
-
-    def _is_right(self, made: Mapping[str, Any]) -> bool:
+    def _is_right(self, made: Values) -> bool:
         return all(
             name in made and explains(made[name], goal) for name, goal in self._goals.items()
         )
@@ -463,7 +456,7 @@ class Change:
         """A number that a node reads is another, whatever it is."""
         for name in numbers_of(self._side, position) if self._whole is not None else ():
             solved = self._nearest(position, name)
-            if self._is_right(self._made(self._whole, solved)):
+            if self._is_right(self._made(solved)):
                 yield solved
 
     def _nearest(self, position: int, name: str) -> Variant:
@@ -477,29 +470,28 @@ class Change:
 
         def error(value: float) -> float:
             values = run(np.full_like(mine, value))
-            return sum(_apart(values.get(name), goal) for name, goal in self._goals.items())
+            return sum(mean_square_error(values.get(n), goal) for n, goal in self._goals.items())
 
         return variant(nearest_number(error))
 
-    def _asking(self, variant: Variant) -> Callable[[Any], Mapping[str, Any]]:
+    def _asking(self, variant: Variant) -> Callable[[Any], Values]:
         """Return what computes from the number that a node reads: loaded once, if the backend takes
         it for an input.
         """
         (name,) = variant.weights
-        output = next(filter(None, variant.node.outputs))
+        assert self._whole is not None
         try:
-            model = altered(self._whole, output, variant, asks=True)
-            *rest, asked = (value.name for value in model.graph.input)
-            given = {each: self._held[each] for each in rest}
-            compute = self._party.load(model, plain=True)
-            compute({**given, asked: variant.weights[name]})
-        except Exception:  # It may have to be a weight.
-            return lambda number: self._made(self._whole, evolve(variant, weights={name: number}))
+            part = self._whole.change(_output(variant), variant, asks=True)
+            compute = part.load(self._party, plain=True)
+            compute(part.feed)
+        except PolygraphyException:  # It may have to be a weight.
+            return lambda number: self._made(evolve(variant, weights={name: number}))
+        asked = [*part.feed][-1]
 
-        def made(number: Any) -> Mapping[str, Any]:
+        def made(number: Any) -> Values:
             try:
-                return compute({**given, asked: number})
-            except Exception:  # As above.
+                return compute({**part.feed, asked: number})
+            except PolygraphyException:
                 return {}
 
         return made
@@ -510,19 +502,17 @@ class Change:
         """
         node, nodes = self._side.nodes[position], self._case.model.nodes
         behind = self._behind(index)
-        part = self._part([one for one in self._nodes if one == index or one in behind])
-        if part is None:
-            return
-        asked = {value.name for value in part.graph.input}
-        shared = {name for one in behind & {*self._nodes} for name in nodes[one].reads}
-        computed = {name for one in (index, *behind) for name in nodes[one].makes}
         try:
-            compute = self._party.load(part, plain=True)
+            chosen = [one for one in self._nodes if one == index or one in behind]
+            part = cut_part(self._case.model, chosen, self._held)
+            compute = part.load(self._party, plain=True)
         except PolygraphyException:
             return
-        given = {name: self._held[name] for name in asked}
+        given = part.feed
+        shared = {name for one in behind & {*self._nodes} for name in nodes[one].reads}
+        computed = {name for one in (index, *behind) for name in nodes[one].makes}
         for operand in dict.fromkeys(node.inputs):
-            if operand not in asked or operand in shared or not is_float(given[operand]):
+            if operand not in given or operand in shared or not is_float(given[operand]):
                 continue
             for other, value, is_there in self._instead_of(given[operand], computed):
                 if other == operand or (not is_there and operand not in self._found.same):
@@ -569,11 +559,8 @@ class Change:
             yield from ((name, values[name], is_there) for name in alike[:_CANDIDATES])
 
 
-def _apart(made: Any, goal: Any) -> float:
-    if np.shape(made) != np.shape(goal):
-        return np.inf
-    apart = np.asarray(made, np.float64) - np.asarray(goal, np.float64)
-    return float(np.mean(np.square(apart))) if np.isfinite(apart).all() else np.inf
+def _output(variant: Variant) -> str:
+    return next(filter(None, variant.node.outputs))
 
 
 _FEW = 8
@@ -679,17 +666,16 @@ def _repaired(
     """Return what makes the whole model with what was changed undone, if all outputs match then;
     None where they do not.
     """
-    model = case.model.proto
+    part = Part(case.model.proto, feed)
     known = {"", *feed, *side.weights, *side.producer}
     if any(set(one.variant.node.inputs) - known - one.variant.weights.keys() for one in reasons):
         return lambda: None  # What is missing is only in the reference, from where it was taken.
     try:
         for reason in reasons:
-            output = next(filter(None, reason.variant.node.outputs))
-            model = altered(model, output, reason.variant)
-        values = party.load(model)(feed)
-    except (PolygraphyException, StopIteration):
+            part = part.change(_output(reason.variant), reason.variant)
+        values = part.run(party)
+    except PolygraphyException:
         return None
     found = case.differing(values, goal)
     is_right = all(each.relative <= _LEFT for each in found.values())
-    return cache(lambda: open_model(model)) if is_right else None
+    return cache(lambda: open_model(part.model)) if is_right else None

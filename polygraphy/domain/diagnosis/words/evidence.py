@@ -277,6 +277,16 @@ def no_part_refused() -> str:
 
 
 @fact
+def breaks_specification(message: str) -> str:
+    return f"It breaks the ONNX specification: {message}"
+
+
+@fact
+def accepts_more(party: str) -> str:
+    return f"{party} runs the model: it accepts more than the specification allows."
+
+
+@fact
 def runs(party: str) -> str:
     return f"{party} runs the model."
 
