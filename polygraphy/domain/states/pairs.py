@@ -170,9 +170,24 @@ def state_pairs(
         pairs[output] = StatePair(output, name, kind, axis, "order")
     if not pairs:
         pairs = {pair.output: pair for pair in _by_shape(graph)}
+    pairs = {output: _like_others(pair, by_graph, tensors) for output, pair in pairs.items()}
     seen: set[str] = set()
     first = [each for each in conflicts if each.output not in seen and not seen.add(each.output)]  # type: ignore[func-returns-value]
     return [pairs[name] for name in outputs if name in pairs], first
+
+
+def _like_others(
+    pair: StatePair, known: Sequence[StatePair], tensors: Mapping[str, Tensor]
+) -> StatePair:
+    """Return a state that the graph does not show, with what a step does with others of its kind."""
+    if pair.source == "graph" or pair.kind != REPLACED:
+        return pair
+    own = tensors[pair.input]
+    for other in known:
+        like = tensors[other.input]
+        if other.kind in (GROWS, SLOTS) and (like.dtype, like.shape) == (own.dtype, own.shape):
+            return evolve(pair, kind=other.kind, axis=other.axis)
+    return pair
 
 
 def _is_stale(pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]) -> bool:
@@ -221,19 +236,32 @@ def _left_over(
     """Return the only output and the only input that are left, if they are like the states that are
     known: the output is computed from the wrong state.
     """
-    kinds = {(tensor.dtype, tensor.shape) for tensor in graph.inputs if tensor.name in taken}
+    if not pairs:
+        return []
+    known = {(tensor.dtype, tensor.shape) for tensor in graph.inputs if tensor.name in taken}
     made = {(tensor.dtype, tensor.shape) for tensor in graph.outputs if tensor.name in pairs}
-    inputs = [
-        tensor.name
-        for tensor in graph.inputs
-        if tensor.name not in taken and (tensor.dtype, tensor.shape) in kinds
+    inputs = [tensor for tensor in graph.inputs if tensor.name not in taken]
+    outputs = [tensor for tensor in graph.outputs if tensor.name not in pairs]
+    left = [
+        (output.name, tensor.name)
+        for output in outputs
+        for tensor in inputs
+        if (
+            ((tensor.dtype, tensor.shape) in known and (output.dtype, output.shape) in made)
+            or (_is_fixed(tensor) and (tensor.dtype, tensor.shape) == (output.dtype, output.shape))
+        )
     ]
-    outputs = [
-        tensor.name
-        for tensor in graph.outputs
-        if tensor.name not in pairs and (tensor.dtype, tensor.shape) in made
-    ]
-    return [(outputs[0], inputs[0])] if len(inputs) == len(outputs) == 1 else []
+    return left if len(left) == 1 else []
+
+
+def _is_fixed(tensor: Tensor) -> bool:
+    """Return whether all dimensions of a tensor are known, and there are several elements."""
+    shape = tensor.shape or ()
+    return (
+        bool(shape)
+        and all(isinstance(dim, int) for dim in shape)
+        and any(dim != 1 for dim in shape)
+    )
 
 
 def _by_shape(graph: Graph) -> list[StatePair]:

@@ -199,12 +199,14 @@ class Judge:
         right: the one that is right.
         drift: what rounding does over the steps.
         dtype: the coarsest type that either computes in, stores weights or keeps states in.
+        coarse: what is coarser than float32 on either side, in words.
     """
 
     own: Party
     right: Party
     drift: Drift
     dtype: str
+    coarse: Sequence[str] = ()
 
     @staticmethod
     def between(case: Case, own: Party, right: Party) -> Judge:
@@ -231,7 +233,12 @@ class Judge:
         drift = Drift(right, max([*epsilons, 2.0**-23]), kept)
         types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
         known = coarsest(types)
-        return Judge(own, right, drift, "float32" if known is None else known.name)
+        coarse = [
+            *(f"weights rounded to {dtype}" for dtype in weights),
+            *(f"a {dtype} cache" for dtype in dict.fromkeys(states)),
+            *(["8-bit activations (accuracy_level 4)"] if 4 in {*levels[0], *levels[1]} else []),
+        ]
+        return Judge(own, right, drift, "float32" if known is None else known.name, coarse)
 
     def differing(
         self, at: int, own: Run, right: Run, names: Mapping[str, str], *, whole: bool = False
@@ -372,7 +379,13 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
         different |= doubtful
         comparable = {*_comparable(own, right, states)}
         doubtful = comparable & {*judge.differing(at, own, right, states)}
-    return SideBySide(None, [name for name in states if name in different | doubtful])
+    shapes = ((own.values.get(name), right.values.get(other)) for name, other in states.items())
+    resized = {name for name, pair in zip(states, shapes) if _shape(pair[0]) != _shape(pair[1])}
+    return SideBySide(None, [name for name in states if name in different | doubtful | resized])
+
+
+def _shape(value: Any) -> Any:
+    return getattr(value, "shape", None)
 
 
 def _comparable(own: Run, right: Run, names: Mapping[str, str]) -> Iterator[str]:

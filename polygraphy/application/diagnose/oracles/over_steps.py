@@ -32,6 +32,7 @@ from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
+    ILL_CONDITIONED,
     INCONCLUSIVE,
     MODEL,
     Culprit,
@@ -39,6 +40,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
+from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.loading import StatePlan, StepLoader
 from polygraphy.domain.states.pairs import Conflict, describe_pairs
 from polygraphy.ports.editing import open_model
@@ -199,6 +201,9 @@ def _beside(
         with case.attempt("own states") as notes:
             beside = run_side_by_side(judge)
             notes.append(_said(own, beside))
+        if allowed := _allowed(judge):
+            with case.attempt("not counted") as notes:
+                notes.append(steps.not_counted(allowed))
     except BackendError as error:
         culprit = _failing(case, own, right, error)
         if culprit is None:
@@ -207,6 +212,13 @@ def _beside(
     if beside.first is None:
         return Found(DiagnosisResult(AGREE), case)
     return _search_step(case, judge, loader, beside, reference, search)
+
+
+def _allowed(judge: Judge) -> list[str]:
+    """Return what makes outputs differ without being a fault, in words."""
+    feeds, plan = judge.own.feeds, judge.own.plan
+    is_padded = any(padding(plan, feed) is not None for feed in feeds[:1])
+    return [*judge.coarse, *(["positions that the mask hides"] if is_padded else [])]
 
 
 def _said(own: Party, beside: SideBySide) -> str:
@@ -252,16 +264,18 @@ def _search_step(
     try:
         found = search(evolve(case, feed=sets[0]), sets, reference)
     except PolygraphyException as error:
-        if isinstance(error, BackendError):
-            raise
         found = Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
     result = found.result
     if result.verdict == FAULT and result.culprits:
         culprits = [evolve(each, facts=[*facts, *each.facts]) for each in result.culprits]
         result = evolve(result, culprits=culprits)
         return Found(_proved(case, judge, result, found.case), found.case)
-    if result.verdict == AGREE or reference is None:
-        return Found(evolve(result, reason=result.reason or reasons.NO_FAULT), found.case)
+    if result.verdict == ILL_CONDITIONED:
+        return found
+    if reference is None:
+        reason = result.reason if result.verdict == INCONCLUSIVE else ""
+        reason = reason or reasons.equal_states_agree(step.index, step.start)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), found.case)
     makers = {name: node.name for node in case.model.nodes for name in node.makes}
     output = different[0]
     culprit = Culprit(
