@@ -9,7 +9,7 @@ RULES = {
     "graph/order": "A node reads a tensor that a later node computes.",
     "graph/states": "A state continues another input in the graph than its name says.",
     "graph/undefined-input": "A node reads a tensor that does not exist.",
-    "graph/undefined-output": "An output of the model is computed by no node.",
+    "graph/undefined-output": "No node computes an output of the model.",
     "graph/unused-input": "No output depends on an input of the model.",
     "graph/unused-node": "No output depends on a node.",
     "graph/unused-opset": "An operator set is imported, but no node uses it.",

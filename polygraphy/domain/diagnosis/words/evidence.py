@@ -158,6 +158,15 @@ def computes_differently(tensors: Sequence[str], nodes: int) -> str:
 
 
 @fact
+def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
+    end = _quoted(after)
+    place = f"between {some_of(before)} and {end}" if before else f"before {end}"
+    return (
+        f"The fault is in one or more of the {nodes} nodes {place}. No tensor in between matches."
+    )
+
+
+@fact
 def usual_data_match() -> str:
     return "The saved results come from the data that `polygraphy run` generates by default."
 

@@ -195,7 +195,7 @@ def equal_pairs(count: int, places: int) -> str:
 
 @statement
 def explained_changes(count: int, total: int, is_late: bool) -> str:
-    more = " Some changes were not tried: out of time." if is_late else ""
+    more = " Some changes were not tried: the limit was reached." if is_late else ""
     return f"{count} of {total} explained.{more}"
 
 
