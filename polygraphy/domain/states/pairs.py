@@ -179,7 +179,7 @@ def state_pairs(
 def _like_others(
     pair: StatePair, known: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> StatePair:
-    """Return a state that the graph does not show, with what a step does with others of its kind."""
+    """Return a state that the graph does not show, with what a step does with others like it."""
     if pair.source == "graph" or pair.kind != REPLACED:
         return pair
     own = tensors[pair.input]
