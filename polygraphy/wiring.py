@@ -40,6 +40,8 @@ _ADAPTERS: dict[str, str] = {
     "save_debug_replay": "polygraphy.adapters.files.small.debug_replays:save_debug_replay",
     "Device": "polygraphy.adapters.cuda.device:CudaDevice",
     "DiagnosisReports": "polygraphy.adapters.console.diagnosis:LogDiagnosisReports",
+    "find_violations": "polygraphy.adapters.onnx.lint.node_checks:find_violations",
+    "sanitized": "polygraphy.adapters.onnx.fold.sanitizing:sanitized",
     "graph_with_weights": "polygraphy.adapters.onnx.edit.copying:graph_with_weights",
     "describe_with_weights": "polygraphy.adapters.onnx.edit.copying:describe_with_weights",
     "mended": "polygraphy.adapters.onnx.edit.copying:mended",

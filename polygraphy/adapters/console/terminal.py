@@ -101,10 +101,10 @@ class Terminal:
         """Yield where it failed, whether that is rounding, and what to do next."""
         found = [*self._values(), *self._reasons()] if code else []
         if code:
-            from polygraphy.domain.report.summary import passing_tolerances
+            from polygraphy.domain.report.summary import passing_threshold
 
-            if needed := passing_tolerances(self.comparisons):
-                found.append(("passes", f"with {needed}"))
+            if needed := passing_threshold(self.comparisons):
+                found.append(("passes", f"with a threshold of {needed}"))
         lines: list[str] = [
             line for label, text in found for line in wrapped(_labeled_line(label, text), 12)
         ]

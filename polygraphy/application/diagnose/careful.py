@@ -104,6 +104,11 @@ class WarmParty:
         """Return the same party, computing in float32, in the same process."""
         return WarmParty(self._ask(_call_method, "in_float32", {}), self._process)
 
+    def on_host(self) -> WarmParty | None:
+        """Return the same backend on the CPU, in the same process; see the port."""
+        twin = getattr(self._source, "on_host", lambda: None)()
+        return None if twin is None else WarmParty(twin, self._process)
+
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Load a model in the process; see the port."""
         return _WarmModel(self, model, {"plain": plain, "without": list(without)})

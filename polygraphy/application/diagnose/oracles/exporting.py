@@ -15,13 +15,14 @@ from polygraphy.application.diagnose.counterparts import (
     Counterparts,
     OtherWeights,
     Place,
+    change_weights,
     other_weights,
-    with_weights,
 )
 from polygraphy.application.diagnose.locating import judged
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.oracles.against_golden import against_results
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
+from polygraphy.application.diagnose.parts import Part, compute_part, cut_part
 from polygraphy.application.diagnose.saved import SavedRun
 from polygraphy.application.diagnose.steps.file_of_program import (
     ExportedAgain,
@@ -151,9 +152,9 @@ class _Exported:
         case = evolve(case, feed=feed)
         again = export_again(case, opened[number], feed, sets[number])
         if again is not None:
-            result = diagnose_file(case, opened[number], again, feed, sets[number])
-            if result is not None:
-                return Found(result, case)
+            answer = diagnose_file(case, opened[number], again, feed, sets[number])
+            if isinstance(answer, Found):
+                return answer
         if not opened[number].nodes:
             run = SavedRun(self._source.name, sets, kind=titles.PROGRAM)
             found = against_results(case, [run], self._feeds, self._third)
@@ -189,13 +190,15 @@ class _Exported:
         }
         case = evolve(case, feed=feed)
         again = export_again(case, program, feed, expected)
-        found = None if again is None else diagnose_file(case, program, again, feed, expected)
-        if found is None:
+        if again is None:
+            return refused
+        answer = diagnose_file(case, program, again, feed, expected)
+        if not isinstance(answer, Found):
             return refused
         facts = [evidence.refused(self._party.name, str(error), because=True)]
-        culprits = [evolve(one, facts=[*one.facts, *facts]) for one in found.culprits]
+        culprits = [evolve(one, facts=[*one.facts, *facts]) for one in answer.result.culprits]
         case.evidence.compared(self._source.name)
-        return Found(evolve(found, culprits=culprits), case)
+        return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
     def _is_unsteady(self, first: Sequence[tuple[str, Any]]) -> bool:
         """Return whether a program that shows nothing else returns something else when it is run
@@ -371,13 +374,10 @@ class _Inside:
         tensor = str(one.tensor)
         held: Any = ChainMap({}, self._found.saved, self._feed, self._found.own)  # type: ignore[arg-type]
         try:
-            part = self._case.model.part(region, held, [tensor])
-            given = {value.name: held[value.name] for value in part.graph.input}
-        except (*REFUSALS, KeyError):
+            part = cut_part(self._case.model, region, held, [tensor])
+        except REFUSALS:
             return None
-        place = Place(
-            self._case.model.nodes, region, part, given, self._found.own, tensor, values, done
-        )
+        place = Place(self._case.model.nodes, region, part, self._found.own, tensor, values, done)
         is_sure = one.cause in _PROVEN and one.remedy.proven
         others = other_weights(place, side, self._program, self._party, numbers=not is_sure)
         is_other = others is not None and is_sure and one.cause != "weight" and others.is_as_held
@@ -411,8 +411,8 @@ class _Inside:
     def _with(self, weights: Mapping[str, Any], side: Side) -> list[Fact]:
         """Return that all outputs match with other weights; nothing where they do not."""
         try:
-            model = with_weights(self._case.model.proto, side.nodes, weights)
-            made = self._party.load(model, plain=True)(self._feed)
+            whole = Part(self._case.model.proto, self._feed)
+            made = change_weights(whole, side.nodes, weights).run(self._party, plain=True)
         except REFUSALS:
             return []
         return [] if self._found.off(made) else [evidence.weights_restored()]
@@ -420,12 +420,9 @@ class _Inside:
     def _alone(self, region: Sequence[int], tensor: str, saved: Values, who: Any = None) -> Any:
         """Return what nodes make of what the program computes; None where that cannot be run."""
         held: Any = ChainMap({}, saved, self._feed, self._found.own)  # type: ignore[arg-type]
-        try:
-            part = self._case.model.part(region, held, [tensor])
-            given = {value.name: held[value.name] for value in part.graph.input}
-            return (who or self._party).load(part, plain=True)(given)[tensor]
-        except (*REFUSALS, KeyError):
-            return None
+        return compute_part(self._case.model, region, held, who or self._party, [tensor]).get(
+            tensor
+        )
 
     def _judged(
         self,

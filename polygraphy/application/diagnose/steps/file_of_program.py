@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.counterparts import Counterparts
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.exported import EXPORTER, near, operations, same_weight
@@ -142,7 +143,7 @@ def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> boo
 
 def diagnose_file(
     case: Case, program: OpenedProgram, again: ExportedAgain, feed: Feed, expected: Values
-) -> DiagnosisResult | None:
+) -> StepOutcome:
     """Say in what a file differs from a correct export of its program.
 
     Args:
@@ -153,7 +154,7 @@ def diagnose_file(
         expected: what the program computes, by the outputs of the model.
 
     Returns:
-        Who is at fault; None where nodes have to be compared by what they compute.
+        Who is at fault; a skip where nodes have to be compared by what they compute.
     """
     return _File(case, program, again, feed, expected).result()
 
@@ -176,20 +177,20 @@ class _File:
         self._nodes = computing_nodes(self._twin.graph)
         self._pairs: dict[str, str] | None = None
 
-    def result(self) -> DiagnosisResult | None:
+    def result(self) -> StepOutcome:
         """Compare node by node, and find out what the example decides."""
         if (trained := self._trained()) is not None:
-            return DiagnosisResult(FAULT, [trained])
+            return Found(DiagnosisResult(FAULT, [trained]), self._case)
         differences = compare_twins(self._model.graph, self._twin.graph)
         if not differences or differences.matched < _ALIKE:
-            return None
+            return Skip("the file has the nodes of the export, or hardly any of them")
         if differences.has_other_nodes and not self._again.is_same_release:
-            return None  # Another version may translate otherwise.
+            return Skip("another version of the exporter may translate differently")
         weights = [spot for spot in differences.spots if self._is_parameter(spot)]
         others = [spot for spot in differences.spots if spot not in weights]
         apart = self._apart(others, differences.has_other_nodes)
         if differences.has_other_nodes and (apart.has_other_nodes or self._is_chosen(differences)):
-            return None  # The example decides which nodes there are.
+            return Skip("the example decides which nodes there are")
         frozen_spots = unlike(others, apart)
         culprits = []
         if frozen_spots:
@@ -197,7 +198,7 @@ class _File:
         rest = [spot for spot in differences.spots if spot not in frozen_spots]
         if rest or differences.has_other_nodes:
             culprits.append(self._file(evolve(differences, spots=rest)))
-        return DiagnosisResult(FAULT, culprits)
+        return Found(DiagnosisResult(FAULT, culprits), self._case)
 
     def _trained(self) -> Culprit | None:
         """Return the nodes that compute as in training, if only the file has them."""

@@ -64,6 +64,10 @@ def metric_returns_nan(name: str) -> InputError:
     )
 
 
+def unknown_value(name: str) -> InputError:
+    return InputError(f"The value of input {name!r} is unknown.")
+
+
 def no_castable_node(dtype: str) -> UsageError:
     return UsageError(
         f"No node of the model can be cast to {dtype}.", hint="Pass a model that computes in fp32."

@@ -158,6 +158,15 @@ def computes_differently(tensors: Sequence[str], nodes: int) -> str:
 
 
 @fact
+def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
+    end = _quoted(after)
+    place = f"between {some_of(before)} and {end}" if before else f"before {end}"
+    return (
+        f"The fault is in one or more of the {nodes} nodes {place}. No tensor in between matches."
+    )
+
+
+@fact
 def usual_data_match() -> str:
     return "The saved results come from the data that `polygraphy run` generates by default."
 
@@ -274,6 +283,16 @@ def part_refused(nodes: int) -> str:
 @fact
 def no_part_refused() -> str:
     return "It refuses no part of the model by itself."
+
+
+@fact
+def breaks_specification(message: str) -> str:
+    return f"It breaks the ONNX specification: {message}"
+
+
+@fact
+def accepts_more(party: str) -> str:
+    return f"{party} runs the model: it accepts more than the specification allows."
 
 
 @fact

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from polygraphy.domain.diagnosis.facts import constant, statement
 from polygraphy.domain.tensors.naming import counted, sets_of_data, some_of
@@ -195,7 +195,7 @@ def equal_pairs(count: int, places: int) -> str:
 
 @statement
 def explained_changes(count: int, total: int, is_late: bool) -> str:
-    more = " Some changes were not tried: out of time." if is_late else ""
+    more = " Some changes were not tried: the limit was reached." if is_late else ""
     return f"{count} of {total} explained.{more}"
 
 
@@ -245,11 +245,6 @@ def twin_is(exporter: str, is_right: bool) -> str:
 @statement
 def same_as_versions(here: str, versions: Sequence[str]) -> str:
     return f"{here} agrees with {' and '.join(versions)}."
-
-
-@statement
-def not_at_fault(parties: Iterable[str]) -> str:
-    return f"Not tried: the fault is in {' and '.join(sorted(parties))}."
 
 
 @statement
