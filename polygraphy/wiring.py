@@ -115,6 +115,8 @@ _ADAPTERS: dict[str, str] = {
     "ResultStore": "polygraphy.adapters.files.store.store:FileResultStore",
     "read_shard_hints": "polygraphy.adapters.files.small.shard_hints:read_shard_hints",
     "write_shard_hints": "polygraphy.adapters.files.small.shard_hints:write_shard_hints",
+    "move_weights": "polygraphy.adapters.onnx.edit.moving:move_weights",
+    "stored_precision": "polygraphy.adapters.onnx.edit.moving:stored_precision",
     "infer_symbolic_shapes": "polygraphy.adapters.onnxruntime.trial:infer_symbolic_shapes",
     "open_spool": "polygraphy.adapters.files.small.spool:open_spool",
     "SweepEngine/local": "polygraphy.adapters.processes.pool:LocalPool",
