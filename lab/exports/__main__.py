@@ -11,10 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import logging
-import shlex
-import sys
 import tempfile
 import time
 import warnings
@@ -27,9 +24,7 @@ import numpy as np
 import onnx
 import torch
 
-from polygraphy.cli.main import main as polygraphy
-from polygraphy.logger import G_LOGGER
-
+from .command import diagnosed
 from .planting import faults
 from .programs import NETWORKS, OPERATORS, PUBLIC, Program, libraries
 
@@ -68,21 +63,6 @@ def off(one: list[Any], other: list[Any]) -> float:
         size = np.sqrt(np.mean(np.square(b.astype(float)))) + 1e-30
         apart.append(float(np.abs(a.astype(float) - b).max(initial=0) / size))
     return max(apart, default=0.0)
-
-
-def diagnosed(words: str) -> tuple[int, dict[str, Any], str]:
-    """Run a command line in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    sys.argv = shlex.split(f"polygraphy diagnose {words} --format json")
-    with G_LOGGER.preserved(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = polygraphy()
-        except SystemExit as left:
-            code = int(left.code or 0)
-    try:
-        return code, json.loads(out.getvalue()), err.getvalue()
-    except ValueError:
-        return code, {}, out.getvalue()[-800:] + err.getvalue()[-800:]
 
 
 class Suite:

@@ -139,7 +139,7 @@ class Rounding:
         shares = [allowance(each, self.rtol) for each in seen]
         if max(shares) <= 1:
             return self
-        why = f"{self.origin}, and adds up along the model"
+        why = f"{self.origin}, accumulated along the model"
         made = [_times(part, share) for part, share in zip(self.parts, shares)]
         whole = _times(self, max(shares))
         return evolve(_with_parts(whole, made, self.labels), origin=why)
@@ -337,10 +337,10 @@ def _origin(precision: Precision, arrays: tuple[Array, Array], computed_in: Comp
     own = coarsest(array.dtype.name for array in arrays)
     is_own = own is not None and own.epsilon >= precision.epsilon
     if is_own and None in computed_in:
-        return "its own data type, because it is not known in which one it was computed"
+        return "the type of the output, because the type of the computation is unknown"
     if reported is not None and reported.epsilon >= precision.epsilon:
         return "in which it was computed"
-    return "its own data type"
+    return "the type of the output"
 
 
 @frozen
@@ -383,7 +383,7 @@ class Deviation:
     def in_words(self) -> str:
         """Return the worst element in words."""
         if not self.where and self.value is None:
-            return "has another shape or data type"
+            return "has a different shape or data type"
         at = f" at {list(self.where)}" if self.where else ""
         at += f", in {self.part}" if self.part else ""
         return f"is {_number(self.value)}{at}, expected {_number(self.expected)}"
@@ -495,7 +495,7 @@ def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding |
     if found or not found.count:
         return None
     others = f"{found.count} of {reference.size}"
-    why = f"which decides otherwise between nearly equal numbers: {others} are others"
+    why = f"which can break ties differently: {others} elements differ"
     return Rounding(rounding.dtype, 0.0, 0.0, why)
 
 
@@ -623,7 +623,7 @@ class OutputError:
         if self.broken:
             return f"{self.broken} elements of {self.name!r} become infinite or NaN"
         share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
-        return f"{self.name!r} is off by {self.error:.3g}, {share} what is tolerated"
+        return f"{self.name!r} has an error of {self.error:.3g}, {share} the tolerance"
 
 
 def moved(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
@@ -682,4 +682,4 @@ def said_of(found: Mapping[str, Deviation], outputs: int, reference: str = "the 
         return f"All outputs match those of {reference}."
     name, worst = max(found.items(), key=lambda item: item[1].relative)
     said = differing(len(found), outputs)
-    return f"{said} from {reference}, worst {name!r}: {worst.largest:.3g}."
+    return f"{said} from {reference}; largest error {worst.largest:.3g}, in {name!r}."

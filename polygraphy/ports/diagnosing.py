@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from polygraphy.domain.catalog.compute import ComputePrecision
+    from polygraphy.domain.checks.operator_call import InvalidNode
     from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
@@ -158,9 +159,10 @@ class SuspectedParty(Protocol):
             program.
         options: its options on the command line, by the names of their rows.
 
-    It may have two more: `survives_fork`, whether a forked process can use its library if this
-    process has (default: True), and `uses_device`, whether its library holds memory of a device
-    (default: False).
+    It may have three more: `survives_fork`, whether a forked process can use its library if this
+    process has (default: True); `uses_device`, whether its library holds memory of a device
+    (default: False); and a method `on_host` without arguments, which returns the same backend on
+    the CPU, or None if it is that already (default: there is no such party).
     """
 
     name: str
@@ -442,6 +444,23 @@ def failure_text(failure: Failure) -> str:
 def failure_program(failure: Failure) -> str:
     """Return a program that needs the backend and numpy, and ends with exit code 1 where the
     fault shows; empty for a backend that none can be written for.
+    """
+
+
+@port
+def find_violations(model: Any, values: Mapping[str, Any]) -> list[InvalidNode]:
+    """Return the nodes of an ``onnx.ModelProto`` that break the ONNX specification, one rule each.
+
+    Args:
+        model: the model.
+        values: by tensor of its main graph an array, as far as they are known.
+    """
+
+
+@port
+def sanitized(model: Any, *, fold_constants: bool = False) -> Any:
+    """Return a copy of an ``onnx.ModelProto`` with inferred types, and with folded constants if
+    asked, as ``surgeon sanitize`` saves it.
     """
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy import ndarray
 
+    from polygraphy.domain.diagnosis.pairing import Side
     from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.results.results import Recomputed
     from polygraphy.domain.search.layers import Layer
@@ -101,6 +102,10 @@ class OpenModel(Protocol):
     @property
     def nodes(self) -> Sequence[GraphNode]:
         """Its nodes, in order."""
+
+    @property
+    def indexed_graph(self) -> Side:
+        """The graph with the values of its weights, indexed once."""
 
     @property
     def operators(self) -> Sequence[str]:
@@ -314,6 +319,28 @@ def save_to_file(
 
     Raises:
         FileError: it cannot be written.
+    """
+
+
+@port
+def move_weights(model: Any, epsilon: float, seed: int) -> Any:
+    """Return a copy of a model in which each floating-point weight is off by up to half an epsilon
+    of itself, at random: what rounding does to them.
+
+    Args:
+        model: an ``onnx.ModelProto``; it stays as it is.
+        epsilon: the epsilon of a data type.
+        seed: of the random numbers.
+    """
+
+
+@port
+def stored_precision(model: Any) -> str | None:
+    """Return the half precision, such as ``float16``, that the float32 weights of a model were
+    rounded to, as their digits show; None if they have more digits.
+
+    Args:
+        model: an ``onnx.ModelProto``.
     """
 
 

@@ -101,7 +101,6 @@ def test_answers_lead_to_a_part_of_the_model(here: Run, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.cold
 def test_the_wrong_node_is_found_and_other_failures_do_not_count(
     polygraphy: Run, here: Run, folder: Path
 ) -> None:

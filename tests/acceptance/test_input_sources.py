@@ -46,7 +46,6 @@ def embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 RUN = "polygraphy run embedding.onnx --onnxrt"
 
 
-@pytest.mark.cold
 @pytest.mark.parametrize("runner", ["--onnxrt", "--onnx"])
 def test_indices_are_legal_and_the_log_says_so(
     embedding: Path, polygraphy: Run, runner: str

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.forked import ForkServer
+from tests.support.forked import IN_A_FORK, ForkServer
 from tests.support.pages import NOISE, PACKAGES, Block, blocks_of, is_said, rewritten
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md")))
-SHELL = re.compile(r"[|<>;&*]|^(?!polygraphy )")
+SHELL = re.compile(r"[|<>;&*]|^(?!(polygraphy|pytest) )")
 """What a shell has to do."""
 OURS = re.compile(r"Command: \S+?(?:__main__\.py|/polygraphy) ")
 READERS = "/home/me"
@@ -72,7 +72,7 @@ def test_blocks_do_what_the_page_says(
     if needs == "gpu" and not Path("/dev/nvidia0").exists():
         pytest.skip("there is no GPU")
     monkeypatch.chdir(ROOT if page.parent == ROOT else tmp_path)
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")  # Half of a session's time.
+    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(IN_A_FORK))
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     answers: dict[tuple[int, int], str] = {}
     wrong = []

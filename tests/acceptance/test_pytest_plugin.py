@@ -21,6 +21,7 @@ from tests.acceptance.conftest import Done
 from tests.acceptance.test_readme import NUMBERS
 from tests.support import models
 from tests.support.diagnosis.quantized_models import quantised_twice
+from tests.support.forked import IN_A_FORK, ForkServer
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"
@@ -30,30 +31,25 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
-    """Return what runs pytest in a project with two models, and gives what it printed."""
+def session(tmp_path: Path, fork_server: ForkServer) -> Session:
+    """Return a function that runs pytest in a project with two models and returns what it printed:
+    in a fork, or `cold`, in a new interpreter.
+    """
     for name in ("digits.onnx", "digits_changed.onnx"):
         shutil.copy(DIGITS / name, tmp_path)
 
-    def run(*options: str, **files: str) -> str:
+    def run(*options: str, cold: bool = False, **files: str) -> str:
         for name, text in files.items():
             (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-        words = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:randomly",
-            "-p",
-            "no:hypothesispytest",  # Its import takes half of a session.
-        ]
+        words = ["-q", *IN_A_FORK, "-p", "no:cacheprovider", "-p", "no:randomly"]
+        words += ["--rootdir", ".", *options]
         env = {**os.environ, "COLUMNS": "150"}
         env.pop("PYTEST_ADDOPTS", None)
-        done = subprocess.run(
-            [*words, "--rootdir", ".", *options],
+        if not cold:
+            done = fork_server.run(["pytest", *words], tmp_path, env)
+            return done.out + done.err
+        started = subprocess.run(
+            [sys.executable, "-m", "pytest", *words],
             cwd=tmp_path,
             env=env,
             capture_output=True,
@@ -61,7 +57,7 @@ def session(tmp_path: Path) -> Session:
             check=False,
             timeout=300,
         )
-        return done.stdout + done.stderr
+        return started.stdout + started.stderr
 
     return run
 
@@ -205,12 +201,13 @@ BARE = "def test_bare(onnx_model): pass\n"
 
 
 def test_models_come_from_a_marker_or_the_settings(session: Session, tmp_path: Path) -> None:
-    said = session("--strict-markers", "-o", "polygraphy_models=digits.onnx", test_marked=MARKED)
+    setting = "polygraphy_models=digits.onnx"
+    said = session("--strict-markers", "-o", setting, cold=True, test_marked=MARKED)
     assert "4 passed" in said
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "conftest.py").write_text(OWN)
     (tmp_path / "sub" / "test_own.py").write_text(USES)
-    assert "1 passed" in session("-o", "polygraphy_models=digits.onnx", "sub")
+    assert "1 passed" in session("-o", setting, "sub")
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "test_bare.py").write_text(BARE)
     said = session("bare")
@@ -222,7 +219,7 @@ def test_models_come_from_a_marker_or_the_settings(session: Session, tmp_path: P
 
 def test_a_marker_with_options_that_it_does_not_have_is_refused(session: Session) -> None:
     marked = MARKED.replace('"digits*.onnx"', '"digits*.onnx", rtol=1e-3, seeds=2')
-    said = session("--strict-markers", test_marked=marked)
+    said = session("--strict-markers", cold=True, test_marked=marked)
     line = "test_marked: polygraphy_models takes patterns of files alone, not rtol, seeds"
     assert line in said
     assert "hookexec" not in said

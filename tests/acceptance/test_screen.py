@@ -185,7 +185,7 @@ def test_a_failure_says_where_what_and_what_next(
     start = next(n for n, line in enumerate(done.lines) if line.startswith("  worst "))
     worst, allowed, rounding, *following = done.lines[start:]
     assert re.fullmatch(
-        r"  worst     'y3' at \[\d,\d\]: \S+, expected \S+, [\d,]+ times what is allowed", worst
+        r"  worst     'y3' at \[\d,\d\]: \S+, expected \S+, [\d,]+ times the tolerance", worst
     )
     assert allowed == "  allowed   1e-05 abs or rel (the default)"
     assert rounding.startswith("  rounding? No: float32 rounding explains ")
@@ -549,7 +549,7 @@ def test_what_passes_without_saying_much_is_named(
         graph = helper.make_graph(nodes[:count], "g", [shaped["x"]], outputs, zero)
         opsets = [helper.make_opsetid("", 17)]
         onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), f"{count}.onnx")
-    said = "'y0' is all 0: that it matches says little."
+    said = "'y0' is all 0, so its match says little."
     command = "polygraphy run 2.onnx --onnxrt --onnx --iterations 3"
     done = polygraphy(
         f"{command} --input-shapes x:4x3 --report r.md --report r.xml --report r.html"
@@ -567,9 +567,9 @@ def test_what_passes_without_saying_much_is_named(
     assert f"[W] {said}" in polygraphy("polygraphy run 1.onnx --onnxrt --onnx").lines
     assert said not in polygraphy("polygraphy run 1.onnx --onnxrt --onnx --log-format legacy").out
     empty = polygraphy("polygraphy run 2.onnx --onnxrt --onnx --input-shapes x:0x3").lines[-1]
-    assert "'y0' is empty, 'y1' is empty: that they match says little." in empty
+    assert "'y0' is empty, 'y1' is empty, so their matches say little." in empty
     validated = polygraphy("polygraphy run 2.onnx --onnxrt --validate").lines[-1]
-    assert "'y0' is all 0: that says little." in validated
+    assert "'y0' is all 0, so the match says little." in validated
 
 
 def test_a_note_is_shown_once_without_runners(

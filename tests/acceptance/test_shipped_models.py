@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import onnx
 import pytest
 
+from tests.support.forked import ForkServer
 from tests.support.shipped import DATA, shipped
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -38,10 +41,28 @@ CHECKS = (
 
 
 @pytest.fixture(scope="module")
-def program() -> Iterator[ModuleType]:
+def program(fork_server: ForkServer) -> Iterator[ModuleType]:
+    """Return the program, whose commands run in forks."""
+
+    def run(line: list[str], *, check: bool, **options: Any) -> subprocess.CompletedProcess[str]:
+        if line[1:3] != ["-m", "polygraphy"]:
+            return subprocess.run(line, check=check, **options)
+        ended = fork_server.run(line[2:], options["cwd"])
+        return subprocess.CompletedProcess(line, ended.code, ended.out, ended.err)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
-        yield import_module("real_models")
+        found = import_module("real_models")
+        patch.setattr(
+            found,
+            "subprocess",
+            SimpleNamespace(
+                run=run,
+                CompletedProcess=subprocess.CompletedProcess,
+                TimeoutExpired=subprocess.TimeoutExpired,
+            ),
+        )
+        yield found
     sys.modules.pop("real_models", None)
 
 

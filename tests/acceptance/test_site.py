@@ -29,6 +29,11 @@ pytestmark = pytest.mark.skipif(not SITE.exists(), reason="`make docs` has not b
         ("TensorRT without GPU", "how-to/tensorrt"),
         ("exit codes", "exit-codes"),
         ("NVIDIA compatibility", "how-to/from-nvidia"),
+        ("Windows", "install"),
+        ("GPU different results", "how-to/gpu"),
+        ("PyTorch export wrong", "how-to/exporting"),
+        ("decoder", "how-to/steps"),
+        ("CI tolerance", "how-to/tolerance"),
     ],
 )
 def test_the_search_finds_the_page_among_the_first_three(

@@ -21,7 +21,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.cold
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_model_without_outputs_is_named(backend: str, polygraphy: Run) -> None:
     graph = helper.make_graph(

@@ -78,7 +78,7 @@ def test_what_rounding_explains_is_tolerated(as_nodes: bool) -> None:
     for cast, dtype in ((convert_to_fp16, "float16"), (convert_to_bf16, "bfloat16")):
         results = verify(model, cast(model), [FEED], AUTO)
         assert results
-        assert reason(results) == f"what rounding to {dtype} explains"
+        assert reason(results) == f"rounding limit of {dtype}"
 
 
 def test_numbers_that_are_given_are_held() -> None:
@@ -121,7 +121,8 @@ def test_a_model_that_makes_too_much_of_rounding_is_not_verified(capsys: Capture
     passed, said = told_of(convert_to_fp16(model), model, capsys)
     assert not passed
     assert (
-        "Rounding nothing but the inputs to float16 changes outputs as much: 'y' is off by" in said
+        "Rounding only the inputs to float16 changes the outputs as much: 'y' has an error of"
+        in said
     )
 
 

@@ -17,7 +17,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from polygraphy.adapters.onnxruntime.starting import starts  # noqa: E402
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx  # noqa: E402
-from polygraphy.comparator import Comparator, SimpleCompareFunc  # noqa: E402
+from polygraphy.comparator import Comparator  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -174,18 +174,136 @@ def test_no_device_is_a_failure(path: str, tmp_path: Path) -> None:
     command("run", path, *CUDA, folder=tmp_path, code=3, CUDA_VISIBLE_DEVICES="")
 
 
-def test_a_forked_process_refuses_a_device_that_its_parent_used(path: str) -> None:
+def test_a_runner_works_in_a_process_of_its_own_after_cuda_was_used_here(path: str) -> None:
+    feed = {"x": np.ones((4, 64), np.float32)}
     with OnnxrtRunner(SessionFromOnnx(path, providers=["cuda"])) as runner:
-        feed = {"x": np.ones((4, 64), np.float32)}
         expected = runner.infer(feed)
     again = OnnxrtRunner(SessionFromOnnx(path, providers=["cuda"]))
-    with pytest.raises(Exception, match="was forked"):
-        Comparator.run([again], [feed], use_subprocess=True)
-    results = Comparator.run([again, OnnxrtRunner(SessionFromOnnx(path))], [feed])
-    assert Comparator.compare_accuracy(
-        results, compare_func=SimpleCompareFunc(rtol="auto", atol="auto")
-    )
-    assert expected["y"].shape == (4, 8)
+    results = Comparator.run([again], [feed], use_subprocess=True)
+    np.testing.assert_array_equal(results[0][1][0]["y"], expected["y"])
+
+
+def test_forked_processes_refuse_a_device_that_their_parent_used(path: str) -> None:
+    feed = {"x": np.ones((4, 64), np.float32)}
+
+    def session() -> Any:  # Cannot be pickled, so the runner works in a fork.
+        return SessionFromOnnx(path, providers=["cuda"])()
+
+    again = OnnxrtRunner(session)
+    with OnnxrtRunner(SessionFromOnnx(path, providers=["cuda"])) as runner:
+        runner.infer(feed)
+        with pytest.raises(Exception, match="was forked"):
+            Comparator.run([again], [feed], use_subprocess=True)
+
+
+def settings(tf32: str = "") -> tuple[str, ...]:
+    return ("--runner", "cpu=--onnxrt", "--runner", f"cuda=--onnxrt --providers cuda{tf32}")
+
+
+def test_one_command_compares_named_settings(path: str, tmp_path: Path) -> None:
+    auto = ("--rtol", "auto", "--atol", "auto")
+    said = command("run", path, *settings(), *auto, folder=tmp_path, code=0)
+    assert "cpu vs. cuda" in said
+    tf32 = ("--runner", "fast=--onnxrt --providers cuda", "--runner",
+            "exact=--onnxrt --providers cuda:use_tf32=0")  # fmt: skip
+    said = command("run", path, *tf32, "--mark-all", *auto, folder=tmp_path, code=0)
+    assert "fast vs. exact" in said
+    for words in (settings(), settings(":use_tf32=0"), tf32):
+        command("diagnose", path, *words, folder=tmp_path, code=0)
+
+
+def test_a_named_setting_is_blamed_by_its_name(tmp_path: Path) -> None:
+    onnx.save(network(500.0), str(tmp_path / "m.onnx"))
+    said = command("diagnose", "m.onnx", *settings(), folder=tmp_path, code=1)
+    assert "precision (cuda)" in said
+
+
+def test_each_node_is_listed_with_its_provider(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+        m (float[4,64] x) => (float[4,64] y, string[2] z)
+        { y = Relu(x)  z = Identity(words) }"""
+    model = parser.parse_model(text)
+    words = onnx.helper.make_tensor("words", onnx.TensorProto.STRING, [2], [b"a", b"b"])
+    model.graph.initializer.append(words)
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    said = command("inspect", "model", "m.onnx", "--providers", "cuda", "cpu", "--show", "layers",
+                   folder=tmp_path, code=0)  # fmt: skip
+    assert "CUDAExecutionProvider" in said
+    assert "CPUExecutionProvider" in said or "Identity" not in said
+    command("inspect", "capability", "m.onnx", "--providers", "cuda", folder=tmp_path, code=1)
+
+
+def stateful(shift: float = 0.0) -> onnx.ModelProto:
+    """Return a running sum through a product; its state goes wrong by a shift."""
+    model: onnx.ModelProto = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[1,64] x, float[1,64] past) => (float[1,8] y, float[1,64] present)
+        { a = MatMul(x, w0)  b = Add(a, past)  present = Tanh(b)  c = Add(present, shift)
+          y = MatMul(c, w1) }""")
+    rng = np.random.default_rng(5)
+    weights = {"w0": rng.standard_normal((64, 64)) / 8, "w1": rng.standard_normal((64, 8)) / 8}
+    for name, value in {**weights, "shift": np.array(shift)}.items():
+        model.graph.initializer.append(numpy_helper.from_array(value.astype(np.float32), name))
+    for node in model.graph.node:
+        node.name = f"node_{node.output[0]}"
+    return model
+
+
+def test_steps_feed_states_back_on_the_device(tmp_path: Path) -> None:
+    onnx.save(stateful(), str(tmp_path / "m.onnx"))
+    onnx.save(stateful(0.7), str(tmp_path / "wrong.onnx"))
+    state = ("--steps", "5", "--state", "present:past")
+    command("run", "m.onnx", *settings(), *state, "--rtol", "auto", "--atol", "auto",
+            folder=tmp_path, code=0)  # fmt: skip
+    said = command("diagnose", "wrong.onnx", *CUDA, "--reference", "m.onnx", *state,
+                   folder=tmp_path, code=1)  # fmt: skip
+    assert "node_c" in said
+
+
+def used_memory(program: str, folder: Path) -> list[int]:
+    """Return what a program prints as JSON: the bytes of the device that are taken."""
+    pytest.importorskip("torch")
+    head = """
+import json, torch
+def used():
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+torch.ones(1).cuda()  # Starts CUDA.
+"""
+    (folder / "program.py").write_text(head + program)
+    done = subprocess.run([sys.executable, "program.py"], cwd=folder, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures: list[int] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def test_a_runner_and_a_diagnosis_return_the_memory_of_the_device(
+    path: str, tmp_path: Path
+) -> None:
+    program = f"""
+import numpy as np
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.diagnose import diagnose
+
+def infer(times):
+    feed = {{"x": np.ones((4, 64), np.float32)}}
+    with OnnxrtRunner(SessionFromOnnx({path!r}, providers=["cuda"])) as runner:
+        for _ in range(times):
+            runner.infer(feed)
+
+infer(1)  # What stays until the program ends: libraries, and their workspaces.
+figures = [used()]
+infer(1000)
+figures.append(used())
+assert diagnose({path!r}, [OnnxrtParty(providers=["cuda"])], reference={path!r})
+figures.append(used())
+print(json.dumps(figures))
+"""
+    before, inferred, diagnosed = used_memory(program, tmp_path)
+    assert inferred <= before
+    assert diagnosed <= before
 
 
 def test_each_command_may_use_a_process_of_its_own(path: str, tmp_path: Path) -> None:

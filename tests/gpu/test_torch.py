@@ -110,6 +110,88 @@ def test_a_command_compares_the_gpu_with_the_cpu(tmp_path: Path, run: Run) -> No
     assert "Pass Rate: 100.0%" in said
 
 
+DENSE = """
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper, parser
+
+
+def load_model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8))
+
+
+def save(path, factor=1.0):
+    model = parser.parse_model('''<ir_version: 8, opset_import: ["": 17]>
+        m (float[4,64] input) => (float[4,8] y)
+        { a = Gemm <transB = 1> (input, w0, b0)  b = Tanh(a)  y = Gemm <transB = 1> (b, w1, b1) }''')
+    state = load_model().state_dict()
+    for name, key in (("w0", "0.weight"), ("b0", "0.bias"), ("w1", "2.weight"), ("b1", "2.bias")):
+        value = state[key].numpy() * np.float32(factor if name == "w1" else 1)
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    for node in model.graph.node:
+        node.name = f"node_{node.output[0]}"
+    onnx.save(model, path)
+"""
+
+
+@pytest.fixture
+def dense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a module that saves a network as ONNX, and loads it in PyTorch."""
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "dense.py").write_text(DENSE)
+    namespace: dict[str, Any] = {}
+    exec(DENSE, namespace)
+    namespace["save"](str(tmp_path / "right.onnx"))
+    namespace["save"](str(tmp_path / "wrong.onnx"), 1.3)
+    return namespace
+
+
+def test_diagnose_runs_the_program_on_the_gpu(dense: Any, run: Run) -> None:
+    words = "--onnxrt --torch dense.py:load_model --torch-device cuda"
+    code, said = run(f"diagnose right.onnx {words}")
+    assert code == 0, said
+    assert "No fault found" in said or "PASSED" in said
+    code, said = run(f"diagnose wrong.onnx {words}")
+    assert code == 1, said
+    assert "CULPRIT" in said
+    assert "node_y" in said
+
+
+def test_inferences_and_a_diagnosis_return_the_memory_of_the_gpu(
+    dense: Any, tmp_path: Path
+) -> None:
+    from tests.gpu.test_onnxrt import used_memory
+
+    program = """
+import numpy as np
+from dense import load_model
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.adapters.torch.source import TorchProgram
+from polygraphy.backend.pyt import PytRunner
+from polygraphy.diagnose import diagnose
+
+def infer(times):
+    feed = {"input": np.ones((4, 64), np.float32)}
+    with PytRunner(load_model(), device="cuda") as runner:
+        for _ in range(times):
+            runner.infer(feed)
+
+infer(1)  # What stays until the program ends: libraries, and their workspaces.
+figures = [used()]
+infer(1000)
+figures.append(used())
+program = TorchProgram(load_model(), device="cuda")
+assert diagnose("right.onnx", [OnnxrtParty()], program=program)
+figures.append(used())
+print(json.dumps(figures))
+"""
+    before, inferred, diagnosed = used_memory(program, tmp_path)
+    assert inferred <= before
+    assert diagnosed <= before
+
+
 class Total(torch.nn.Module):
     """What `engines.total` computes."""
 

@@ -11,6 +11,7 @@ Settings are read from the environment on import: a command that has others is n
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -37,6 +38,10 @@ _SHARED = (
 )
 """Packages whose import starts nothing that would not survive a fork."""
 
+IN_A_FORK = ("-p", "no:hypothesispytest", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""Options of pytest sessions in forks: importing the plugin of hypothesis takes half of a session,
+and assertions of modules that the server has imported are not rewritten.
+"""
 _FIRST = ("attrs", "jinja2", "numpy", "onnx", "onnxruntime")
 
 
@@ -69,7 +74,8 @@ class ForkServer:
         *,
         merged: bool = False,
     ) -> Ended:
-        """Run ``polygraphy ...`` or ``/path/program.py ...`` in a folder, without standard input.
+        """Run ``polygraphy ...``, ``pytest ...`` or ``/path/program.py ...`` in a folder, without
+        standard input.
 
         What it prints may come merged, all as output, in the order in which a terminal shows it.
         """
@@ -108,6 +114,7 @@ def _serve() -> None:
     _import(_FIRST)
     for line in sys.stdin:
         reading, writing = os.pipe()
+        gc.freeze()  # So that a collection in the fork copies no pages of what is here.
         pid = os.fork()
         if pid == 0:
             os.close(reading)
@@ -149,9 +156,9 @@ def _run(request: dict[str, Any], report: int) -> NoReturn:
 def _code_of(words: list[str]) -> int:
     sys.argv[:] = words
     try:
-        if words[0] == "polygraphy":
+        if words[0] in ("polygraphy", "pytest"):
             sys.path[0] = str(Path.cwd())
-            runpy.run_module("polygraphy", run_name="__main__", alter_sys=True)
+            runpy.run_module(words[0], run_name="__main__", alter_sys=True)
         else:
             sys.path[0] = str(Path(words[0]).parent)
             runpy.run_path(words[0], run_name="__main__")

@@ -69,6 +69,7 @@ class Terminal:
         for note in dict.fromkeys(map(brief_note, self._recorder.notes)) if notes else ():
             yield from note_lines(note)
         timed = [f"{party.name} {party.times.mean * 1000:.3g} ms"
+                 f"{' (includes loading)' * party.times.includes_loading}"
                  for party in parties if party.times]  # fmt: skip
         if timed:
             yield f"{'Runners':{_LABEL}}{'   '.join(timed)} per iteration", INFO
@@ -101,10 +102,10 @@ class Terminal:
         """Yield where it failed, whether that is rounding, and what to do next."""
         found = [*self._values(), *self._reasons()] if code else []
         if code:
-            from polygraphy.domain.report.summary import passing_tolerances
+            from polygraphy.domain.report.summary import passing_threshold
 
-            if needed := passing_tolerances(self.comparisons):
-                found.append(("passes", f"with {needed}"))
+            if needed := passing_threshold(self.comparisons):
+                found.append(("passes", f"with a threshold of {needed}"))
         lines: list[str] = [
             line for label, text in found for line in wrapped(_labeled_line(label, text), 12)
         ]

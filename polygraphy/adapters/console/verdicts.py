@@ -25,7 +25,7 @@ from polygraphy.domain.arithmetic import Histogram, Summary, histogram
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import DetailedResult, MetricResult
 from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, UncomparedResult
-from polygraphy.domain.report.summary import passing_tolerances
+from polygraphy.domain.report.summary import passing_threshold
 from polygraphy.domain.results.results import label_of_runner, label_of_runners
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
@@ -277,8 +277,8 @@ def _conclusion(result: AccuracyResult) -> Iterator[str]:
         yield "No tolerance can pass: differences are NaN."
     elif failing and worst is not None and (rounding := rounding_in_words(worst[1], failing)):
         yield f"Is it rounding? {rounding}"
-    if needed := passing_tolerances(comparisons):
-        yield f"It passes with {needed}."
+    if needed := passing_threshold(comparisons):
+        yield f"The smallest threshold that passes is {needed}."
 
 
 def _log_averages(averages: Mapping[str, CompareResult]) -> None:

@@ -142,6 +142,12 @@ class OnnxrtParty:
         how = (self._level, self._threads, self._disabled, self._libraries)
         return OnnxrtParty(providers, *how, self.name)
 
+    def on_host(self) -> OnnxrtParty | None:
+        """Return the same party on the CPU; None if it does not use a device. See the port."""
+        if not self.uses_device:
+            return None
+        return OnnxrtParty(["cpu"], self._level, self._threads, self._disabled, None, self.name)
+
     def _cuda(self) -> tuple[int, dict[str, Any]] | None:
         """Return where CUDA stands among the providers, and its options; None if it is not one."""
         if self._providers == ["cpu"]:

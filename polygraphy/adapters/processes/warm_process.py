@@ -120,7 +120,8 @@ class WarmProcess:
     ) -> Any:
         timeout, is_silent = self._limits
         with self._lock:
-            self._start(is_setting_up=number is not None)
+            uses_kept = any(isinstance(each, Kept) for each in arguments)
+            self._start(is_setting_up=number is not None and not uses_kept)
             released, self._released = self._released, []
             how = (str(Path.cwd()), G_LOGGER.module_severity, is_silent, released, number)
             try:

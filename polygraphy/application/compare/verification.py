@@ -193,10 +193,10 @@ def _of_half(pair: _Pair, data_loader: Any) -> _OfHalf | None:
     before, verdict = trial.judged(lambda feed: compute(pair.fed(feed, {})))
     if verdict == "ill-conditioned":
         G_LOGGER.warning(
-            f"Rounding nothing but the inputs to {dtype} changes outputs as much: {before}."
+            f"Rounding only the inputs to {dtype} changes the outputs as much: {before}."
         )
     elif verdict == "inconclusive":
-        G_LOGGER.warning(f"In {dtype} {before}: rounding adds up to that everywhere.")
+        G_LOGGER.warning(f"In {dtype}, {before}: rounding accumulates in all nodes.")
     feeds = chosen if is_made_up else _feeds(pair.original, opened.inputs, data)
     return _OfHalf(dtype, trial.tolerance, feeds)
 
@@ -214,8 +214,8 @@ class _OfHalf(PairwiseCompareFunc):
         super().__init__()
         self.feeds = feeds
         self._tolerance = tolerance
-        adds = ", and adds up along the model" if tolerance.share > 1 else ""
-        self.given_by = f"what rounding to {dtype} explains{adds}"
+        adds = ", accumulated along the model" if tolerance.share > 1 else ""
+        self.given_by = f"rounding limit of {dtype}{adds}"
 
     def thresholds_for(self, output_name: str) -> Any:
         """Return what the output is held to, as a fraction of its size."""
@@ -265,8 +265,8 @@ class _OfHalf(PairwiseCompareFunc):
         found = deviation(value, right, rounding=rounding)
         if found.count and not found and not is_float(right):
             G_LOGGER.info(
-                f"Output {name!r}: {found.count} of {right.size} elements are others, as many as"
-                " a type so coarse decides otherwise."
+                f"Output {name!r}: {found.count} of {right.size} elements differ; a type this"
+                " coarse can break that many ties differently."
             )
             return right, right
         return value, right

@@ -180,8 +180,8 @@ def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -
 def _check(found: HalfPrecision) -> None:
     if found.verdict == "ill-conditioned":
         raise InconclusiveError(
-            f"The model is ill-conditioned: rounding nothing but its inputs changes"
-            f" {found.before.name!r} by {found.before.excess:.3g} times what is tolerated.",
+            "The model is sensitive to rounding (ill-conditioned): rounding only its inputs"
+            f" changes {found.before.name!r} by {found.before.excess:.3g} times the tolerance.",
             hint="Allow more with --rtol and --atol, or give other data with --load-inputs.",
         )
     if found.verdict == "inconclusive" or (found.verdict == "fault" and not found.kept):

@@ -13,6 +13,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, TypeVar
 
+from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
@@ -102,6 +103,11 @@ class WarmParty:
     def in_float32(self) -> WarmParty:
         """Return the same party, computing in float32, in the same process."""
         return WarmParty(self._ask(_call_method, "in_float32", {}), self._process)
+
+    def on_host(self) -> WarmParty | None:
+        """Return the same backend on the CPU, in the same process; see the port."""
+        twin = getattr(self._source, "on_host", lambda: None)()
+        return None if twin is None else WarmParty(twin, self._process)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Load a model in the process; see the port."""
@@ -223,7 +229,7 @@ def _warm(party: Any) -> Any:
         warm.start()
         return warm
     except Exception as error:  # One that is defined in a script, say; or no such processes.
-        G_LOGGER.verbose(f"{party.name} works in this process, which a crash ends: {error}")
+        G_LOGGER.verbose(errors.not_isolated(party.name, error))
         return party
 
 

@@ -14,7 +14,8 @@ from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model, fit_feed
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.diagnosis.closeness import has_nan
-from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
+from polygraphy.domain.diagnosis.words import errors, reasons
+from polygraphy.domain.errors import InputError, PolygraphyException
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
@@ -64,7 +65,7 @@ def feeds_of(
                 return feeds
             feeds.append(dict(fitted))
     if not feeds:
-        raise UsageError("There are no input data: the data loader is empty.")
+        raise errors.no_data()
     return feeds
 
 
@@ -182,10 +183,7 @@ def _fitting(
         size = sum(getattr(array, "nbytes", 0) for feed in feeds for array in feed.values())
         if size <= room // _SHARE:
             return True
-        left_out.append(
-            f"of the sets of data only the first {len(feeds) - 1} were used, for lack of memory"
-            f"{remedy}"
-        )
+        left_out.append(reasons.input_sets_cut(len(feeds) - 1, remedy))
         return False
 
     return fits

@@ -14,19 +14,27 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.parts import Part, feed_part
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import keyed, resolve
 from polygraphy.domain.diagnosis.commands import report_command
-from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    MODEL,
+    NO_FAULT,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
 from polygraphy.domain.diagnosis.failure import (
     PROGRAM_FILE,
     Failure,
     failing,
-    issue_of,
     usual_tolerances,
 )
 from polygraphy.domain.diagnosis.regions import around
-from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.diagnosis.words import evidence, steps, titles
+from polygraphy.domain.diagnosis.words.issue import issue_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -71,7 +79,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
     if culprit is None or result.verdict != FAULT:
         return
     failure, program = None, ""
-    with case.attempt("culprit alone") as said:
+    with case.attempt(titles.CULPRIT_BY_ITSELF) as said:
         for failure in _failures(case, culprit):
             program = failure_program(failure)
             if folder is None or _is_shown(failure, folder, program):
@@ -104,6 +112,8 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     if first is None or result.verdict != FAULT:
         return result
     if first.cause not in _OF_PARTIES or first.remedy.command is not None:
+        return result
+    if first.party == MODEL:  # Nobody else can fix that.
         return result
     if not first.nodes:  # It is too new, or too old, for that party, which says so.
         return result
@@ -203,15 +213,14 @@ def _failure(
     if not all(isinstance(value, np.ndarray) for value in feed.values()):
         return None
     if expected is None:
-        asked = open_model(right).inputs
-        expected = third.load(right, plain=True)({name: held[name] for name in asked})
+        expected = feed_part(right, held).run(third, plain=True)
     expected = {name: expected[name] for name in opened.outputs}
     if not all(isinstance(value, np.ndarray) for value in expected.values()):
         return None
     try:
-        values = party.load(part)(feed)
+        values = Part(part, feed).run(party)
         is_rewritten = culprit.cause in _OF_REWRITES
-        plain = party.load(part, plain=True)(feed) if is_rewritten else {}
+        plain = Part(part, feed).run(party, plain=True) if is_rewritten else {}
     except REFUSALS as error:
         seen = (str(error), usual_tolerances(expected)) if culprit.cause == "refusal" else None
     else:
@@ -233,4 +242,4 @@ def _unusual(culprit: Culprit, values: Values) -> tuple[str, dict[str, float | N
     ]
     if culprit.cause not in ("nan", "overflow") or not broken:
         return None
-    return f"{broken[0]!r} has NaN or infinite elements.", dict.fromkeys(values, np.inf)
+    return evidence.has_broken_elements(broken[0]), dict.fromkeys(values, np.inf)

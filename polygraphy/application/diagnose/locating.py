@@ -11,12 +11,12 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.parts import compute_part, cut_part
 from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy, TensorError
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import (
     BOUNDED,
     MOVES,
@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.diagnosing import Compute, SuspectedParty, graph_with_weights
+from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
 _ONE_STEP = 0.03
@@ -245,13 +245,11 @@ def _made_by(
     wrong, and what it makes; None where that is unknown.
     """
     last = case.model.nodes[run[-1]]
-    try:
-        part = case.model.part(run, known.held)
-        given = {value.name: known.held[value.name] for value in part.graph.input}
-        value = party.load(part, plain=plain)(given)[last.makes[0]]
-    except (PolygraphyException, KeyError):
+    tensor = last.makes[0]
+    value = compute_part(case.model, run, known.held, party, plain=plain).get(tensor)
+    if value is None or tensor not in known.values:
         return None
-    return (*judged(value, known.values[last.makes[0]], 0.0, last.op), value)
+    return (*judged(value, known.values[tensor], 0.0, last.op), value)
 
 
 def _shrunk(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
@@ -296,12 +294,11 @@ def _between_steps(case: Case, party: SuspectedParty, known: Trace, place: Place
     for name in sorted({*ends, place.tensor}, key=makers.__getitem__):
         region = region_before(nodes, name, (ends | outside) - {name})
         try:
-            part = case.model.part(region, held, [name])
-            given = {each.name: held[each.name] for each in part.graph.input}
-            compute = party.load(part)
-            value = compute(given)[name]
-            own[name] = compute({each: own.get(each, array) for each, array in given.items()})[name]
-        except (PolygraphyException, KeyError):
+            part = cut_part(case.model, region, held, [name])
+            compute = party.load(part.model)
+            value = compute(part.feed)[name]
+            own[name] = compute({n: own.get(n, array) for n, array in part.feed.items()})[name]
+        except PolygraphyException:
             return [place]
         off = deviation(value, known.values[name])
         within = [nodes[index] for index in region]
@@ -386,7 +383,7 @@ def _last_step(case: Case, nodes: Sequence[GraphNode]) -> float:
         if node.op == "QuantizeLinear":
             return 1.0
         if node.op == "DequantizeLinear":
-            weights = Side(graph_with_weights(case.model.proto)).weights
+            weights = case.model.indexed_graph.weights
             scale = weights[node.reads[1]].values if node.reads[1] in weights else None
             return float(scale.reshape(-1)[0]) if scale is not None and scale.size == 1 else 0.0
         if node.op not in MOVES:
@@ -406,13 +403,8 @@ def _is_cut_off(case: Case, tensor: str, value: Any, known: Trace) -> bool:
         return False
     held = known.held
     held[tensor] = value
-    try:
-        part = case.model.part(readers, held)
-        given = {each.name: held[each.name] for each in part.graph.input}
-        made = known.party.load(part, plain=True)(given)
-    except (PolygraphyException, KeyError):
-        return False
-    return not any(
+    made = compute_part(case.model, readers, held, known.party)
+    return bool(made) and not any(
         deviation(made[name], known.values[name])
         for index in readers
         for name in nodes[index].makes
@@ -454,14 +446,14 @@ def computed_roughly(
     held, nodes = known.held, case.model.nodes
     last = {name: index for index in region for name in nodes[index].reads}
     for index in region:
-        part = case.model.part([index], held)
-        asked = [value.name for value in part.graph.input]
-        given = {name: moved(held[name], 97 * seed + index + i) for i, name in enumerate(asked)}
+        part = cut_part(case.model, [index], held)
+        inputs = enumerate(part.feed.items())
+        given = {name: moved(array, 97 * seed + index + i) for i, (name, array) in inputs}
         if index not in loaded:
-            loaded[index] = known.party.load(part, plain=True)
+            loaded[index] = known.party.load(part.model, plain=True)
         own = loaded[index](given)
         held.update({name: v for name, v in own.items() if name in wanted or name in last})
-        for name in asked:  # What is put into `held` stands in front of the trace.
+        for name in given:  # What is put into `held` stands in front of the trace.
             if last[name] == index and name not in wanted:
                 held.pop(name, None)
     return held
@@ -518,7 +510,7 @@ def _weights(case: Case, node: GraphNode) -> Mapping[str, Any]:
     read = [name for name in node.reads if name in case.model.constants]
     if not read:
         return {}
-    weights = Side(graph_with_weights(case.model.proto)).weights
+    weights = case.model.indexed_graph.weights
     return {name: weights[name].values for name in read if name in weights}
 
 

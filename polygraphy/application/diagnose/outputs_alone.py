@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
+from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
@@ -29,14 +30,14 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, unknowns, variants, with_number
-from polygraphy.domain.diagnosis.words import changes, evidence, reasons, steps
+from polygraphy.domain.diagnosis.words import changes, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.diagnosing import SuspectedParty, altered, graph_with_weights
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 _SECONDS, _SECONDS_OF_FACTORS = 20.0, 10.0
 """How long variants of all nodes, and factors of all weights, are tried."""
@@ -104,12 +105,26 @@ class _Guesses:
         self._third = third
         self._party: SuspectedParty = case.parties[0]
         self._left_out: list[str] = []
-        self._side = Side(graph_with_weights(case.model.proto))
+        self._side = case.model.indexed_graph
+
+    @cached_property
+    def _trier(self) -> SuspectedParty:
+        """Who tries guesses first: the party, or the same backend on the CPU if it computes the
+        same outputs. There a model is loaded many times as fast as on a device.
+        """
+        twin: SuspectedParty | None = getattr(self._party, "on_host", lambda: None)()
+        try:
+            if twin is not None:
+                values = twin.load(self._case.model.proto)(self._feed)
+                return self._party if self._case.differing(values, self._values) else twin
+        except BackendError as error:
+            G_LOGGER.verbose(f"{self._party.name} on the CPU does not run the model: {error}")
+        return self._party
 
     def result(self) -> StepOutcome:
         """See whether the data, one changed node or one changed weight explains the outputs."""
         case, saved = self._case, self._saved
-        with case.attempt("third party") as notes:
+        with case.attempt(titles.THIRD_OPINION) as notes:
             try:
                 other: Values = self._third.load(case.model.proto)(self._feed)
             except BackendError as error:
@@ -123,9 +138,9 @@ class _Guesses:
         if self._are_usual_data():
             return Found(self._of_data(evidence.usual_data_match()), case)
         changed: list[Culprit] = []
-        with case.attempt("changed nodes") as notes:
+        with case.attempt(titles.CHANGED_NODES) as notes:
             changed += self.changed_nodes(notes)
-        with case.attempt("changed weights") as notes:
+        with case.attempt(titles.CHANGED_WEIGHTS) as notes:
             changed += self._scaled(notes)
         changed = [*{one.nodes[0]: one for one in reversed(changed)}.values()][::-1]
         if len(changed) == 1 and not self._left_out:
@@ -221,13 +236,13 @@ class _Guesses:
                 for variant in variants(self._side, index):
                     if time.perf_counter() > stop:
                         notes.append(steps.variants_tried(tried, "variant", is_cut_short=True))
-                        self._left_out.append("some changes of nodes")
+                        self._left_out.append(reasons.SOME_NODES)
                         return
                     tried += 1
                     yield index, variant
             notes.append(steps.variants_tried(tried, "variant"))
 
-        for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._party):
+        for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._trier):
             notes.append(f"{variant.change}.")
             yield self._culprit(index, variant)
 
@@ -240,21 +255,23 @@ class _Guesses:
         )  # fmt: skip
 
     def _made(
-        self, output: str, variant: Variant, *, plain: bool = False
-    ) -> tuple[Any, Values] | None:
+        self, output: str, variant: Variant, party: SuspectedParty, *, plain: bool = False
+    ) -> tuple[Compute, Values] | None:
         try:
-            made = altered(self._case.model.proto, output, variant)
-            compute = self._party.load(made, plain=plain)
+            part = Part(self._case.model.proto, self._feed).change(output, variant)
+            compute = part.load(party, plain=plain)
             return compute, compute(self._feed)
-        except Exception:  # A variant that no backend takes is none.
+        except PolygraphyException:
             return None
 
     def _gives(self, variant: Variant) -> bool:
         # A model is loaded several times as fast with nothing rewritten.
-        return self._matches(variant, plain=True) and self._matches(variant, plain=False)
+        return self._matches(variant, self._trier, plain=True) and self._matches(
+            variant, self._party, plain=False
+        )
 
-    def _matches(self, variant: Variant, *, plain: bool) -> bool:
-        made = self._made(next(filter(None, variant.node.outputs)), variant, plain=plain)
+    def _matches(self, variant: Variant, party: SuspectedParty, *, plain: bool) -> bool:
+        made = self._made(next(filter(None, variant.node.outputs)), variant, party, plain=plain)
         if made is None:
             return False
         compute, values = made
@@ -275,7 +292,7 @@ class _Guesses:
         for index, change, scaled in self._numbers():
             if time.perf_counter() > stop:
                 notes.append(steps.variants_tried(count, "weight", is_cut_short=True))
-                self._left_out.append("some weights")
+                self._left_out.append(reasons.SOME_WEIGHTS)
                 return
             count += 1
             factor = self._factor(index, scaled, names)
@@ -330,11 +347,13 @@ class _Guesses:
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
             variant = scaled(after)
-            made = self._made(output, variant, plain=True)
+            made = self._made(output, variant, self._trier, plain=True)
             if made is None:
                 return None
             if explains(made[1]):
-                whole = self._made(output, variant) if abs(after - 1) > _NEAR else None
+                if abs(after - 1) <= _NEAR:
+                    return None
+                whole = self._made(output, variant, self._party)
                 return after if whole is not None and explains(whole[1]) else None
             apart = apart_of(made[1])
             left = float(np.dot(apart, way) / np.dot(way, way))

@@ -12,6 +12,7 @@ from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.locating import Place, judged
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.parts import Part, compute_part, feed_part
 from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.voting import vote
 from polygraphy.domain.diagnosis.culprit import (
@@ -25,6 +26,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps
 from polygraphy.domain.errors import (
     BackendError,
+    InputError,
     PolygraphyException,
     UnavailableError,
     UnsupportedOperatorError,
@@ -124,22 +126,19 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
     held = known.held
     nodes = case.model.nodes
 
-    def part_of(chosen: Sequence[int]) -> tuple[Any, Feed] | None:
+    def part_of(chosen: Sequence[int]) -> Part | None:
         part = case.model.part(chosen, held)
-        asked = [value.name for value in part.graph.input]
-        if any(name not in held for name in asked):
+        try:
+            return feed_part(part, held)
+        except InputError:
             return None
-        return part, {name: held[name] for name in asked}
 
     def refuses(chosen: Sequence[int], *, plain: bool = False) -> bool:
         try:
-            made = part_of(chosen)
-            if made is None:
-                return False
-            party.load(made[0], plain=plain)(made[1])
+            part = part_of(chosen)
+            return part is not None and part.run(party, plain=plain) is None
         except PolygraphyException:
             return True
-        return False
 
     end = _first(len(nodes), lambda count: refuses(range(count)))
     if end is None:
@@ -165,7 +164,7 @@ def _of_part(
     known: Trace,
     message: str,
     chosen: Sequence[int],
-    made: tuple[Any, Feed] | None,
+    part: Part | None,
     plain: bool,
 ) -> Culprit:
     """Return what is known of the fewest nodes that a party refuses.
@@ -176,14 +175,14 @@ def _of_part(
         known: what another one computed.
         message: what the party said.
         chosen: the nodes, by position.
-        made: the part that they are, with its inputs; None where these are not known.
+        part: the part that they are; None if its inputs are not known.
         plain: whether the party runs that with nothing rewritten.
     """
     nodes = case.model.nodes
-    passes = refusal_passes(party, *made) if made is not None and party.passes else []
+    passes = refusal_passes(party, part) if part is not None and party.passes else []
     healed = passes and _runs(case, party, known.feed, whole=True, without=passes)
     if passes and not healed:  # Around the part, others do the same.
-        wider = refusal_passes(party, case.model.given, known.feed)
+        wider = refusal_passes(party, Part(case.model.given, known.feed))
         passes, healed = wider or passes, bool(wider)
     is_whole = bool(healed)
     command = ""
@@ -216,7 +215,7 @@ def _only_whole(case: Case, party: SuspectedParty, known: Trace, message: str) -
     """Return what makes a party refuse a model of which it refuses no part alone; None where
     nothing that can be switched off does.
     """
-    passes = refusal_passes(party, case.model.given, known.feed) if party.passes else []
+    passes = refusal_passes(party, Part(case.model.given, known.feed)) if party.passes else []
     if not passes and not (party.rewrites and _runs(case, party, known.feed, plain=True)):
         return None
     command = case.command(party, plain=not passes, without=passes)
@@ -239,12 +238,7 @@ def _wrong_before(
     """
     held = known.held
     for index in chosen:
-        try:
-            part = case.model.part([index], held)
-            given = {value.name: held[value.name] for value in part.graph.input}
-            made = party.load(part, plain=True)(given)
-        except (PolygraphyException, KeyError):
-            continue
+        made = compute_part(case.model, [index], held, party)
         for name in case.model.nodes[index].makes:
             if name not in made or name not in known.values:
                 continue

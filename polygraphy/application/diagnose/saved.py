@@ -20,8 +20,8 @@ from polygraphy.application.diagnose.case import Values
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.diagnosis.closeness import by_names_of, constant_outputs, numbers_of
-from polygraphy.domain.diagnosis.words import reasons, steps
-from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
+from polygraphy.domain.errors import FileError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.naming import differing, sets_of_data
@@ -38,15 +38,13 @@ class SavedRun:
         sets: one mapping from tensors to arrays for each set of data.
         more: how many sets there are besides, for which there are no data.
         kind: what they are results of, in words.
-        what: what the arrays are.
         is_traced: whether a program computed them just now, from the same data.
     """
 
     name: str
     sets: list[MutableMapping[str, Any]]
     more: int = 0
-    kind: str = "saved results"
-    what: str = "what was saved"
+    kind: str = titles.SAVED_RESULTS
     is_traced: bool = False
 
 
@@ -125,11 +123,7 @@ def fitting(model: OpenModel, saved: Sequence[Values], values: Sequence[Values])
     if not common:
         held = dict.fromkeys(name for each in saved for name in each)
         theirs, mine = (", ".join(map(repr, each)) for each in (held, model.outputs))
-        raise UsageError(
-            "The saved results hold none of the tensors of the model: they are of"
-            f" {theirs or 'nothing'}, and its outputs are {mine}.",
-            hint="Save them by the names of its outputs.",
-        )
+        raise errors.unrelated_results(theirs, mine)
     inner = common - set(model.outputs)
     kept = [(each, "") if inner else numbers_of(each, own) for each, (_, own) in zip(fitted, pairs)]
     return Fitted(
@@ -229,10 +223,7 @@ def saved_results(paths: Sequence[str], most: int, budget: int | None = None) ->
                 continue
             size += sum(getattr(array, "nbytes", 0) for array in values.values())
             if budget is not None and size > budget:
-                raise UsageError(
-                    f"The saved results take {size} bytes in memory, and the budget is {budget}.",
-                    hint="Raise --memory-budget, or save fewer tensors or sets of data.",
-                )
+                raise errors.results_over_budget(size, budget)
             run.sets.append(values)
         file = PurePath(path).name
         several = len(runs) > 1
@@ -262,4 +253,4 @@ def _read(path: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
         for values in resolve(ResultStore).iterate(path, dict):
             yield 0, "", dict(values)
     except FileError:
-        raise first or FileError(f"{path} holds no results.") from None
+        raise first or errors.no_results(path) from None

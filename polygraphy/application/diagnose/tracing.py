@@ -18,6 +18,7 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.parts import cut_part, feed_part
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.regions import region_before
@@ -126,7 +127,9 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     opened = open_model(case.model.marked())
     known = Trace(kept(case), feed, party)
     for window in windows:
-        for name, value in _tensors(_run(opened, window, party, known.held)).items():
+        computed = cut_part(opened, window, known.held).run(party, plain=True)
+        release_memory()
+        for name, value in _tensors(computed).items():
             known.values[name] = value  # type: ignore[index]
     return known
 
@@ -175,11 +178,9 @@ def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
     before = region_before(model.nodes, name, ())
     if not before or name in model.constants:
         return None
-    part = model.part(before, feed)
-    asked = {value.name: feed[value.name] for value in part.graph.input if value.name in feed}
     for party in case.parties:
         with contextlib.suppress(*REFUSALS):
-            return CarefulParty(party).load(part, plain=True)(asked).get(name)
+            return cut_part(model, before, feed).run(CarefulParty(party), plain=True).get(name)
     return None
 
 
@@ -212,8 +213,7 @@ def isolated(
     held = known.held
     for part in _isolated_parts(case, cut, names, known):
         compute = party.load(part, plain=True)
-        asked = {value.name for value in part.graph.input}
-        feed = {name: held[name] for name in held if name in asked}
+        feed = feed_part(part, held).feed
         values = compute(feed)
         yield (
             {name: values[made] for name, made in names.items() if made in values},
@@ -256,17 +256,6 @@ def _traced_windows(case: Case, feed: Feed) -> list[range]:
     if 2 * _ISOLATED * total <= case.memory:
         return [range(len(layers))]
     return plan_windows(layers, case.memory // _TRACED, _sizes(feed), case.model.fixed())
-
-
-def _run(
-    model: OpenModel, window: range, party: SuspectedParty, held: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    part = model.part(window, held)
-    made: Mapping[str, Any] = party.load(part, plain=True)(
-        {value.name: held[value.name] for value in part.graph.input}
-    )
-    release_memory()
-    return made
 
 
 def _isolated_parts(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Any]:

@@ -8,23 +8,24 @@ counts. Where none of them can tell, nobody is blamed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.locating import SMALL, Place
+from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
-from polygraphy.domain.diagnosis.words import evidence, remedies
+from polygraphy.domain.diagnosis.words import evidence, remedies, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 
 _FORMULAS = "formulas"
-_WORDS = {_FORMULAS: "formulas in float64", "package": "the onnx reference evaluator"}
+_WORDS = {_FORMULAS: titles.FORMULAS, "package": titles.REFERENCE_EVALUATOR}
 """What those are called who are only asked."""
 _FAR = 10.0
 """How many times as far off a party has to be as the other to be wrong alone."""
@@ -49,16 +50,14 @@ class Vote:
 
 def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
     """Ask a third what some nodes make of the values of a trace."""
-    held = known.held
     try:
-        part = case.model.part(place.region, held)
-        given = {value.name: held[value.name] for value in part.graph.input}
-        made = party.load(part, plain=True)(given)[place.tensor]
+        part = cut_part(case.model, place.region, known.held)
+        made = part.run(party, plain=True)[place.tensor]
     except (PolygraphyException, KeyError):
         return Vote()
     for juror in _jurors(case, party, known):
         try:
-            right = juror.load(part, plain=True)(given)[place.tensor]
+            right = part.run(juror, plain=True)[place.tensor]
         except (PolygraphyException, KeyError):
             continue
         words = _WORDS.get(juror.name, juror.name)
@@ -71,7 +70,7 @@ def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
         if theirs and ours:
             continue  # It is a third opinion, which need not be right.
         return Vote(bool(theirs), bool(ours), words, ours)
-    return _by_versions(case, place, party, known, (part, given, made))
+    return _by_versions(case, place, party, known, part, made)
 
 
 def _by_versions(
@@ -79,16 +78,16 @@ def _by_versions(
     place: Place,
     party: SuspectedParty,
     known: Trace,
-    run: tuple[Any, Mapping[str, Any], Any],
+    part: Part,
+    made: Any,
 ) -> Vote:
-    """Ask other versions of a party what they make of a part of the model, given with its data and
-    what the party makes: one that makes something else of it computes in its own way.
+    """Ask other versions of a party what they make of a part of the model, given what the party
+    makes of it: one that makes something else of it computes in its own way.
     """
-    part, given, made = run
     expected = known.values[place.tensor]
     for version, environment in case.versions.get(party.name, {}).items():
         try:
-            other = environment.run(part, given, party.settings)[place.tensor]
+            other = environment.run(part.model, part.feed, party.settings)[place.tensor]
         except (PolygraphyException, KeyError):
             continue
         if deviation(other, made, rtol=SMALL) and not deviation(expected, other, rtol=SMALL):
@@ -171,9 +170,7 @@ def _explained(case: Case, tensors: Sequence[str], party: SuspectedParty, known:
         ]
         made: Values = {}
         if others:
-            rest = case.model.part(others, held)
-            given = {value.name: held[value.name] for value in rest.graph.input}
-            made = known.party.load(rest)(given)
+            made = cut_part(case.model, others, held).run(known.party)
         expected = case.loaded(party)(known.feed)
     except (PolygraphyException, KeyError):
         return False

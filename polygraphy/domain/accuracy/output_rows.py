@@ -534,8 +534,8 @@ def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
         if row.passed and (one or other):
             where = "" if one == other else f" in {parties[0 if one else 1]}"
             found.append(f"{row.name!r} is {one or other}{where}")
-    it_matches = "it matches" if len(found) == 1 else "they match"
-    return f"{some_of(found, worded=str)}: that {it_matches} says little." if found else ""
+    it_matches = "its match says" if len(found) == 1 else "their matches say"
+    return f"{some_of(found, worded=str)}, so {it_matches} little." if found else ""
 
 
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
@@ -550,7 +550,7 @@ def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
         return f"{name}: {worst.reason.rstrip('.')}{where}"
     times = ""
     if worst.excess is not None and 1 < worst.excess < inf:
-        times = f", {_factor(worst.excess)} times what is allowed"
+        times = f", {_factor(worst.excess)} times the tolerance"
     if counts := _non_finite_words(worst, parties):
         return f"{name}: {counts}{where}{_equality(row)}"
     if worst.element is not None:
@@ -598,7 +598,8 @@ _UNEQUAL = (
 
 
 def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
-    """Return whether rounding explains an output that failed; empty where that is not known.
+    """Answer whether rounding explains an output that failed; empty if that is unknown. The steps
+    of a quantized type are so large that they can hide a fault: the answer is never yes.
 
     Args:
         row: the output.
@@ -609,33 +610,39 @@ def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
     worst, rounding = row.worst, row.worst.rounding
     if rounding is None or rounding.rtol == 0:
         return ""
-    explained = f"{rounding.dtype} rounding explains {rounding.atol:.1e} abs or"
-    explained += f" {rounding.rtol:.1e} rel here"
+    limits = f"up to {rounding.atol:.1e} abs or {rounding.rtol:.1e} rel"
+    explained = f"{rounding.dtype} rounding explains {limits}"
     if rounding.lowered is not None:
         lowered = rounding.lowered
-        explained = f"{lowered.describe()}, which explains {rounding.atol:.1e} abs or"
-        explained += f" {rounding.rtol:.1e} rel here"
+        explained = f"{lowered.describe()}, which explains {limits}"
         if worst.is_rounding:
             return f"Yes: {explained}." + (
                 f" For float32: {lowered.option}" if lowered.option else ""
             )
     if worst.is_rounding:
         everything = all(each.worst.is_rounding for each in failing)
-        which = "all that failed" if everything else "not all that failed"
-        return f"Yes: {explained}, which is enough for this output ({which})."
+        which = "all failed outputs" if everything else "this output, but not for all that failed"
+        if is_coarse(rounding):
+            return f"Perhaps: {explained}, enough for {which}. A fault can be as small as that."
+        return f"Yes: {explained}, enough for {which}."
     numbers = worst.absolute, worst.relative
     if worst.element is not None:
         numbers = worst.element.absolute, worst.element.relative
     ratio = min(excess_ratio(numbers[0], rounding.atol), excess_ratio(numbers[1], rounding.rtol))
     if not isfinite(ratio) or ratio <= 1:
-        return f"No: {explained}, and not this."
-    is_counted = any("what rounding" in getattr(each.limit, "reason", "") for each in failing)
+        return f"No: {explained}, but not this difference."
+    is_counted = any("rounding limit" in getattr(each.limit, "reason", "") for each in failing)
     if float(f"{ratio:.2g}") <= rounding.most and not is_counted:
         return (
-            f"Perhaps: {explained} of one operator; this is {_factor(ratio)} times more, which may"
-            " add up along the model: 'auto' counts that."
+            f"Perhaps: for one operator, {explained}; this is {_factor(ratio)} times more, which"
+            " can accumulate along the model ('auto' measures that)."
         )
     return f"No: {explained}; this is {_factor(ratio)} times more."
+
+
+def is_coarse(rounding: Rounding) -> bool:
+    """Return whether the computation is quantized."""
+    return "int" in rounding.dtype
 
 
 def _factor(ratio: float) -> str:

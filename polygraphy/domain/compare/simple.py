@@ -190,7 +190,7 @@ def _tolerance(
         if given is None:
             return default, "the default"
         if given == AUTO and explained is not None:
-            return explained, f"what rounding explains of {rounding}"
+            return explained, f"rounding limit of {rounding}"
         return given, given_by
 
     absolute, why_absolute = limit(atol, defaults[0], explained[0])

@@ -147,7 +147,7 @@ def with_inherited(
         rounding.dtype,
         rounding.rtol,
         max(rounding.atol, float(f"{largest * 1.005:.3g}")),
-        f"{rounding.origin}, and of inputs that differ already",
+        f"{rounding.origin}, plus the differences of its inputs",
     )
 
 

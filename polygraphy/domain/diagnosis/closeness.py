@@ -9,7 +9,6 @@ import numpy as np
 
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.rounding import in_a_row
-from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.precision import is_float
 
@@ -86,8 +85,7 @@ def numbers_of(saved: Values, outputs: Values) -> tuple[dict[str, Any], str]:
         lost = ~np.isfinite(array) & np.isfinite(own)
         if lost.any():
             made[name] = np.where(lost, own, array).astype(own.dtype)
-            share = f"{np.count_nonzero(lost)} of {counted(lost.size, 'element')}"
-            said.append(f"{share} of the saved {name!r}")
+            said.append(reasons.lost_elements(int(lost.sum()), lost.size, name))
     return made, ", ".join(said)
 
 
@@ -115,3 +113,18 @@ def _is_constant(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
         return bool(arrays) and not size
     first = next(array for array in arrays if array.size).reshape(-1)[0]
     return all(bool((array == first).all()) for array in arrays)
+
+
+def mean_square_error(value: Any, expected: Any) -> float:
+    """Return the mean of the squared differences; infinity if shapes differ, or a difference is not
+    finite.
+    """
+    if np.shape(value) != np.shape(expected):
+        return np.inf
+    try:
+        differences = np.asarray(value, np.float64) - np.asarray(expected, np.float64)
+    except (TypeError, ValueError):  # Strings, or a sequence of tensors.
+        return np.inf
+    if not np.isfinite(differences).all():
+        return np.inf
+    return float(np.square(differences).sum()) / max(differences.size, 1)

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.regions import GraphNode, producers
-from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.diagnosis.words import evidence, titles
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.tensors.precision import is_float
 
@@ -213,7 +213,7 @@ def near(nodes: Sequence[GraphNode], node: GraphNode) -> str:
     at = nodes.index(node)
     around = sorted(range(len(nodes)), key=lambda index: (abs(index - at), index > at))
     known = next((nodes[index] for index in around if nodes[index].origin is not None), None)
-    return "" if known is None else f"near {known.origin}, of {known.op}"
+    return "" if known is None else titles.near_line(known.origin, known.op)
 
 
 def layout_of(value: Any, right: Any) -> tuple[int, ...] | None:

@@ -19,11 +19,9 @@ from polygraphy.domain.diagnosis.pairing import (
     ends,
     paired,
 )
-from polygraphy.domain.diagnosis.words import changes
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.diagnosis.words import changes, errors, reasons
 from polygraphy.domain.model.description import Attribute, Node
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.domain.tensors.shapes import Dim
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -79,13 +77,8 @@ def stranger(pairing: Pairing) -> str:
             is_resized = kind == "input" and any(len(sizes) > 1 for sizes in fixed)
             differs = len(shape) != len(there) or is_resized
         if differs:
-            said = [f"{kind_of or 'unknown'} {_said_shape(size)}" for kind_of, size in both]
-            return f"{kind} {mine.name!r} is {said[0]}, and {said[1]} in the reference"
+            return reasons.different_end(kind, mine.name, *both)
     return ""
-
-
-def _said_shape(shape: Sequence[Dim] | None) -> str:
-    return "of unknown shape" if shape is None else f"[{', '.join(str(d or '?') for d in shape)}]"
 
 
 def suspects(pairing: Pairing) -> list[Suspect]:
@@ -194,7 +187,7 @@ def cause_of_weight(side: Side, places: Sequence[tuple[int, int]], one: Any, oth
 
 def role_of(cause: str) -> str:
     """Return what a weight is called whose value is the cause of a fault."""
-    return {"quantisation": "scale or zero point", "epsilon": "epsilon"}.get(cause, "weight")
+    return reasons.ROLES.get(cause, "weight")
 
 
 def change_of_weight(one: Any, other: Any) -> Fact:
@@ -474,11 +467,7 @@ class _Plan:
         producer = sides[1].producer.get(name)
         if producer is None:
             if name not in self._taken:
-                raise UsageError(
-                    f"What is to be copied reads {name!r}, an input of the reference that the model"
-                    " does not have.",
-                    hint="Is the reference another model?",
-                )
+                raise errors.missing_input_to_copy(name)
             return name
         node = sides[1].nodes[producer]
         inputs = tuple(self._operand(one) for one in node.inputs)

@@ -78,6 +78,17 @@ _ALIKE = (
     ("Softmax", "LogSoftmax", "Hardmax"), ("Floor", "Ceil", "Round"), ("ArgMax", "ArgMin"),
 )  # fmt: skip
 """Operators with the same operands, one of which may stand where another should."""
+_OWN_ATTRIBUTES = {
+    "LeakyRelu": ("alpha",),
+    "Elu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+    "Gelu": ("approximate",),
+    "AveragePool": ("count_include_pad",),
+    "MaxPool": ("dilations", "storage_order"),
+}
+"""Attributes that an operator has and others of its group may lack: a node of another operator
+loses them.
+"""
 _RANK = 4
 """Axes of the largest tensors whose orders and sets of axes are tried."""
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
@@ -203,7 +214,9 @@ def _operators(node: Node) -> Iterator[Variant]:
         for op in ops if node.op in ops and not node.domain else ():
             if op != node.op:
                 change = changes.other_operator(node.op, op)
-                yield Variant("structure", change, evolve(node, op=op))
+                lost = {*_OWN_ATTRIBUTES.get(node.op, ())} - {*_OWN_ATTRIBUTES.get(op, ())}
+                kept = tuple(one for one in node.attributes if one.name not in lost)
+                yield Variant("structure", change, evolve(node, op=op, attributes=kept))
 
 
 def _rounds(side: Side, node: Node) -> Iterator[Variant]:
@@ -330,7 +343,10 @@ def _content(side: Side, name: str) -> str:
 
 def explains(made: Any, expected: Any) -> bool:
     """Return whether what a variant makes is what is expected, but for rounding."""
-    one, other = np.asarray(made, np.float64), np.asarray(expected, np.float64)
+    try:
+        one, other = np.asarray(made, np.float64), np.asarray(expected, np.float64)
+    except (TypeError, ValueError):  # Strings, or a sequence of tensors.
+        return False
     if one.shape != other.shape or not np.isfinite(other).all():
         return False
     size = float(np.sqrt(np.mean(np.square(other)))) if other.size else 0.0

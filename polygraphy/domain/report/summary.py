@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf, isfinite, isnan
-from operator import le
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from polygraphy.domain.accuracy.output_rows import row_in_words, uniform_in_words
+from polygraphy.domain.accuracy.output_rows import is_coarse, row_in_words, uniform_in_words
 from polygraphy.domain.accuracy.summarizing import failed_in_words, passed_in_words, worst_row
 from polygraphy.domain.asked import command_line
 from polygraphy.domain.report.document import Document, Problem
@@ -18,7 +17,6 @@ from polygraphy.domain.tensors.naming import counted, enumerated, some_of
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
-    from polygraphy.domain.rounding import Rounding
 
 
 _MOST_NAMES = 4
@@ -217,7 +215,7 @@ def doubts_in_words(
     said = [uniform_in_words(each.outputs, each.parties) for each in comparisons]
     if not comparisons:
         bare = [f"{one['name']!r} is {one['uniform']}" for one in validation if one["uniform"]]
-        said = [f"{enumerated(bare[:_MOST_NAMES])}: that says little."] if bare else []
+        said = [f"{enumerated(bare[:_MOST_NAMES])}, so the match says little."] if bare else []
     return " ".join(dict.fromkeys(filter(None, said)))
 
 
@@ -467,32 +465,15 @@ def _is_coarse(failing: Sequence[OutputRow]) -> bool:
     that they explain faults as well.
     """
     explained = [row.worst.rounding for row in failing]
-    return any(each is not None and "int" in each.dtype for each in explained)
+    return any(each is not None and is_coarse(each) for each in explained)
 
 
-def passing_tolerances(comparisons: Sequence[Comparison]) -> str:
-    """Return options with which all that failed would pass; empty where these tolerances would be
-    so large that they check little.
+def passing_threshold(comparisons: Sequence[Comparison]) -> str:
+    """Return the smallest threshold of a metric, of which less is better, with which all that
+    failed would pass; empty for other metrics. Of tolerances there is none: whether a difference is
+    a fault is what `rounding_in_words` answers, and a wider tolerance would hide it.
     """
     failing = [row for each in comparisons for row in each.outputs if not row.passed]
-    if needed := _passing_threshold(failing):
-        return needed
-    if not failing or any(row.worst.rounding is None for row in failing):
-        return ""
-    offers = []
-    sizes = [_magnitude(row.worst.rounding) for row in failing]
-    for option, numbers, most in (
-        ("--atol", [row.absolute for row in failing], [_SMALL * size for size in sizes]),
-        ("--rtol", [row.relative for row in failing], [_SMALL] * len(failing)),
-    ):
-        known = [number for number in numbers if number is not None and isfinite(number)]
-        if len(known) == len(numbers) and all(map(le, known, most)):
-            offers.append(f"{option} {round_up(max(known))}")
-    return " or ".join(offers)
-
-
-def _passing_threshold(failing: Sequence[OutputRow]) -> str:
-    """Return the same of a metric of which less is better; empty for others."""
     metrics = {getattr(row.limit, "metric", None) for row in failing}
     values = [row.value for row in failing if row.value is not None and isfinite(row.value)]
     if len(metrics) != 1 or len(values) < len(failing):
@@ -500,16 +481,7 @@ def _passing_threshold(failing: Sequence[OutputRow]) -> str:
     [metric] = metrics
     if metric is None or not metric.lower_is_better:
         return ""
-    return f"a tolerance of {round_up(max(map(abs, values)))}"
-
-
-_SMALL = 0.1
-"""A tolerance above this part of an output's magnitude checks little."""
-
-
-def _magnitude(rounding: Rounding | None) -> float:
-    """Return the root of the mean square of the reference, from which rounding is computed."""
-    return 0.0 if rounding is None or not rounding.rtol else rounding.atol / rounding.rtol
+    return round_up(max(map(abs, values)))
 
 
 def round_up(value: float | None, digits: int = 2) -> str:

@@ -19,22 +19,11 @@ from polygraphy.comparator import IterationResult, RunResults
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.summarizing import comparisons_of
 from polygraphy.domain.compare import L2CompareFunc, SimpleCompareFunc
-from polygraphy.domain.report.summary import passing_tolerances
+from polygraphy.domain.report.summary import passing_threshold
 from polygraphy.ports.reporting import Console
 from tests.support.models import identity
 
-NUMBERS = st.one_of(
-    st.sampled_from([0.0, 1.0, -1.0, 1000.0, 1e-6, np.inf, -np.inf, np.nan]),
-    st.floats(-10, 10, width=32),
-)
 Runs = list[tuple[dict[str, list[float]], dict[str, list[float]]]]
-OUTPUTS = st.lists(
-    st.tuples(
-        *[st.fixed_dictionaries({n: st.lists(NUMBERS, min_size=2, max_size=2) for n in "yz"})] * 2
-    ),
-    min_size=1,
-    max_size=3,
-)
 
 
 def compared(runs: Runs, function: Any = None, **how: Any) -> AccuracyResult:
@@ -55,23 +44,12 @@ def compared(runs: Runs, function: Any = None, **how: Any) -> AccuracyResult:
     return verdict
 
 
-@given(runs=OUTPUTS, statistics=st.sampled_from([["elemwise"], ["max"], ["mean", "median"]]))
-def test_a_tolerance_that_is_said_to_pass_passes(runs: Runs, statistics: list[str]) -> None:
-    how: dict[str, Any] = {"check_error_stat": statistics}
-    verdict = compared(runs, **how)
-    needed = passing_tolerances(comparisons_of([verdict]))
-    assert not (needed and verdict)
-    for option, limit in re.findall(r"--(atol|rtol) (\S+)", needed):
-        assert np.isfinite(float(limit))
-        assert compared(runs, **how, **{"atol": 0.0, "rtol": 0.0, option: float(limit)})
-
-
 @given(value=st.floats(2**-12, 2**12, width=32))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_so_does_a_threshold(value: float) -> None:
+def test_a_threshold_that_is_said_to_pass_passes(value: float) -> None:
     runs: Runs = [({"y": [value]}, {"y": [0.0]})]
     verdict = compared(runs, L2CompareFunc(1e-5))
-    limit = passing_tolerances(comparisons_of([verdict])).removeprefix("a tolerance of ")
+    limit = passing_threshold(comparisons_of([verdict]))
     assert compared(runs, L2CompareFunc(float(limit)))
 
 
@@ -81,7 +59,7 @@ def said(capsys: pytest.CaptureFixture[str], verdict: AccuracyResult) -> str:
     return capsys.readouterr().out
 
 
-def test_the_worst_the_tolerance_and_what_would_pass_are_named(
+def test_the_worst_and_the_tolerance_are_named_and_no_wider_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = said(capsys, compared([({"y": [1.0, 1.01], "z": [2.0, 2.0]},
@@ -91,7 +69,7 @@ def test_the_worst_the_tolerance_and_what_would_pass_are_named(
     assert "max abs 0.01, max rel 0.01, allowed (rel=1e-05, abs=1e-05) (the default)" in text
     assert "1 of 2 elements" in text
     assert "Is it rounding? No: float32 rounding explains" in text
-    assert "It passes with --atol 0.01 or --rtol 0.01." in text
+    assert "passes" not in text
 
 
 def test_what_passed_is_reported_of_all_iterations(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,23 +82,13 @@ def test_what_passed_is_reported_of_all_iterations(capsys: pytest.CaptureFixture
     text = said(capsys, compared(runs, rtol=1.1e-5))
     assert "1 output matched in 3 iterations; largest error: 95 % of the tolerance ('y')" in text
     assert "; allowed (rel=1.1e-05, abs=1e-05) (abs the default, rel as given)." in text
-    assert "It passes with" not in text
+    assert "that passes" not in text
 
 
 def test_nan_has_no_size(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, compared([({"y": [1.0, np.nan]}, {"y": [1.0, 2.0]})]))
     assert "'y': NaN in 1 of 2 elements of 0, none in 1" in text
-    assert "No tolerance can pass" in text and "It passes with" not in text
-
-
-def test_advice_is_for_all_that_failed() -> None:
-    def needed(runs: Runs) -> str:
-        return passing_tolerances(comparisons_of([compared(runs)]))
-
-    assert needed([({"y": [1.01], "z": [50.0]}, {"y": [1.0], "z": [49.0]})]) == (
-        "--atol 1 or --rtol 0.021"
-    )
-    assert needed([({"y": [1.01], "z": [np.nan]}, {"y": [1.0], "z": [4.0]})]) == ""
+    assert "No tolerance can pass" in text and "passes" not in text
 
 
 def test_many_outputs_have_a_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,6 +87,20 @@ def test_what_is_kept_is_there_until_a_crash(process: WarmProcess) -> None:
     assert is_gone(pid)
 
 
+def test_a_variable_that_changes_meanwhile_does_not_lose_what_is_kept(
+    process: WarmProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch sets some when it exports a program; the next process starts with them."""
+    kept = process.keep(list, "abc")
+    pid = process.call(pid_of)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/tmp/x")
+    again = process.keep(sorted, kept)
+    assert process.call(list, again) == ["a", "b", "c"]
+    assert process.call(pid_of) == pid
+    process.keep(list, "d")
+    assert process.call(pid_of) != pid
+
+
 def test_what_nobody_keeps_any_more_is_let_go(process: WarmProcess) -> None:
     from polygraphy.adapters.processes import warm_process
 

@@ -18,6 +18,7 @@ from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.ports.diagnosing import open_environment
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
+from tests.support.diagnosis.node_builder import Builder
 from tests.support.facts import facts_of
 from tests.support.parties import WrongRewriter, command_of_fakes
 
@@ -139,7 +140,7 @@ def test_nobody_is_blamed_without_what_is_rewritten_wrongly(kept: Kept) -> None:
 
 
 def test_without_backends_there_is_nothing_to_do() -> None:
-    with pytest.raises(UsageError, match="no backend"):
+    with pytest.raises(UsageError, match="No backend"):
         diagnose(network(), [])
 
 
@@ -232,6 +233,40 @@ def test_where_no_other_version_is_there_it_is_compared_with_nothing(others: lis
     missing = pytest.raises(InconclusiveError, match="nothing to compare with")
     with bind(open_environment, Elsewhere(), "wrong"), missing:
         diagnose(network(), [WrongRewriter()], environments=paths)
+
+
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        (["1.4.0", "broken"], "broken: No module named wrong"),
+        (["1.4.0", "1.1.5"], "it has no such option"),
+        ([sys.executable], "same version of wrong .1.2.0."),
+    ],
+)
+def test_an_environment_that_was_not_compared_leaves_the_question_open(
+    paths: list[str], said: str
+) -> None:
+    healthy = [WrongRewriter(guilty=()), OnnxParty()]
+    with bind(open_environment, Elsewhere(), "wrong"):
+        with pytest.raises(InconclusiveError, match=said):
+            diagnose(network(()), healthy, environments=paths)
+        assert diagnose(network(()), healthy, environments=["1.4.0", "1.4.0"])
+
+
+def test_other_versions_are_compared_also_beside_a_backend_in_half_precision() -> None:
+    said = "wrong 1.2.0 and 1.1.0 give different results."
+    parties = [WrongRewriter(guilty=()), Builder()]
+    with bind(open_environment, Elsewhere(), "wrong"), pytest.raises(InconclusiveError, match=said):
+        diagnose(network(), parties, environments=["1.1.0"])
+
+
+def test_other_versions_are_compared_also_where_the_model_is_at_fault(kept: Kept) -> None:
+    changed = network()
+    changed.graph.node[-1].op_type = "Abs"
+    elsewhere, parties = Elsewhere(), [WrongRewriter(guilty=())]
+    with bind(open_environment, elsewhere, "wrong"):
+        assert not diagnose(changed, parties, reference=network(), environments=["1.4.0"])
+    assert elsewhere.runs
 
 
 def test_environments_of_which_none_can_be_used_are_refused_before_anything_is_compared() -> None:

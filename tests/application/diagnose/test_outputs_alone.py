@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from polygraphy.application.diagnose import outputs_alone
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.outputs_alone_cases import FEED, found
 from tests.support.models import make, value
+from tests.support.parties import CountingParty
 
 
 def changed(model: onnx.ModelProto, weights: Mapping[str, Any]) -> onnx.ModelProto:
@@ -224,3 +225,40 @@ def test_a_changed_weight_is_found_beside_operators_of_onnx_runtime(tmp_path: Pa
     wrong = changed(right, {"b": lambda b: b + 1})
     [culprit] = found(right, wrong, tmp_path, "t", "u").culprits
     assert (culprit["nodes"], culprit["party"]) == (["last"], "model")
+
+
+class Device(OnnxrtParty):
+    """ONNX Runtime on a device, where nothing is loaded to try a guess."""
+
+    uses_device = True
+    survives_fork = True
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if plain:
+            raise BackendError("Loading takes long.")
+        return super().load(model, plain=plain, without=without)
+
+
+def test_guesses_are_tried_on_the_cpu_and_proven_on_the_device(tmp_path: Path) -> None:
+    right = network(())
+    kept = found(right, changed(right, {"w2": lambda w: w * 1.5}), tmp_path, party=Device())
+    assert [one["nodes"] for one in kept.culprits] == [["mm2"]]
+    kept = found(activated("Relu"), activated("Sigmoid"), tmp_path, party=Device())
+    assert [one["cause"] for one in kept.culprits] == ["structure"]
+
+
+def test_a_cpu_that_computes_something_else_tries_nothing(tmp_path: Path) -> None:
+    class Apart(CountingParty):
+        uses_device = True
+        survives_fork = True
+
+        def on_host(self) -> Any:
+            return Wrong()
+
+    class Wrong(OnnxrtParty):
+        def load(self, model: Any, **options: Any) -> Any:
+            compute = super().load(model, **options)
+            return lambda feed: {name: array + 1 for name, array in compute(feed).items()}
+
+    kept = found(activated("Relu"), activated("Sigmoid"), tmp_path, party=Apart())
+    assert [one["cause"] for one in kept.culprits] == ["structure"]

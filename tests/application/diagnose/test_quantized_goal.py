@@ -137,7 +137,7 @@ def _broken(values: Any, right: Any) -> float:
         ({"metric": _broken}, InputError, "_broken raises KeyError"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
-        ({"reference": quantised()}, UsageError, "--within is for a quantized model"),
+        ({"reference": quantised()}, UsageError, "--within needs a quantized model"),
     ],
 )
 def test_bad_input_is_one_line(options: Any, error: type[Exception], text: str) -> None:

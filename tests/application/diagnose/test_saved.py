@@ -102,7 +102,9 @@ def test_tensors_in_another_type_are_compared_in_that_of_the_model(
 
 
 def test_results_of_other_tensors_are_refused_with_both_names(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="they are of 'there', and its outputs are 'y', 'z'"):
+    with pytest.raises(
+        UsageError, match="they contain 'there', and the outputs of the model are 'y', 'z'"
+    ):
         found(network(), tmp_path, {"there": np.zeros(3)})
 
 
@@ -141,7 +143,7 @@ def test_float32_results_of_a_model_in_half_precision_agree(tmp_path: Path) -> N
 
 
 def test_results_beyond_the_memory_there_is_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"take 768 bytes.*budget is 700"):
+    with pytest.raises(UsageError, match=r"need 768 bytes.*budget is 700"):
         found(network(), tmp_path, outputs(network()), memory_budget=700)
 
 

@@ -122,3 +122,15 @@ def test_a_fault_in_float32_is_named_as_without_tf32(kept: Kept, path: str, tmp_
     assert not diagnose(path, [Tf32Party()], reference=right)
     [culprit] = kept.culprits
     assert culprit["tensor"] == "b"
+
+
+def test_a_value_that_falls_on_another_quantization_step_is_no_fault(kept: Kept, path: str) -> None:
+    model: ModelProto = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        m (float[4,64] x) => (float[4,8] y)
+        <float scale = {0.02}, uint8 zero = {128}>
+        { a = MatMul(x, w0)  q = QuantizeLinear(a, scale, zero)
+          y = DequantizeLinear(q, scale, zero) }""")
+    w0 = np.random.default_rng(3).standard_normal((64, 8)).astype(np.float32) / 8
+    model.graph.initializer.append(numpy_helper.from_array(w0, "w0"))
+    assert diagnose(saved(model, path), [Tf32Party()], reference=path)
+    assert kept.verdict == "agree"

@@ -79,6 +79,16 @@ def test_operators_with_the_same_operands_and_words_are_tried():
     assert {"nearest", "cubic"} <= modes
 
 
+def test_another_operator_has_no_attributes_that_it_does_not_know():
+    leaky = side(Node("n", "LeakyRelu", "", ("x",), ("y",), numbers(alpha=0.1)))
+    found = {one.node.op: one.node.attributes for one in variants(leaky, 0)}
+    assert found["Relu"] == ()
+    assert found["Elu"] == numbers(alpha=0.1)
+    pool = numbers(kernel_shape=(2, 2), count_include_pad=1)
+    found = variants(side(Node("n", "AveragePool", "", ("x",), ("y",), pool)), 0)
+    assert [v.node.attributes for v in found if v.node.op == "MaxPool"] == [pool[:1]]
+
+
 def test_a_convolution_without_the_bias_that_others_have_lacks_it():
     nodes = [
         Node(f"n{i}", "Conv", "", (f"x{i}", "w", *["b"] * (i > 0)), (f"y{i}",)) for i in range(3)

@@ -128,8 +128,10 @@ def altered(model: ModelProto, output: str, variant: Variant, *, asks: bool = Fa
     return copy
 
 
-_LARGE = 1 << 20
-"""From so many bytes on, elements of a weight are not held."""
+_LARGE = 1 << 16
+"""Size in bytes from which the elements of a weight are read again at each look instead of kept:
+the graph of an open model is kept as long as the model.
+"""
 
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 

@@ -13,6 +13,7 @@ from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
 from polygraphy.adapters.onnx.describe.reading import origin_of
+from polygraphy.adapters.onnx.edit.copying import graph_with_weights
 from polygraphy.adapters.onnx.edit.outputs import (
     ModifyOutputs,
     feeds_of,
@@ -34,6 +35,7 @@ from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, w
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.os.paths import scratch_file
+from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.results.results import Recomputed
@@ -127,6 +129,10 @@ class OnnxOpenModel(OpenModel):
     @cached_property
     def nodes(self) -> list[GraphNode]:
         return list(map(_node, self.protos, self.reads))
+
+    @cached_property
+    def indexed_graph(self) -> Side:
+        return Side(graph_with_weights(self.proto))
 
     @property
     def operators(self) -> list[str]:

@@ -22,7 +22,7 @@ from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, susp
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.goal import QuantizedGoal
-from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights, mended
+from polygraphy.ports.diagnosing import SuspectedParty, mended
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
 
@@ -154,5 +154,5 @@ def pair_models(
     goal: QuantizedGoal | None = None,
 ) -> ModelPair:
     """Return a model and its reference, which the first backend runs."""
-    pairing = paired(graph_with_weights(case.model.proto), graph_with_weights(reference.proto))
+    pairing = paired(case.model.indexed_graph.graph, reference.indexed_graph.graph)
     return ModelPair(reference, path, pairing, case.parties[0], arbiter, diagnose, goal)

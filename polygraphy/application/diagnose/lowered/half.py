@@ -25,8 +25,8 @@ from polygraphy.domain.diagnosis.headroom import (
     ranked,
     worst_of,
 )
-from polygraphy.domain.diagnosis.words import steps
-from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.diagnosis.words import errors, steps, titles
+from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.rounding import (
     BESIDE,
     GROWTH,
@@ -51,8 +51,6 @@ _MOST_ASKED = 16
 """Of so many nodes it is asked again whether they are needed, where there was no time for all."""
 _ENOUGH_CHECKS, _ENOUGH_SECONDS = 100, 40.0
 """A search that has a set that works ends after both, though a smaller one may be left."""
-
-FEWER_MAY_DO = "Fewer may do: the search was cut short."
 
 Feed = Mapping[str, Any]
 Report = Callable[[Attempt], None]
@@ -140,16 +138,10 @@ def half_trial(
     """Return what tries a model in half precision; see `try_half_precision`, and, of data that are
     left out, `feeds_of_half`.
     """
-    entry = casting(dtype)
-    opened = resolve(NarrowModels).open(model, entry)
-    tolerance = Tolerance(entry, opened.facts(), *tolerances)
-    if not opened.passes:
-        raise UsageError(
-            f"No node of the model can be cast to {dtype}.",
-            hint="Give a model that computes in fp32.",
-        )
-    feeds = feeds_of_half(opened, data_loader, left_out)
-    return Trial(opened, tolerance, feeds, report)
+    half = open_half(model, casting(dtype), tolerances=tolerances)
+    if not half.model.passes:
+        raise errors.no_castable_node(dtype)
+    return half.try_on(feeds_of_half(half.model, data_loader, left_out), report)
 
 
 def casting(dtype: str) -> DataTypeEntry:
@@ -182,7 +174,7 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
         BackendError: the reference evaluator cannot run it.
     """
     entry = casting(dtype)
-    opened = resolve(NarrowModels).open(model, entry)
+    opened = open_half(model, entry).model
     feeds = feeds_of_half(opened, data_loader)
     losses = worst_of(opened.measure(feed)[1] for feed in feeds)
     return ranked(losses, opened.passes, opened.users, Range.of(entry))
@@ -260,6 +252,46 @@ class Tolerance:
     def allowing(self, share: float) -> Tolerance:
         """Return a tolerance of so many times as much."""
         return evolve(self, share=share)
+
+
+@frozen
+class OpenedHalf:
+    """A model that is opened to compute in half precision.
+
+    Attributes:
+        model: the model, whose nodes can round.
+        tolerance: what is tolerated of its outputs.
+    """
+
+    model: NarrowModel
+    tolerance: Tolerance
+
+    def try_on(
+        self, feeds: Sequence[Feed], report: Report | None = None, lowered: Lowered | None = None
+    ) -> Trial:
+        """Return the trial of the model on data; see `Trial`."""
+        return Trial(self.model, self.tolerance, feeds, report, lowered)
+
+
+def open_half(
+    model: Any,
+    dtype: DataTypeEntry,
+    nodes: Collection[str] | None = None,
+    tolerances: tuple[float | None, float | None] = (None, None),
+) -> OpenedHalf:
+    """Open a model to compute in half precision.
+
+    Args:
+        model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
+        dtype: the type.
+        nodes: the names of the nodes that compute in it (default: all that can).
+        tolerances: `rtol` and `atol` of the outputs (default: what rounding explains).
+
+    Raises:
+        ModelError: the model cannot be cast.
+    """
+    opened = resolve(NarrowModels).open(model, dtype, nodes)
+    return OpenedHalf(opened, Tolerance(dtype, opened.facts(), *tolerances))
 
 
 class Lowered:
@@ -348,7 +380,7 @@ class Trial:
         self._report = report
         self._order = list(range(len(feeds)))
         self._allowance = 1.0
-        with self._step("in fp32, node by node") as said:
+        with self._step(titles.IN_FLOAT32_BY_NODE) as said:
             measured = [model.measure(feed) for feed in feeds]
             self.exact = [outputs for outputs, _ in measured]
             self._losses = worst_of(losses for _, losses in measured)
@@ -370,7 +402,7 @@ class Trial:
             checks = 0 if adds_up else 2
             facts["allowance"] = 1.0
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
-        with self._step("fewest nodes in fp32") as said:
+        with self._step(titles.FEWEST_IN_FLOAT32) as said:
             order = ranked(self._losses, self._model.passes, self._model.users, self._limits)
             search = BoundedSearch(self._heals)
             kept = healing_passes(order, search, is_ranked=True)
@@ -405,7 +437,7 @@ class Trial:
         Args:
             compute: computes the narrow model, where that is made already.
         """
-        with self._step(f"all nodes in {HALF[self._limits.name]}") as said:
+        with self._step(titles.all_nodes_in(HALF[self._limits.name])) as said:
             made = [(compute or self._lowered.run)(feed) for feed in self.feeds]
             errors = [self._tolerance.error(*pair) for pair in zip(self.exact, made)]
             before = max(errors, key=lambda error: error.excess)

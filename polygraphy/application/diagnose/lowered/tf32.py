@@ -15,6 +15,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Case, Feed
 from polygraphy.application.diagnose.data import data_options, feeds_of_parties
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.parts import compute_part
 from polygraphy.application.diagnose.rounding import explained
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.catalog.compute import TF32
@@ -30,7 +31,6 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact, Statement, together
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.diagnosis.words.precision import lowered_alone, lowered_outputs
-from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
@@ -95,7 +95,8 @@ def _judge(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: 
         if worst is None:
             notes.append(steps.MATCHES_FLOAT32)
             return Found(DiagnosisResult(AGREE), case)
-        is_explained = explained(own, feeds, values, expected)
+        # Nothing but TF32 differs, so a value that falls on another quantization step is rounding.
+        is_explained = explained(own, feeds, values, expected, by_steps=True)
         notes.append(steps.tf32_differs(worst.largest, is_explained))
     lowered = own.facts.lowered or lowered
     why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
@@ -171,13 +172,9 @@ def _loss(
     case: Case, index: int, tensor: str, party: SuspectedParty, held: Mapping[str, Any]
 ) -> Deviation | None:
     """Return what TF32 changes in a node that runs by itself; None if that cannot be computed."""
-    try:
-        part = case.model.part([index], held)
-        value = party.load(part)({each.name: held[each.name] for each in part.graph.input})[tensor]
-        expected = held[tensor]
-    except (PolygraphyException, KeyError):
-        return None
-    if not is_float(expected) or value.shape != expected.shape:
+    value = compute_part(case.model, [index], held, party, plain=False).get(tensor)
+    expected: Any = held.get(tensor)
+    if value is None or not is_float(expected) or value.shape != expected.shape:
         return None
     limits = rounding_between((value, expected), (TF32, "float32"), name=tensor)
     return deviation(value, expected, rounding=limits)

@@ -30,7 +30,7 @@ from polygraphy.application.diagnose.steps.saved_outputs import (
 )
 from polygraphy.application.diagnose.steps.saved_tensors import explain_by_tensors
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
-from polygraphy.domain.diagnosis.words import reasons
+from polygraphy.domain.diagnosis.words import reasons, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -73,7 +73,7 @@ def against_results(
         UsageError: the results are of other tensors than the model has.
     """
     party = case.parties[0]
-    kind = runs[0].kind if runs else "saved results"
+    kind = runs[0].kind if runs else titles.SAVED_RESULTS
     with case.attempt(kind) as notes:
         try:
             compute = case.loaded(party)

@@ -28,8 +28,8 @@ from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.quantising import rms_ratio
-from polygraphy.domain.diagnosis.words import reasons, steps
-from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import said_of
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
@@ -61,10 +61,7 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
     opened = open_model(reference)
     pair = pair_models(case, opened, path, request.arbiter, diagnose_pair, request.goal)
     if pair.goal is not None and not is_quantised(pair.pairing):
-        raise UsageError(
-            "--within is for a quantized model beside a reference in floating point.",
-            hint="Pass the quantized model first, and the original as --reference.",
-        )
+        raise errors.goal_without_quantization()
     return diagnose_pair(case, pair, request.feeds)
 
 
@@ -157,7 +154,7 @@ def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle
     ]
     del compute  # A session takes as much memory as the model.
     release_memory()
-    return Oracle("the reference", expected, [*_describe_left_out(case, expected)])
+    return Oracle(titles.REFERENCE, expected, [*_describe_left_out(case, expected)])
 
 
 def _describe_left_out(case: Case, expected: Sequence[Values]) -> Iterator[str]:

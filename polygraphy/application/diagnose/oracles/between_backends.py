@@ -26,7 +26,7 @@ from polygraphy.application.diagnose.steps.matching_outputs import report_matchi
 from polygraphy.application.diagnose.steps.nondeterminism import explain_by_nondeterminism
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import together
-from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import differing
 
@@ -99,7 +99,7 @@ def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
 def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> Compared:
     """Compare what the first backend computes with what all others do."""
     first, *others = [*outputs.values()] or [()]
-    comparisons = [Oracle("each other", other).beside(case, first) for other in others]
+    comparisons = [Oracle(titles.EACH_OTHER, other).beside(case, first) for other in others]
     return reduce(Compared.worse, comparisons) if comparisons else Compared()
 
 

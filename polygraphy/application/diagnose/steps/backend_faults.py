@@ -39,7 +39,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.facts import together
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
 from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -140,7 +140,7 @@ def _conclude(
 
 def _trace(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
     """Compute all tensors in the arbiter, or where it cannot, in a backend."""
-    with case.attempt("all tensors") as notes:
+    with case.attempt(titles.ALL_TENSORS) as notes:
         for party in (runs.request.arbiter, *case.parties):
             try:
                 known = trace(case, party, feed)
@@ -177,7 +177,7 @@ def _find_places(
         except REFUSALS as error:
             notes.append(steps.cannot_return_tensors(error))
     single: list[Place] = []
-    with case.attempt(f"node by node, {party.name}") as notes:
+    with case.attempt(titles.node_by_node(party.name)) as notes:
         try:
             single = wrong_nodes(case, party, known)
             notes.append(steps.wrong_nodes(len(single), len(case.model.nodes)))
@@ -188,7 +188,7 @@ def _find_places(
     single = [place for place, opinion in votes if opinion.party]
     if not party.rewrites:
         return single, votes
-    with case.attempt(f"rewritten graph, {party.name}") as notes:
+    with case.attempt(titles.rewritten_graph(party.name)) as notes:
         try:
             fused = wrong_regions(case, party, known)
             notes.append(steps.wrong_regions(len(fused)))
@@ -204,7 +204,7 @@ def _ask_jurors(
     """Ask a third about the nodes that two compute otherwise."""
     if not places:
         return []
-    with case.attempt("third opinion") as notes:
+    with case.attempt(titles.THIRD_OPINION) as notes:
         votes: list[Vote] = []
         votes_of: dict[str, list[Vote]] = {}
         for place in places:

@@ -19,7 +19,7 @@ from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.precision import in_float
 from polygraphy.ports.editing import open_model
@@ -57,7 +57,7 @@ def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome
     """
     pair, feed = comparison.pair, comparison.feed
     models = in_float32(case.model.proto, pair.reference.proto)
-    with case.attempt("in fp32") as notes:
+    with case.attempt(titles.IN_FLOAT32) as notes:
         if models is None:
             notes.append(steps.NOT_IN_HALF_PRECISION)
             return Skip(steps.NOT_IN_HALF_PRECISION)

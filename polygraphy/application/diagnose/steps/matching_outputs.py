@@ -7,12 +7,13 @@ from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.words import titles
 
 
 def report_matching_outputs(case: Case, runs: BackendRuns) -> StepOutcome:
     """Report that outputs match, and which of them are constant, so that it says little."""
     if len(runs.outputs) > 1:
-        case.evidence.compared("each other")
+        case.evidence.compared(titles.EACH_OTHER)
     if runs.compared or runs.has_nan:
         return Skip("outputs differ, or are not numbers")
     values = next(iter(runs.outputs.values()))

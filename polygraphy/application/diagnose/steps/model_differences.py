@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     with_reasons,
 )
 from polygraphy.domain.diagnosis.pairing import is_quantised
-from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
 
@@ -48,13 +48,17 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
         reason = reasons.quantization_shows(most, tensor)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+    if differences.is_open and broken is None:
+        names = {name for culprit in culprits for name in culprit.nodes}
+        reason = reasons.not_narrowed_down(len(names))
+        return Found(DiagnosisResult(INCONCLUSIVE, culprits, reason=reason), case)
     return Found(DiagnosisResult(FAULT, culprits), case)
 
 
 def _measure_layers(case: Case, comparison: ModelComparison) -> None:
     """Measure how far each tensor is off, and what each node computes of right values alone."""
     pair, feed, party = comparison.pair, comparison.feed, comparison.pair.party
-    with case.attempt("layer by layer") as notes:
+    with case.attempt(titles.LAYER_BY_LAYER) as notes:
         try:
             right = trace(case.of(pair.reference), party, pair.feed_reference(feed)).values
             twins = {**{name: name for name in case.model.outputs}, **pair.pairing.tensors}

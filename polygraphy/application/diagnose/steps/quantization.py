@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.diagnosis.culprit import INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.two_models import suspects
-from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.editing import open_model
 
@@ -38,17 +38,15 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         return Skip("no operand has a twin in the reference")
     reference_feeds = [*map(pair.feed_reference, feeds)]
     try:
-        result = quantized.result(
+        answer = quantized.result(
             reference_feeds, comparison.expected, comparison.values, compared.number
         )
     except BackendError as error:
-        with case.attempt("quantised reference") as notes:
+        with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
             notes.append(steps.cannot_run(error))
         return Skip(str(error))
-    if result is not None:
-        return Found(result, case)
-    if not quantized.is_whole:
-        return Skip("the models differ in more than quantization")
+    if isinstance(answer, Found) or not quantized.is_whole:
+        return answer
     reference = open_model(quantized.quantised())
     besides = pair_models(case, reference, pair.path, pair.arbiter, pair.diagnose)
     if len(suspects(besides.pairing)) <= FEW_DIFFERENCES:

@@ -24,8 +24,9 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
+from polygraphy.domain.diagnosis.words import errors, titles
 from polygraphy.domain.diagnosis.words import quantization as words
-from polygraphy.domain.errors import BackendError, InputError
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.quantization.causes import CALIBRATION, CLIPPED, cause_of, is_suspect
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.lines import exclusion
@@ -125,7 +126,7 @@ class _GoalSearch:
     def _besides(self, model: QuantizedModel, exact: float) -> StepOutcome:
         """Diagnose the model in floating point, which differs from its reference as well."""
         pair = self._comparison.pair
-        with self._case.attempt("without quantization") as notes:
+        with self._case.attempt(titles.WITHOUT_QUANTIZATION) as notes:
             notes.append(words.differs_without_quantization(exact))
         plain = self._case.of(open_model(model.mixed(range(len(model.sites)))))
         besides = pair_models(plain, pair.reference, pair.path, pair.arbiter, pair.diagnose)
@@ -197,17 +198,10 @@ class _GoalSearch:
             value = float(metric(outputs, right))
         except Exception as error:
             if metric is self._goal.metric:
-                raise InputError(
-                    f"--metric: {self._goal.name} raises {type(error).__name__}: {error}",
-                    hint="It takes the outputs and the reference outputs, by name, and returns a"
-                    " number; smaller is better.",
-                ) from error
+                raise errors.metric_raises(self._goal.name, error) from error
             raise
         if np.isnan(value):
-            raise InputError(
-                f"--metric: {self._goal.name} returns NaN.",
-                hint="It must return a number; smaller is better.",
-            )
+            raise errors.metric_returns_nan(self._goal.name)
         return value
 
     def _run(self, model: Any) -> list[Values]:
@@ -225,7 +219,7 @@ class _GoalSearch:
         for number in range(len(rules.sites)):
             groups.setdefault(tuple(rules.askers(number)) or (f"//{number}",), []).append(number)
         powers = [0.0] * len(rules.sites)
-        with self._case.attempt("loss of each site") as notes:
+        with self._case.attempt(titles.LOSS_BY_SITE) as notes:
             for members in groups.values():
                 value = self._judge(switches.run(members), self._rms)
                 powers[members[0]] = min(value, 1e6) ** 2
@@ -285,7 +279,7 @@ class _GoalSearch:
         if not suspects:
             return None
         suspects.sort(key=lambda number: -losses[number].ratio * max(losses[number].loss, 1e-9))
-        with self._case.attempt("wrong parameters") as notes:
+        with self._case.attempt(titles.WRONG_PARAMETERS) as notes:
             tried: dict[tuple[int, ...], tuple[QuantizedModel, float, float]] = {}
             # Where a part that is lost anyway hides what a repair does to the others, the rms of
             # everything shows it.
@@ -299,7 +293,8 @@ class _GoalSearch:
                     fixed = model.repaired(schemes)
                     values = self._run(fixed.mixed(()))
                     tried[key] = fixed, self._judge(values), self._judge(values, whole)
-                return tried[key][1 if by_metric else 2]
+                _, value, rms = tried[key]
+                return value if by_metric else rms
 
             every = left(suspects)
             if every > max(_HELPS * first, target):
@@ -366,7 +361,7 @@ class _GoalSearch:
             return limit is not None and time.perf_counter() - self._start > limit
 
         target, after = self._goal.within, inf
-        with self._case.attempt("fewest nodes in float") as notes:
+        with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
             left = max(20, _RUNS - self._runs)
             for _ in range(_TRIES):
                 search = SetSearch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.domain.diagnosis.facts import Fact, fact
+from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted, some_of
@@ -56,6 +56,11 @@ def parties_disagree(
     if deviation is None:
         return f"{both}."
     return f"{both}: in {party}, {tensor!r} {deviation.in_words()}."
+
+
+@statement
+def has_broken_elements(tensor: str) -> str:
+    return f"{tensor!r} has NaN or infinite elements."
 
 
 @fact
@@ -150,6 +155,15 @@ def cannot_tell_apart() -> str:
 def computes_differently(tensors: Sequence[str], nodes: int) -> str:
     subject = "the node computes" if nodes == 1 else "these nodes compute"
     return f"From equal inputs, {subject} a different {_quoted(tensors)} than the reference."
+
+
+@fact
+def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
+    end = _quoted(after)
+    place = f"between {some_of(before)} and {end}" if before else f"before {end}"
+    return (
+        f"The fault is in one or more of the {nodes} nodes {place}. No tensor in between matches."
+    )
 
 
 @fact
@@ -269,6 +283,16 @@ def part_refused(nodes: int) -> str:
 @fact
 def no_part_refused() -> str:
     return "It refuses no part of the model by itself."
+
+
+@fact
+def breaks_specification(message: str) -> str:
+    return f"It breaks the ONNX specification: {message}"
+
+
+@fact
+def accepts_more(party: str) -> str:
+    return f"{party} runs the model: it accepts more than the specification allows."
 
 
 @fact
@@ -602,6 +626,24 @@ def state_left_wrong(state: str, step: int) -> str:
 
 
 @fact
+def only_with_padding() -> str:
+    return "The difference shows only if the first positions are padding, which the mask hides."
+
+
+@fact
+def hands_on_another(output: str, source: str) -> str:
+    return (
+        f"Output {output!r} does not hold what the step itself uses, so that the next step reads"
+        f" something else from {source!r}."
+    )
+
+
+@fact
+def exchanged_states(states: Sequence[str], step: int) -> str:
+    return f"With only the reference's {_quoted(states)}, step {step} is correct."
+
+
+@fact
 def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
     return f"In step {step}, {tensor!r} {deviation.in_words()} with all inputs at once."
 
@@ -609,7 +651,7 @@ def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
 @fact
 def continues_another(output: str, source: str, expected: str, by: str) -> str:
     if not expected:
-        return f"Output {output!r} hands input {source!r} on unchanged, while other states grow."
+        return f"Output {output!r} hands input {source!r} on unchanged, unlike other states."
     return (
         f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
         f" {by}: the outputs are wired wrongly."

@@ -10,6 +10,10 @@ from polygraphy.domain.tensors.naming import counted, some_of
 
 ROUNDED = constant("rounded", rounding.ROUNDED)
 ADDS_UP = constant("adds_up", rounding.ADDS_UP)
+SOME_NODES, SOME_WEIGHTS = "some changes of nodes", "some weights"
+"""Changes that could explain outputs and were not tried."""
+ROLES = {"quantisation": "scale or zero point", "epsilon": "epsilon"}
+"""What a weight is called whose value is the cause of a fault, if not a weight."""
 NO_FAULT = constant("no_fault", "No fault found.")
 NO_TENSORS = constant("no_tensors", "No backend could compute all tensors.")
 NO_NODES = constant("no_nodes", "No backend could run the nodes one by one.")
@@ -209,6 +213,16 @@ def version_refuses(party: str, version: str, error: object) -> str:
 
 
 @statement
+def same_version(party: str, version: str) -> str:
+    return f"it has the same version of {party} ({version})"
+
+
+@statement
+def versions_not_compared(environments: Sequence[str]) -> str:
+    return f"Not compared with other versions: {'; '.join(environments)}."
+
+
+@statement
 def nobody_runs(messages: str, open_shapes: str) -> str:
     return f"No backend could run the model: {messages}{open_shapes}"
 
@@ -216,6 +230,14 @@ def nobody_runs(messages: str, open_shapes: str) -> str:
 @statement
 def no_part_refused(messages: str) -> str:
     return f"No part of the model is refused by itself: {messages}"
+
+
+@statement
+def generated_data_invalid(message: str) -> str:
+    return (
+        f"The generated data break the ONNX specification: {message} Pass real data"
+        " (--load-inputs, --input-shapes)."
+    )
 
 
 @statement
@@ -293,6 +315,14 @@ def quantized_otherwise(relative: float) -> str:
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The quantized"
         " reference has different nodes, so the costliest node is unknown."
+    )
+
+
+@statement
+def not_narrowed_down(count: int) -> str:
+    return (
+        f"The fault is in {counted(count, 'node')} that the reference has in another form, and no"
+        " change of a single node explains it."
     )
 
 
@@ -419,6 +449,31 @@ def never_saved(names: Sequence[str]) -> str:
 @statement
 def sometimes_saved(name: str, count: int, data: str) -> str:
     return f"{name!r} was saved for {count} of {data}"
+
+
+@statement
+def input_sets_cut(count: int, remedy: str) -> str:
+    return f"memory was enough for the first {counted(count, 'input set')} only{remedy}"
+
+
+@statement
+def lost_elements(lost: int, size: int, name: str) -> str:
+    return f"{lost} of {counted(size, 'element')} of the saved {name!r}"
+
+
+@statement
+def different_end(
+    kind: str,
+    name: str,
+    own: tuple[object, Sequence[object] | None],
+    reference: tuple[object, Sequence[object] | None],
+) -> str:
+    both = [f"{dtype or 'unknown'} {_shape(shape)}" for dtype, shape in (own, reference)]
+    return f"{kind} {name!r} is {both[0]} in the model and {both[1]} in the reference"
+
+
+def _shape(shape: Sequence[object] | None) -> str:
+    return "of unknown shape" if shape is None else f"[{', '.join(str(d or '?') for d in shape)}]"
 
 
 def _percent(share: float) -> str:

@@ -1,0 +1,217 @@
+"""Measure `polygraphy diagnose --steps`.
+
+    python -m states [--only TEXT] [--folder FOLDER]
+
+In the folder `lab`. Of models with a planted fault, the first wrong step and the node or state have
+to be named; of healthy models nothing may be blamed. The truth is computed without a cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from exports.command import diagnosed
+
+from polygraphy.comparator import StepLoader
+from polygraphy.domain.states.memory import StateMemory
+from polygraphy.json import save_json
+
+from . import decoders, streams
+from .cases import PADS, Case, healthy, planted
+
+
+def first_wrong_step(case: Case) -> int | None:
+    """Return the first step whose output is not the truth; None for none."""
+    data = case.data or case.shown_by
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(
+        case.model.SerializeToString(), options, ["CPUExecutionProvider"]
+    )
+    names = [each.name for each in session.get_outputs()]
+    count = int(case.options.split()[1])
+    right_pairs = StepLoader(case.reference or case.model).plan.pairs if case.kind else ()
+    loader = StepLoader(case.model, steps=count, states=_states(case, right_pairs))
+    if data is not None:
+        loader = StepLoader(
+            case.model,
+            steps=len(data),
+            states=_states(case, right_pairs),
+            data_loader=data,
+        )
+    memory, whole, outputs = StateMemory(), [], []
+    for feed in loader:
+        fed = memory.complete(feed)
+        try:
+            values = dict(zip(names, session.run(None, dict(fed))))
+        except Exception:  # ONNX Runtime raises anything; a step that fails is wrong.
+            return feed.step.index
+        memory.keep(feed, fed, values, "session")
+        outputs.append(values[names[0]][-1])
+        whole.append(dict(fed))
+    right = _truth(case, whole, data)
+    size, start = float(np.sqrt(np.mean(right**2))), 0
+    for at, rows in enumerate(outputs):
+        expected = right[start : start + len(rows)]
+        skipped = PADS if data is not None and at == 0 else 0
+        if np.abs(rows - expected)[skipped:].max() > 5e-3 * size:
+            return at
+        start += len(rows)
+    return None
+
+
+def _states(case: Case, pairs: Iterable[Any]) -> list[str] | None:
+    """Return the pairs by position, which is how the caller of a model knows them."""
+    if isinstance(case.spec, str):
+        outputs = [each.name for each in case.model.graph.output][1:]
+        inputs = [each.name for each in case.model.graph.input][1:]
+        return [f"{one}:{other}" for one, other in zip(outputs, inputs)]
+    inputs = [each.name for each in case.model.graph.input if each.name.startswith(("past", "arg"))]
+    return [f"{one.name}:{other}" for one, other in zip(list(case.model.graph.output)[1:], inputs)]
+
+
+def _truth(case: Case, feeds: list[dict[str, Any]], data: Any) -> Any:
+    if isinstance(case.spec, str):
+        return streams.truth(case.spec, np.concatenate([feed["chunk"][0] for feed in feeds]))
+    tokens = np.concatenate([feed["input_ids"][-1] for feed in feeds])
+    encoded = feeds[0].get("encoder_hidden_states")
+    pads = PADS if data is not None else 0
+    return decoders.truth(case.spec, tokens, None if encoded is None else encoded[0], pads)
+
+
+class Suite:
+    """Counts what is said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self.seconds: list[float] = []
+
+    def planted(self, case: Case) -> None:
+        """Diagnose a model with a fault."""
+        wrong = first_wrong_step(case)
+        if wrong is None:
+            print(f"SKIPPED  {case.name}: the fault changes nothing")
+            return
+        code, found, text = self._diagnosed(case)
+        culprits = found.get("culprits", [])
+        facts = [fact for one in culprits for fact in one.get("facts", [])]
+        steps = [fact["step"] for fact in facts if fact["kind"].startswith("first_wrong_step")]
+        names = {
+            name
+            for one in culprits
+            for name in (*one["nodes"], one.get("tensor") or one.get("output") or "")
+        }
+        names |= {
+            str(fact.get("output", ""))
+            for fact in facts
+            if fact["kind"] in ("continues_another", "state_left_wrong")
+        }
+        is_static = any(fact["kind"] == "continues_another" for fact in facts)
+        is_step = bool(steps) and steps[0] == wrong
+        is_named = bool(names & case.wrong)
+        way = case.name.partition(":")[0]
+        counts = self.counts[f"{way} {case.kind}"]
+        counts["cases"] += 1
+        counts["detected"] += code == 1
+        counts["step"] += is_step or is_static
+        counts["named"] += is_named
+        counts["static"] += is_static
+        if not ((is_step or is_static) and is_named):
+            print(
+                f"MISSED   {case.name}: step {steps[:1]} for {wrong}, code {code}, {sorted(names)[:4]}, {found.get('reason') or text[-200:]}"
+            )
+
+    def healthy(self, case: Case) -> None:
+        """Diagnose a healthy model."""
+        if (
+            case.spec is not None
+            and first_wrong_step(case) is not None
+            and not _is_coarse(case.spec)
+        ):
+            print(f"SKIPPED  {case.name}: it is not healthy")
+            return
+        code, found, text = self._diagnosed(case)
+        counts = self.counts["healthy " + case.name.partition(":")[0]]
+        counts["cases"] += 1
+        counts["detected"] += code == 1
+        counts["unsure"] += code not in (0, 1)
+        if code:
+            said = [
+                one["nodes"] + [fact["kind"] for fact in one.get("facts", [])]
+                for one in found.get("culprits", [])
+            ]
+            print(
+                f"BLAMED   {case.name}: code {code}, {said[:2]} {found.get('reason') or text[-300:]}"
+            )
+
+    def _diagnosed(self, case: Case) -> tuple[int, dict[str, Any], str]:
+        onnx.save(case.model, str(self.folder / "m.onnx"))
+        words = f"{self.folder}/m.onnx --onnxrt {case.options}"
+        if case.reference is not None:
+            onnx.save(case.reference, str(self.folder / "right.onnx"))
+            words += f" --reference {self.folder}/right.onnx"
+        if case.data is not None:
+            save_json(case.data, str(self.folder / "data.json"))
+            words = words.replace(case.options, f"--steps {len(case.data)}")
+            words += f" --load-inputs {self.folder}/data.json"
+        start = time.perf_counter()
+        result = diagnosed(words)
+        self.seconds.append(time.perf_counter() - start)
+        return result
+
+    def report(self) -> None:
+        """Print the counts by kind."""
+        print(f"\n{'kind':44} cases detected  step named static unsure")
+        total: dict[str, Counter[str]] = defaultdict(Counter)
+        for kind, counts in self.counts.items():
+            group = "healthy" if kind.startswith("healthy") else "planted " + kind.partition(" ")[0]
+            total[group].update(counts)
+            self._row(kind, counts)
+        for group, counts in total.items():
+            self._row(f"ALL {group}", counts)
+        print(f"median {np.median(self.seconds):.2f} s, largest {max(self.seconds):.2f} s")
+
+    def _row(self, kind: str, counts: Counter[str]) -> None:
+        columns = "detected", "step", "named", "static", "unsure"
+        print(f"{kind:44} {counts['cases']:5} " + " ".join(f"{counts[each]:6}" for each in columns))
+
+
+def _is_coarse(spec: Any) -> bool:
+    return not isinstance(spec, str) and (spec.rounded or spec.cache_type != "float32")
+
+
+def main() -> int:
+    """Run the cases, print what was missed, and count."""
+    parser = argparse.ArgumentParser(prog="states", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "--only", default="", help="part of the name of a case, or healthy, or planted"
+    )
+    parser.add_argument("--folder", type=Path)
+    given = parser.parse_args()
+    folder = given.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    suite = Suite(folder)
+    for group, cases, judge in (
+        ("planted", planted, suite.planted),
+        ("healthy", healthy, suite.healthy),
+    ):
+        for case in cases():
+            if given.only in (group, "") or given.only in case.name:
+                judge(case)
+    suite.report()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

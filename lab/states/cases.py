@@ -1,0 +1,298 @@
+"""Cases: models with planted faults, and healthy ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from . import decoders, streams
+from .decoders import Spec
+
+PLAIN = {
+    "mha": Spec(),
+    "gqa": Spec(kv_heads=1, rotary=True),
+    "gqa op": Spec(kv_heads=1, rotary=True, op=True),
+    "merged": Spec(merged=True),
+    "encoder": Spec(encoder="hidden"),
+    "cached encoder": Spec(encoder="cached", merged=True),
+    "scatter": Spec(cache="scatter", seed=1),
+    "tensor scatter": Spec(cache="tensor", rotary=True),
+    "masked": Spec(mask=True, seed=2),
+    "masked slots": Spec(mask=True, cache="scatter", rotary=True),
+    "window": Spec(window=7),
+    "window op": Spec(window=7, op=True, rotary=True),
+    "fp16 cache": Spec(cache_type="float16"),
+    "nameless": Spec(nameless=True, rotary=True, seed=3),
+    "nameless scatter": Spec(nameless=True, cache="scatter"),
+    "deep": Spec(layers=4, rotary=True, mask=True, seed=4),
+}
+
+ALONE: dict[str, tuple[str, ...]] = {
+    "swapped k and v": ("mha", "gqa", "scatter", "merged", "tensor scatter", "gqa op", "nameless"),
+    "swapped layers": ("mha", "gqa op", "masked"),
+    "swapped layers of values": ("deep", "tensor scatter", "nameless scatter"),
+    "position": ("mha", "gqa", "masked", "scatter", "merged", "nameless", "deep"),
+    "position restarts": ("mha", "gqa", "tensor scatter", "masked"),
+    "mask loses padding": ("masked", "masked slots", "deep"),
+    "past length frozen": ("mha", "gqa", "masked", "nameless"),
+    "stale": ("scatter", "tensor scatter", "mha", "nameless scatter"),
+    "wrong slot": ("scatter", "tensor scatter", "nameless scatter"),
+    "slot frozen": ("scatter", "nameless scatter", "masked slots"),
+    "concat order": ("mha", "gqa", "nameless"),
+    "oldest dropped": ("mha", "nameless"),
+    "unrotated key handed on": ("gqa", "nameless", "tensor scatter", "deep"),
+    "rotated twice": ("gqa", "nameless", "deep"),
+    "cache reshaped": ("mha", "scatter", "fp16 cache"),
+    "cache scaled": ("mha", "merged", "nameless", "scatter"),
+    "past under the wrong name": ("mha", "scatter", "gqa", "merged"),
+    "branch weight": ("merged", "cached encoder"),
+    "encoder of another layer": ("cached encoder",),
+    "swapped encoder": ("cached encoder",),
+    "length off by one": ("gqa op", "window op"),
+    "cache of layer 0 twice": ("mha", "deep", "nameless"),
+    "missing scale": ("merged",),
+}
+"""Faults that differ between all inputs at once and step by step, and decoders that get them."""
+
+BESIDE: dict[str, tuple[str, ...]] = {
+    **ALONE,
+    "frozen mask": ("mha", "gqa", "scatter", "merged"),
+    "table end": ("mha", "merged", "masked"),
+    "rotary base": ("gqa", "gqa op", "nameless", "tensor scatter"),
+    "rotary table end": ("gqa", "deep"),
+    "layer weight": ("mha", "gqa op", "scatter"),
+    "missing scale": ("mha", "gqa", "gqa op", "merged"),
+    "mask off by one": ("mha", "gqa"),
+    "window smaller": ("window", "window op"),
+    "window dropped": ("window",),
+    "output before last layer": ("mha", "gqa", "scatter"),
+    "encoder weight": ("encoder", "cached encoder"),
+}
+"""The same, and what is wrong both ways, next to the correct model."""
+
+STREAMS: dict[str, tuple[str, ...]] = {
+    "h and c swapped": ("LSTM", "conv_lstm"),
+    "layers swapped": ("GRU", "RNN", "LSTM"),
+    "stale": ("LSTM", "GRU", "RNN", "conv", "conv_lstm"),
+    "state not read": ("LSTM", "GRU", "RNN"),
+    "state of another layer": ("LSTM", "GRU"),
+    "state after the output": ("GRU", "RNN", "LSTM"),
+    "state scaled": ("LSTM", "GRU", "conv_lstm"),
+    "context from the wrong end": ("conv", "conv_lstm"),
+    "context off by one": ("conv", "conv_lstm"),
+    "context scaled": ("conv", "conv_lstm"),
+    "context not read": ("conv",),
+    "head weight": ("GRU", "conv"),
+    "reverse": ("GRU",),
+}
+WRONG_BOTH_WAYS = ("head weight", "reverse")
+
+
+@dataclass
+class Case:
+    """A model to diagnose.
+
+    Attributes:
+        name: what it is.
+        kind: the kind of fault; empty for a healthy model.
+        model: the model.
+        reference: the correct model; None for a check of the model with itself.
+        wrong: the nodes and tensors that may be named.
+        spec: the decoder, or the kind of a stream.
+        options: further words of the command line.
+        data: inputs of each step; None for generated ones.
+        shown_by: the same that show the fault, which the command line is not given.
+    """
+
+    name: str
+    kind: str
+    model: onnx.ModelProto
+    reference: onnx.ModelProto | None = None
+    wrong: set[str] = field(default_factory=set)
+    spec: Any = None
+    options: str = "--steps 10"
+    data: list[dict[str, Any]] | None = None
+    shown_by: list[dict[str, Any]] | None = None
+
+
+def planted() -> Iterator[Case]:
+    """Yield models with a fault, alone and next to the correct model."""
+    for table, is_beside in ((ALONE, False), (BESIDE, True)):
+        for fault, hosts in table.items():
+            for host in hosts:
+                spec = PLAIN[host]
+                model, wrong = decoders.decoder(spec, fault)
+                right = decoders.decoder(spec)[0] if is_beside else None
+                way = "beside" if is_beside else "alone"
+                pads = padded(spec) if fault == "mask loses padding" else None
+                data, shown_by = (pads, None) if is_beside else (None, pads)
+                yield Case(
+                    f"{way}: {fault}, {host}",
+                    fault,
+                    model,
+                    right,
+                    wrong,
+                    spec,
+                    data=data,
+                    shown_by=shown_by,
+                )
+    for fault, kinds in STREAMS.items():
+        for kind in kinds:
+            for nameless in (False, True):
+                model, wrong = streams.stream(kind, fault, nameless)
+                right = streams.stream(kind, nameless=nameless)[0]
+                name = f"{fault}, {kind}{' nameless' if nameless else ''}"
+                yield Case(f"beside: {name}", fault, model, right, wrong, kind, "--steps 5")
+                if fault not in WRONG_BOTH_WAYS:
+                    yield Case(f"alone: {name}", fault, model, None, wrong, kind, "--steps 5")
+
+
+def healthy() -> Iterator[Case]:
+    """Yield models of which nobody may be blamed."""
+    for host, spec in PLAIN.items():
+        yield Case(f"alone: {host}", "", decoders.decoder(spec)[0], spec=spec)
+    for kind in streams.KINDS:
+        yield Case(f"alone: {kind}", "", streams.stream(kind)[0], spec=kind, options="--steps 5")
+    pairs = {
+        "fp16 cache": (Spec(cache_type="float16"), Spec()),
+        "fp16 cache, slots": (Spec(cache_type="float16", cache="scatter"), Spec()),
+        "bf16 cache": (Spec(cache_type="bfloat16"), Spec()),
+        "bf16 cache, rotary": (Spec(cache_type="bfloat16", rotary=True), Spec(rotary=True)),
+        "slots beside growing": (Spec(cache="scatter"), Spec()),
+        "growing beside slots": (Spec(rotary=True), Spec(cache="scatter", rotary=True)),
+        "tensor scatter beside growing": (Spec(cache="tensor", rotary=True), Spec(rotary=True)),
+        "more slots": (Spec(cache="scatter", slots=32), Spec(cache="scatter")),
+        "weights rounded to fp16": (Spec(rounded="float16"), Spec()),
+        "weights rounded to fp16, rotary": (
+            Spec(rounded="float16", rotary=True, kv_heads=1),
+            Spec(rotary=True, kv_heads=1),
+        ),
+        "weights rounded to fp16, deep": (replace(PLAIN["deep"], rounded="float16"), PLAIN["deep"]),
+        "weights rounded to fp16, slots": (
+            Spec(rounded="float16", cache="scatter"),
+            Spec(cache="scatter"),
+        ),
+        "weights rounded to bf16": (Spec(rounded="bfloat16"), Spec()),
+        "keys kept before they are turned": (
+            Spec(rotary=True, keep_unrotated=True),
+            Spec(rotary=True),
+        ),
+        "keys kept after they are turned": (
+            Spec(rotary=True),
+            Spec(rotary=True, keep_unrotated=True),
+        ),
+        "attention op beside nodes": (
+            Spec(rotary=True, op=True, kv_heads=1),
+            Spec(rotary=True, kv_heads=1),
+        ),
+        "nodes beside attention op": (
+            Spec(rotary=True, window=7),
+            Spec(rotary=True, op=True, window=7),
+        ),
+        "merged beside plain": (Spec(merged=True), Spec()),
+        "nameless beside named": (Spec(nameless=True), Spec()),
+    }
+    for name, (own, right) in pairs.items():
+        yield Case(
+            f"beside: {name}", "", decoders.decoder(own)[0], decoders.decoder(right)[0], spec=own
+        )
+    for name, own, right in (
+        ("pads blank", Spec(mask=True, blank_pads=True), Spec(mask=True)),
+        ("pads not blank", Spec(mask=True), Spec(mask=True, blank_pads=True)),
+        (
+            "pads blank, slots",
+            Spec(mask=True, blank_pads=True, cache="scatter"),
+            Spec(mask=True, cache="scatter"),
+        ),
+        (
+            "pads blank, rotary",
+            Spec(mask=True, blank_pads=True, rotary=True),
+            Spec(mask=True, rotary=True),
+        ),
+    ):
+        yield Case(
+            f"beside: {name}",
+            "",
+            decoders.decoder(own)[0],
+            decoders.decoder(right)[0],
+            spec=own,
+            data=padded(own),
+        )
+    for level in (4,):
+        model = quantized(decoders.decoder(Spec())[0], level)
+        yield Case(
+            f"beside: accuracy_level {level}",
+            "",
+            model,
+            quantized(decoders.decoder(Spec())[0], 1),
+            spec=None,
+        )
+
+
+PADS = 3
+
+
+def padded(spec: Spec, steps: int = 8, prompt: int = 6) -> list[dict[str, Any]]:
+    """Return steps of a batch of two, of which the second text has pads on the left."""
+    draw = np.random.default_rng(5)
+    tokens = draw.integers(0, decoders.WORDS, (2, prompt + steps - 1))
+    mask = np.ones((2, prompt + steps - 1), np.int64)
+    mask[1, :PADS] = 0
+    places = np.maximum(np.cumsum(mask, 1) - 1, 0)
+    feeds, past = [], 0
+    for at in range(steps):
+        end = past + (prompt if at == 0 else 1)
+        feed = {
+            "input_ids": tokens[:, past:end],
+            "attention_mask": mask[:, :end],
+            "position_ids": places[:, past:end],
+        }
+        if spec.cache == "scatter":
+            feed["cache_position"] = np.arange(past, end)
+        if at == 0:
+            old = spec.slots if spec.cache != "grow" else 0
+            shape = (2, spec.kv_heads, old, decoders.DIM)
+            for layer in range(spec.layers):
+                for part in ("key", "value"):
+                    feed[f"past_key_values.{layer}.{part}"] = np.zeros(shape, spec.cache_type)
+        feeds.append(feed)
+        past = end
+    return feeds
+
+
+def quantized(model: onnx.ModelProto, level: int) -> onnx.ModelProto:
+    """Return a model whose output layers hold 8 bits, computed in the precision of a level."""
+    weights = {each.name: each for each in model.graph.initializer}
+    for node in model.graph.node:
+        name = node.input[1] if node.op_type == "MatMul" else ""
+        if not name.startswith(("up", "down", "head", "wo")) or name not in weights:
+            continue
+        array = numpy_helper.to_array(weights[name])
+        rows, columns = array.shape
+        blocks = array.T.reshape(columns, -1, 16)
+        scales = np.maximum(np.abs(blocks).max(-1), 1e-6) / 127
+        whole = np.clip(np.round(blocks / scales[..., None]) + 128, 0, 255).astype(np.uint8)
+        node.op_type, node.domain = "MatMulNBits", "com.microsoft"
+        node.input[1] = f"{name}_q"
+        node.input.append(f"{name}_scales")
+        node.attribute.extend(
+            helper.make_attribute(key, value)
+            for key, value in {
+                "K": rows,
+                "N": columns,
+                "bits": 8,
+                "block_size": 16,
+                "accuracy_level": level,
+            }.items()
+        )
+        if f"{name}_q" not in {each.name for each in model.graph.initializer}:
+            model.graph.initializer.append(numpy_helper.from_array(whole, f"{name}_q"))
+            model.graph.initializer.append(
+                numpy_helper.from_array(scales.astype("f"), f"{name}_scales")
+            )
+    return model

@@ -1,0 +1,130 @@
+"""Errors of a diagnosis: each says what is wrong with what it was given, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from polygraphy.domain.errors import FileError, InputError, UsageError
+
+
+def no_data() -> UsageError:
+    return UsageError("There are no input data: the data loader is empty.")
+
+
+def no_backend() -> UsageError:
+    return UsageError("No backend runs the model.", hint="Add one, such as --onnxrt.")
+
+
+def several_references() -> UsageError:
+    return UsageError(
+        "A reference, saved results and a program cannot be combined.", hint="Choose one."
+    )
+
+
+def goal_over_steps() -> UsageError:
+    return UsageError("--within compares whole runs, not steps.", hint="Remove --steps.")
+
+
+def no_goal() -> UsageError:
+    return UsageError("--metric, --save and --budget need a target.", hint="Add --within.")
+
+
+def no_float_model() -> UsageError:
+    return UsageError(
+        "--within needs the model in floating point.", hint="Pass it with --reference."
+    )
+
+
+def unknown_metric(name: Any, known: Iterable[str]) -> UsageError:
+    return UsageError(
+        f"{name!r} is not a metric.",
+        hint=f"Choose one of rms, {', '.join(known)}, or a function: metric.py:NAME.",
+    )
+
+
+def goal_without_quantization() -> UsageError:
+    return UsageError(
+        "--within needs a quantized model and a reference in floating point.",
+        hint="Pass the quantized model first, and the original as --reference.",
+    )
+
+
+def metric_raises(name: str, error: Exception) -> InputError:
+    return InputError(
+        f"--metric: {name} raises {type(error).__name__}: {error}",
+        hint="It receives the outputs and the reference outputs, by name, and must return a"
+        " number; smaller is better.",
+    )
+
+
+def metric_returns_nan(name: str) -> InputError:
+    return InputError(
+        f"--metric: {name} returns NaN.", hint="It must return a number; smaller is better."
+    )
+
+
+def unknown_value(name: str) -> InputError:
+    return InputError(f"The value of input {name!r} is unknown.")
+
+
+def no_castable_node(dtype: str) -> UsageError:
+    return UsageError(
+        f"No node of the model can be cast to {dtype}.", hint="Pass a model that computes in fp32."
+    )
+
+
+def no_common_output(returned: str, outputs: str) -> UsageError:
+    return UsageError(
+        f"The program and the model have no output in common: the program returns"
+        f" {returned or 'nothing'}, the model {outputs or 'nothing'}.",
+        hint=_OTHER_PROGRAM,
+    )
+
+
+def different_program(lost: int, weights: int) -> UsageError:
+    return UsageError(
+        "The model was not exported from this program: they have no tensor in common, and"
+        f" {lost} of {weights} weights differ in size.",
+        hint=_OTHER_PROGRAM,
+    )
+
+
+def steps_with_saved_results() -> UsageError:
+    return UsageError(
+        "--steps cannot be combined with --golden or --torch.",
+        hint="Compare with another backend, or with a correct model: --reference.",
+    )
+
+
+def unrelated_results(saved: str, outputs: str) -> UsageError:
+    return UsageError(
+        f"The saved results contain no tensor of the model: they contain {saved or 'nothing'}, and"
+        f" the outputs of the model are {outputs}.",
+        hint="Save them under the names of the outputs.",
+    )
+
+
+def results_over_budget(size: int, budget: int) -> UsageError:
+    return UsageError(
+        f"The saved results need {size} bytes of memory, but the budget is {budget}.",
+        hint="Raise --memory-budget, or save fewer tensors or input sets.",
+    )
+
+
+def no_results(path: object) -> FileError:
+    return FileError(f"{path} contains no results.")
+
+
+def missing_input_to_copy(name: str) -> UsageError:
+    return UsageError(
+        f"A node to copy reads {name!r}, an input of the reference that the model does not have.",
+        hint="The reference may be a different model.",
+    )
+
+
+def not_isolated(party: str, error: Exception) -> str:
+    return f"{party} runs in this process, and a crash would end it: {error}"
+
+
+_OTHER_PROGRAM = "Pass the program from which the model was exported."

@@ -1,0 +1,118 @@
+"""The text of a bug report about a failure, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from polygraphy.domain.diagnosis.culprit import MODEL, Culprit
+from polygraphy.domain.diagnosis.failure import DATA_FOLDER, MODEL_FILE, PROGRAM_FILE, Failure
+from polygraphy.domain.environment import Section
+from polygraphy.domain.tensors.naming import counted
+
+_NOUNS = {
+    "rewrite": "a rewrite changes the result",
+    "kernel": "wrong result",
+    "refusal": "a valid model is refused",
+    "nondeterminism": "results differ from run to run",
+    "rounding": "a rewrite rounds differently",
+}
+_LINES, _WIDTH = 60, 160
+
+
+def issue_of(
+    culprit: Culprit,
+    failure: Failure | None,
+    environment: Sequence[Section],
+    *,
+    party: str = "",
+    graph: str = "",
+    program: str = "",
+    folder: str | None = None,
+) -> str:
+    """Return a bug report in Markdown: title, evidence, nodes, reproduction, workaround, versions.
+
+    Args:
+        culprit: the fault.
+        failure: the part of the model that shows the fault, if any does.
+        environment: versions, and facts about the machine.
+        party: the name of the backend at fault, as its developers write it.
+        graph: the part as text.
+        program: the program that reproduces the fault.
+        folder: the folder with the part.
+    """
+    blocks = [
+        f"# {_title(culprit, party)}",
+        "\n".join(["## Evidence", "", *(f"- {_plain(one)}" for one in culprit.evidence)]),
+        "\n".join(["## Where", "", *_where(culprit)]),
+        "\n".join(_reproduction(failure, graph, program, folder)),
+        "\n".join(_workaround(culprit)),
+        "\n".join(["## Environment", "", *_environment(environment)]),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _title(culprit: Culprit, party: str) -> str:
+    who = "The model" if culprit.party == MODEL else party or culprit.party
+    what = _NOUNS.get(culprit.cause, culprit.cause)
+    about = ", ".join(filter(None, [culprit.rewrite, culprit.op]))
+    return f"{who}: {what}" + (f" ({about})" if about else "")
+
+
+def _where(culprit: Culprit) -> Iterator[str]:
+    names = ", ".join(f"`{name}`" for name in culprit.nodes) or "not a single node"
+    yield f"- Nodes of the model: {names}"
+    if culprit.tensor:
+        yield f"- First wrong tensor: `{culprit.tensor}`"
+    yield f"- Cause: {culprit.cause}"
+    if culprit.rewrite:
+        yield f"- Rewrite (optimizer): `{culprit.rewrite.replace('+', '` and `')}`"
+
+
+def _reproduction(
+    failure: Failure | None, graph: str, program: str, folder: str | None
+) -> Iterator[str]:
+    yield "## Reproduction"
+    yield ""
+    if failure is None:
+        yield "Only the whole model shows the fault; no part of it does by itself."
+        return
+    size = counted(len(failure.model.graph.node), "node")
+    yield f"A part of the model ({size}) shows the fault: {_plain(failure.said)}"
+    where = f"`{folder}`" if folder else "The attached folder (`--save-culprit DIR` writes it)"
+    yield (
+        f"{where} contains this part as `{MODEL_FILE}`, and its inputs and correct outputs in"
+        f" `{DATA_FOLDER}` (the layout of the onnx backend tests)."
+        + (f" `{PROGRAM_FILE}` exits with 1 while the fault is present." if program else "")
+    )
+    if graph:
+        lines = graph.strip().splitlines()
+        shown = [_cut(line) for line in lines[:_LINES]]
+        yield from ("", "```", *shown, *(["..."] if len(lines) > _LINES else []), "```")
+    if program:
+        yield from ("", f"`{PROGRAM_FILE}`:", "", "```python", program.strip(), "```")
+
+
+def _workaround(culprit: Culprit) -> Iterator[str]:
+    if culprit.remedy.note:
+        yield from ("## Workaround", "", culprit.remedy.note)
+    if culprit.remedy.command is None:
+        return
+    proof = (
+        "Tried on the whole model: all outputs match." if culprit.remedy.proven else "Not tried."
+    )
+    yield from ("## Workaround", "", proof, "", "```", culprit.remedy.command, "```")
+
+
+def _environment(sections: Sequence[Section]) -> Iterator[str]:
+    for section in sections:
+        for name, value in section.facts:
+            if value not in ("not set", "not installed"):
+                yield f"- {name}: {value}"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else f"{line[:_WIDTH]} ..."

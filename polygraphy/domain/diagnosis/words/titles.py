@@ -1,0 +1,79 @@
+"""Titles of the attempts that a diagnosis lists, and names of what outputs were compared with."""
+
+from __future__ import annotations
+
+# What outputs were compared with.
+EACH_OTHER = "each other"
+SAVED_RESULTS = "saved results"
+PROGRAM = "the program"
+REFERENCE = "the reference"
+REFERENCE_MODEL = "a reference model"
+ANOTHER_BACKEND = "another backend"
+ALL_INPUTS_AT_ONCE = "all inputs at once"
+OTHER_VERSIONS = "other versions"
+FORMULAS = "formulas in float64"
+REFERENCE_EVALUATOR = "the onnx reference evaluator"
+FLOAT32_MODEL = "The float32 model"
+
+# Searches whose tensors, nodes or layers are looked at one after another.
+ALL_TENSORS = "all tensors"
+LAYER_BY_LAYER = "layer by layer"
+NODE_BY_NODE = "node by node"
+THIRD_OPINION = "third opinion"
+EQUAL_TENSORS = "equal tensors"
+CHANGED_NODES = "changed nodes"
+CHANGED_WEIGHTS = "changed weights"
+CULPRIT_BY_ITSELF = "culprit by itself"
+SKIPPED_ENVIRONMENT = "skipped environment"
+
+# Other exports of the program.
+SAME_EXPORTER = "same exporter"
+OTHER_EXAMPLE = "other example input"
+OTHER_EXPORTER = "other exporter"
+
+# Precision and quantization.
+IN_FLOAT32 = "in fp32"
+IN_FLOAT32_BY_NODE = "in fp32, node by node"
+FEWEST_IN_FLOAT32 = "fewest nodes in fp32"
+NODES_IN_FLOAT32 = "nodes that stay in fp32"
+CAST_REFERENCE = "reference in half precision"
+QUANTIZED_REFERENCE = "quantized reference"
+FEWEST_UNQUANTIZED = "fewest nodes without quantization"
+WITHOUT_QUANTIZATION = "without quantization"
+LOSS_BY_SITE = "loss of each site"
+WRONG_PARAMETERS = "wrong parameters"
+FEWEST_IN_FLOAT = "fewest nodes in float"
+
+# Steps of a model with states.
+OWN_STATES = "own states"
+EQUAL_STATES = "equal states"
+FIX_OVER_ALL_STEPS = "fix over all steps"
+
+
+def node_by_node(party: str) -> str:
+    return f"{NODE_BY_NODE}, {party}"
+
+
+def rewritten_graph(party: str) -> str:
+    return f"rewritten graph, {party}"
+
+
+def other_versions(party: str) -> str:
+    return f"{OTHER_VERSIONS}, {party}"
+
+
+def all_nodes_in(dtype: str) -> str:
+    return f"all nodes in {dtype}"
+
+
+def of_program(operation: str) -> str:
+    """Name a tensor that only the program has."""
+    return f"{operation} of the program"
+
+
+def near_line(line: str | None, op: str) -> str:
+    return f"near {line}, of {op}"
+
+
+def array_of(dtype: object, shape: object) -> str:
+    return f"{dtype} of shape {shape}"
