@@ -126,6 +126,9 @@ class Device(DeviceMemory, Protocol):
             UsageError: there is no such GPU.
         """
 
+    def synchronize(self) -> None:
+        """Wait until the GPU that the calling thread uses has nothing to do, on any stream."""
+
     def free_memory(self) -> int:
         """Return how many bytes could be allocated at best."""
 

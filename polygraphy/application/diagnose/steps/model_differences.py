@@ -53,6 +53,10 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
         reason = reasons.quantization_shows(comparison.compared.most, tensor)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+    if differences.is_open and broken is None:
+        names = {name for culprit in culprits for name in culprit.nodes}
+        reason = reasons.not_narrowed_down(len(names))
+        return Found(DiagnosisResult(INCONCLUSIVE, culprits, reason=reason), case)
     return Found(DiagnosisResult(FAULT, culprits), case)
 
 

@@ -158,6 +158,15 @@ def computes_differently(tensors: Sequence[str], nodes: int) -> str:
 
 
 @fact
+def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
+    end = _quoted(after)
+    place = f"between {some_of(before)} and {end}" if before else f"before {end}"
+    return (
+        f"The fault is in one or more of the {nodes} nodes {place}. No tensor in between matches."
+    )
+
+
+@fact
 def usual_data_match() -> str:
     return "The saved results come from the data that `polygraphy run` generates by default."
 
@@ -623,6 +632,24 @@ def state_left_wrong(state: str, step: int) -> str:
 
 
 @fact
+def only_with_padding() -> str:
+    return "The difference shows only if the first positions are padding, which the mask hides."
+
+
+@fact
+def hands_on_another(output: str, source: str) -> str:
+    return (
+        f"Output {output!r} does not hold what the step itself uses, so that the next step reads"
+        f" something else from {source!r}."
+    )
+
+
+@fact
+def exchanged_states(states: Sequence[str], step: int) -> str:
+    return f"With only the reference's {_quoted(states)}, step {step} is correct."
+
+
+@fact
 def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
     return f"In step {step}, {tensor!r} {deviation.in_words()} with all inputs at once."
 
@@ -630,7 +657,7 @@ def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
 @fact
 def continues_another(output: str, source: str, expected: str, by: str) -> str:
     if not expected:
-        return f"Output {output!r} hands input {source!r} on unchanged, while other states grow."
+        return f"Output {output!r} hands input {source!r} on unchanged, unlike other states."
     return (
         f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
         f" {by}: the outputs are wired wrongly."

@@ -319,6 +319,14 @@ def quantized_otherwise(relative: float) -> str:
 
 
 @statement
+def not_narrowed_down(count: int) -> str:
+    return (
+        f"The fault is in {counted(count, 'node')} that the reference has in another form, and no"
+        " change of a single node explains it."
+    )
+
+
+@statement
 def quantization_shows(relative: float, tensor: str) -> str:
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The first visible"
