@@ -35,19 +35,19 @@ STOCHASTIC = {
     "RandomUniform",
     "RandomUniformLike",
 }
-AGREE = "both ran and agree"
-ONLY_REFERENCE = "only the reference evaluator runs it, and gives what is expected"
-REFERENCE_IS_RIGHT = "they differ, and the reference evaluator gives what is expected"
-ONNXRT_IS_RIGHT = "they differ, and ONNX Runtime gives what is expected"
-NOBODY_IS_RIGHT = "they differ, and neither gives what is expected"
-REFERENCE_DEPARTS = "only the reference evaluator runs it, and gives something else"
+AGREE = "both run and match"
+ONLY_REFERENCE = "only the reference evaluator runs it; its outputs are correct"
+REFERENCE_IS_RIGHT = "they differ; the reference evaluator is correct"
+ONNXRT_IS_RIGHT = "they differ; ONNX Runtime is correct"
+NOBODY_IS_RIGHT = "they differ; neither is correct"
+REFERENCE_DEPARTS = "only the reference evaluator runs it; its outputs are incorrect"
 ONLY_ONNXRT = "only ONNX Runtime runs it"
 NEITHER = "neither runs it"
-STOCHASTIC_CASE = "draws random numbers: not compared"
+STOCHASTIC_CASE = "uses random numbers; not compared"
 NO_TENSORS = "inputs or outputs that are not tensors"
 CRASHED = "a backend crashed"
-AGREES, DIFFERS = "gives what is expected", "gives something else"
-REFUSES, CRASHES = "refuses it", "crashes, or hangs"
+AGREES, DIFFERS = "correct", "incorrect"
+REFUSES, CRASHES = "rejected", "crashes or hangs"
 """How OpenVINO does."""
 LISTED = (REFERENCE_IS_RIGHT, ONNXRT_IS_RIGHT, NOBODY_IS_RIGHT, REFERENCE_DEPARTS, CRASHED)
 
@@ -55,10 +55,10 @@ RENAMED = {"constant_value": "value", "K": "k"}
 """What an input was called when it was an attribute."""
 
 REASONS = {
-    "Attention": "ONNX Runtime writes the lowest float32 where a mask leaves nothing, not -inf.",
-    "Dropout": "In training it draws random numbers.",
-    "MaxUnpool": "ONNX Runtime reads indices by the shape of the result, not that of the input.",
-    "Resize": "With align_corners, ONNX Runtime rounds the length of the result first.",
+    "Attention": "If a mask leaves no element, ONNX Runtime writes the lowest float32, not -inf.",
+    "Dropout": "It uses random numbers in training mode.",
+    "MaxUnpool": "ONNX Runtime reads indices with the shape of the output, not of the input.",
+    "Resize": "With align_corners, ONNX Runtime rounds the length of the output first.",
 }
 
 
@@ -318,7 +318,7 @@ def _difference(found: list[Any], wanted: list[Any], case: Any) -> str:
         atol = max(case.atol, rounding * largest)
         if not np.allclose(left, right, rtol=case.rtol, atol=atol, equal_nan=True):
             with np.errstate(invalid="ignore"):
-                return f"output {place}: by up to {np.nanmax(np.abs(left - right)):.4g}"
+                return f"output {place}: up to {np.nanmax(np.abs(left - right)):.4g}"
     return ""
 
 
@@ -368,13 +368,13 @@ def markdown(rows: list[Row]) -> str:
     reached = {(row.operator, row.opset) for row in rows}
     names = {row.name for row in rows}
     lines = [
-        "# The node cases of the onnx package, at every opset",
+        "# Node cases of the onnx package, at every opset",
         "",
-        f"{len(names)} cases of onnx {onnx.__version__}, at their own opset and rewritten for",
-        f"that of every earlier version of their operators: {len(rows)} models,",
-        f"{len(reached)} versions of operators. Each was run in ONNX Runtime",
-        f"{onnxruntime.__version__} (CPU, not optimised) and in the reference evaluator as",
-        "`--onnx` has it, and both were compared with the outputs that the case expects, by",
+        f"This page compares ONNX Runtime {onnxruntime.__version__} (CPU, without optimization)",
+        "and the reference evaluator (`--onnx`) with the expected outputs of the",
+        f"{len(names)} node cases of onnx {onnx.__version__}. Each case runs at its own opset,",
+        "and is rewritten for every earlier version of its operator:",
+        f"{len(rows)} models with {len(reached)} versions of operators. To repeat it, run",
         "`python benchmarks/node_cases.py --markdown docs/development/node-cases.md`.",
         "",
         "| outcome | models |",
@@ -382,14 +382,14 @@ def markdown(rows: list[Row]) -> str:
         *(f"| {kind} | {number} |" for kind, number in counts.most_common()),
         "",
         *_of_openvino(rows),
-        "What a case expects is meant for its own opset. Earlier versions of some operators mean",
-        "something else (Softmax below 13 normalizes all axes from one on); there the two agree.",
-        "The tests in `tests/adapters/onnx_common` compare random nodes of every operator, at",
-        "every version, with ONNX Runtime and with formulas in float64.",
+        "Expected outputs are valid for the opset of the case. Some operators had a different",
+        "meaning in earlier opsets (Softmax below 13 normalizes all axes from one axis on). For",
+        "these, the two implementations match. The tests in `tests/adapters/onnx_common` compare",
+        "random nodes of every operator and version with ONNX Runtime and float64 formulas.",
         "",
-        "## Where somebody departs",
+        "## Differences",
         "",
-        "| operator | opset | case | outcome | by how much |",
+        "| operator | opset | case | outcome | error |",
         "| --- | ---: | --- | --- | --- |",
         *(
             f"| {row.operator} | {row.opset} | {row.name} | {row.outcome} | {row.detail} |"
@@ -403,9 +403,9 @@ def markdown(rows: list[Row]) -> str:
             if any(row.operator == op and row.outcome in LISTED for row in rows)
         ),
         "",
-        "## What only ONNX Runtime runs, or neither",
+        "## Cases that the reference evaluator does not run",
         "",
-        "| operator | opset | case | what the reference evaluator says |",
+        "| operator | opset | case | message of the reference evaluator |",
         "| --- | ---: | --- | --- |",
         *(
             f"| {row.operator} | {row.opset} | {row.name} | {row.detail[:160]} |"
@@ -438,11 +438,11 @@ def _of_openvino(rows: list[Row]) -> list[str]:
     return [
         f"OpenVINO {version} (CPU, float32), on the same models:",
         "",
-        "| OpenVINO | models | of them at the opset of the case |",
+        "| result in OpenVINO | models | models at the opset of the case |",
         "| --- | ---: | ---: |",
         *(f"| {kind} | {n} | {_thirds(own)[kind]} |" for kind, n in counts.most_common()),
         "",
-        "| operator | cases in which OpenVINO departs | one of them | how |",
+        "| operator | cases with an incorrect result | example | error |",
         "| --- | ---: | --- | --- |",
         *(
             f"| {op} | {len(found)} | {found[0].name} | {found[0].openvino[:120]} |"

@@ -257,12 +257,12 @@ def check_inspect(trial: Trial) -> None:
 
 
 def check_lint(trial: Trial) -> None:
-    """Lint it, on data made up without options."""
+    """Lint the model with default inputs."""
     trial.run("check", "lint", trial.model)
 
 
 def check_default_data(trial: Trial) -> None:
-    """Run it on data made up without options; if that fails, the option to give is named."""
+    """Run it with default inputs. If this fails, the error must name the option to use."""
     try:
         trial.run("run", trial.model, "--onnxrt", "--onnx")
     except Failed as error:
@@ -276,7 +276,7 @@ def check_backends(trial: Trial) -> None:
 
 
 def check_levels(trial: Trial) -> None:
-    """Compare ONNX Runtime with itself, optimising nothing."""
+    """Compare ONNX Runtime with and without optimization."""
     plain = trial.path("plain.safetensors")
     trial.run(
         "run", trial.model, "--onnxrt", "--graph-optimization-level", LEAST, *trial.data,
@@ -286,7 +286,7 @@ def check_levels(trial: Trial) -> None:
 
 
 def check_mark_all(trial: Trial) -> None:
-    """Compare all tensors, in one piece and in many: every difference is the same."""
+    """Compare all tensors, at once and in parts. The differences must be equal."""
     metrics = []
     for name, budget in (("whole.json", ()), ("parts.json", ("--memory-budget", "100K"))):
         path = trial.path(name)
@@ -340,7 +340,7 @@ def _differences(path: Path) -> dict[str, Any]:
 
 
 def check_fold(trial: Trial) -> None:
-    """Fold its constants: it computes the same, on data of other shapes, too."""
+    """Fold constants. The outputs must not change, for several input shapes."""
     folded = trial.path("folded.onnx")
     trial.run(
         "surgeon", "sanitize", trial.model, "--fold-constants", "--cleanup", "--verify",
@@ -483,7 +483,7 @@ def check_tensors(trial: Trial) -> None:
 
 
 def check_strip(trial: Trial) -> None:
-    """Strip the weights, and put others in: the file is smaller, and what is made of it runs."""
+    """Strip the weights and reconstruct them. The file must be smaller, and the result must run."""
     stripped, made = trial.path("stripped.onnx"), trial.path("made.onnx")
     trial.run("surgeon", "weight-strip", trial.model, "-o", stripped)
     before, after = (Path(path).stat().st_size for path in (trial.model, stripped))
@@ -494,7 +494,7 @@ def check_strip(trial: Trial) -> None:
 
 
 def check_halves(trial: Trial) -> None:
-    """Cut it in two: one half behind the other computes what the whole does."""
+    """Split the model. The two halves in sequence must give the same outputs."""
     cut, inputs, outputs = _middle(trial.model)
     first, second = trial.path("first.onnx"), trial.path("second.onnx")
     fed, between = trial.path("fed.json"), trial.path("between.json")
@@ -568,7 +568,7 @@ sys.exit(main(["run", model, "--onnxrt", "--validate", "--load-inputs", data]))
 
 
 def check_reduce(trial: Trial) -> None:
-    """Plant a node that makes NaN, and reduce the model to it."""
+    """Insert a node that creates NaN, and reduce the model to it."""
     import onnx
 
     names = ("bad.onnx", "small.onnx", "step.onnx", "fed.json", "step.json", "check.py")
@@ -702,17 +702,18 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
     done = {check for _, check, *_ in found}
     checks = {name: call for name, call in CHECKS.items() if name in done}
     lines = [
-        "# Models that other people ship",
+        "# Models from other packages",
         "",
-        f"Made on {datetime.date.today()} at commit {commit or 'unknown'} by `make models`, with"
-        f" ONNX Runtime {onnxruntime.__version__} and onnx {onnx.__version__}; the models are those"
-        f" inside the packages {packages}.",
+        "`make models` runs commands on models from packages. This page was written on"
+        f" {datetime.date.today()} at commit {commit or 'unknown'}, with ONNX Runtime"
+        f" {onnxruntime.__version__} and onnx {onnx.__version__}. The models come from the packages"
+        f" {packages}.",
         "",
-        "A cell holds the seconds that a check took, or the number of what it said below. The data"
-        " are in the shapes and the ranges that `benchmarks/real_models.py` gives for each model,"
-        " but for `lint` and `default data`.",
+        "A cell contains the duration of a check in seconds, or the number of its message below."
+        " `benchmarks/real_models.py` sets the shapes and ranges of the inputs, except for `lint`"
+        " and `default data`.",
         "",
-        "| check | what is done |",
+        "| check | action |",
         "| --- | --- |",
         *(f"| {name} | {(call.__doc__ or '').splitlines()[0]} |" for name, call in checks.items()),
         "",
@@ -731,7 +732,7 @@ def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str
                     cells[check] = f"{mark}({len(notes)}){mark}"
         lines.append(f"| {model} | " + " | ".join(cells.get(check, "") for check in checks) + " |")
     if notes:
-        lines += ["", "## What fails, or is refused", "", *notes]
+        lines += ["", "## Failures and rejected models", "", *notes]
     return "\n".join(lines) + "\n"
 
 

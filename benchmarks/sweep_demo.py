@@ -36,10 +36,11 @@ _KILLED_AT = 20
 """Cells after which the sweep is killed."""
 _LONGEST = 120
 _ABOUT = [
-    "`make sweep-demo`, on two cores that other processes use as well: the models of the onnx wheel"
-    f" ({', '.join(_KINDS)}) and of {', '.join(_SHIPPED)}, in two runners, two precisions and three"
-    f" versions of ONNX Runtime ({', '.join(_VERSIONS)}), each in an environment that is made of a"
-    " file of requirements.",
+    "`make sweep-demo` runs models of the onnx wheel"
+    f" ({', '.join(_KINDS)}) and of {', '.join(_SHIPPED)} in two runners, two precisions and three"
+    f" versions of ONNX Runtime ({', '.join(_VERSIONS)}). Each version has its own environment,"
+    " which is installed from a requirements file. The machine has two cores, which other"
+    " processes also use.",
 ]
 
 
@@ -157,8 +158,9 @@ def main() -> int:
     first = records(args.folder)
     unchanged(killed, first)
     lines = [
-        f"Two versions; killed with `kill -9` after {len(killed)} cells, then resumed:"
-        f" {len(first) - len(killed):,} cells were run in {seconds:.0f} s, none of them twice.",
+        f"The sweep over two versions is killed with `kill -9` after {len(killed)} cells, and then"
+        f" resumed: it runs {len(first) - len(killed):,} cells in {seconds:.0f} s, none of them"
+        " twice.",
         "",
     ]
 
@@ -175,17 +177,16 @@ def main() -> int:
     diagnoses = list(args.folder.glob("plan.sweep/diagnoses/*/*[0-9a-f].json"))
     counted = [path for path in diagnoses if ".report" not in path.name]
     lines += [
-        "The weekly case: a third version comes, with `--baseline` and `--diagnose`. Its"
-        f" {len(new)} cells were run, and no other one, and {len(counted)} cells that fail"
-        f" were diagnosed, in {seconds:.0f} s. {found['merged']} combinations are the same as"
-        " others by content.",
+        "Then a third version is added, with `--baseline` and `--diagnose`. Only its"
+        f" {len(new)} cells run. {len(counted)} failing cells are diagnosed. Both take"
+        f" {seconds:.0f} s. {found['merged']} combinations have the same content as others.",
         "",
         "| state | cells |",
         "| --- | ---: |",
     ]
     states = Counter(row["state"] for row in found["rows"])
     lines += [f"| {state} | {count:,} |" for state, count in states.most_common()]
-    lines += ["", f"{len(found['groups'])} causes:", "", "| cells | cause | what helps |",
+    lines += ["", f"{len(found['groups'])} causes:", "", "| cells | cause | fix |",
               "| ---: | --- | --- |"]  # fmt: skip
     lines += [cause_row(group) for group in found["groups"]]
     text = "\n".join(["# A sweep over real models", "", *_ABOUT, "", *lines, ""])

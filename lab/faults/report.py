@@ -18,9 +18,9 @@ COLUMNS: dict[str, Callable[[Score], bool | None]] = {
     "node": lambda score: score.node,
     "party and cause": lambda score: score.party and score.cause,
     "pass": lambda score: score.rewrite,
-    "nobody else": lambda score: score.innocent,
+    "no other node": lambda score: score.innocent,
     "exit code": lambda score: score.code,
-    "FIX runs and mends": lambda score: score.fix,
+    "FIX works": lambda score: score.fix,
 }
 
 
@@ -40,11 +40,11 @@ def table(scores: Sequence[Score]) -> str:
                 shares = [_share(held, column) for column in COLUMNS.values()]
                 if not faulty:
                     shares = ["", "", "", *shares[3:]]
-                title = f"{group} faults" if faulty else f"healthy, beside {group} faults"
+                title = f"{group} faults" if faulty else f"healthy models, with {group} faults"
                 lines.append(f"| {title} | {len(held)} | " + " | ".join(shares) + " |")
             if vague:
                 blanks = " | " * len(COLUMNS)
-                lines.append(f"| of outputs alone, inconclusive | {len(vague)} | {blanks}|")
+                lines.append(f"| outputs only, inconclusive | {len(vague)} | {blanks}|")
     return "\n".join(lines)
 
 
@@ -71,23 +71,25 @@ def page(scores: Sequence[Score], seed: int) -> str:
     missed = [
         f"- {s.case.kind}, {title(s.case.version)}: {s.said[:200]}" for s in scores if not s.right
     ]
-    return f"""# How often `diagnose` is right
+    return f"""# Accuracy of `diagnose`
 
-Cases are drawn by a seed: bugs of released packages, each embedded in a CNN, a transformer encoder
-or a U-Net at a random depth and run with ONNX Runtime {VERSIONS[0]} to {VERSIONS[-1]} or OpenVINO
-{OPENVINO[0]} to {OPENVINO[-1]}, and faults that are planted in such networks and in models that
-packages ship. Every fault is first shown to change the outputs. To repeat it (virtual environments
-are made at the first run, 2 GB):
+This page measures how often `diagnose` names the correct node, cause and fix. A seed draws the
+cases:
 
-    make faults
+- bugs of released packages, in a CNN, a transformer encoder or a U-Net at a random depth, with ONNX
+  Runtime {VERSIONS[0]} to {VERSIONS[-1]} or OpenVINO {OPENVINO[0]} to {OPENVINO[-1]};
+- faults that are planted in such networks, and in models from packages.
 
-"node" is right where the nodes that are named belong to the fault, or to what the backend fuses
-with it; "nobody else" where no other node is named, and nobody in a healthy model. Shares in
-percent:
+Each fault changes the outputs. To repeat the measurement, run `make faults`. The first run creates
+virtual environments (2 GB).
+
+"node" is correct if all named nodes belong to the fault, or are fused with it by the backend. "no
+other node" is correct if no other node is named, and no node in a healthy model. All shares are
+percentages:
 
 {table(scores)}
 
-A case takes {statistics.median(seconds):.1f} s in the median, {seconds[-1]:.1f} s at most.
+A case takes {statistics.median(seconds):.1f} s (median), at most {seconds[-1]:.1f} s.
 Seed {seed}.
 
 ## By fault
@@ -96,7 +98,7 @@ Seed {seed}.
 | --- | --- | --- | --- | --- |
 {chr(10).join(rows)}
 
-## Not right
+## Incorrect results
 
 {chr(10).join(missed) or "None."}
 """

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from polygraphy.binding import keyed, resolve
 from polygraphy.domain.environment import Environment
-from polygraphy.ports.machine import sections_of
+from polygraphy.ports.machine import SECTIONS, sections_of
 from polygraphy.ports.reporting import Reports
-
-_SOURCES = ("packages", "providers", "openvino", "tensorrt", "machine")
-"""Who is asked, in the order of the report."""
 
 
 def doctor() -> None:
     """Report on versions, execution providers, devices and settings; nothing is changed."""
-    sections = [section for key in _SOURCES for section in keyed(sections_of, key)()]
+    sections = [section for key in SECTIONS for section in keyed(sections_of, key)()]
     resolve(Reports).environment(Environment(tuple(sections)))

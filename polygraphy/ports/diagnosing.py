@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from polygraphy.domain.catalog.compute import ComputePrecision
+    from polygraphy.domain.checks.operator_call import InvalidNode
     from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
@@ -339,7 +340,8 @@ class QuantizedModel(Protocol):
     Attributes:
         sites: where it is quantized.
         nodes: what computes, as before it was quantized.
-        producer: which quantizer made it: ``onnxruntime``, ``nncf``, ``modelopt`` or empty.
+        producer: which quantizer made it: ``static``, ``dynamic`` or ``nbits`` of ONNX Runtime,
+            ``nncf``, ``modelopt``, ``olive``, ``genai``; empty if it is not known.
     """
 
     sites: Sequence[Site]
@@ -442,6 +444,23 @@ def failure_text(failure: Failure) -> str:
 def failure_program(failure: Failure) -> str:
     """Return a program that needs the backend and numpy, and ends with exit code 1 where the
     fault shows; empty for a backend that none can be written for.
+    """
+
+
+@port
+def find_violations(model: Any, values: Mapping[str, Any]) -> list[InvalidNode]:
+    """Return the nodes of an ``onnx.ModelProto`` that break the ONNX specification, one rule each.
+
+    Args:
+        model: the model.
+        values: by tensor of its main graph an array, as far as they are known.
+    """
+
+
+@port
+def sanitized(model: Any, *, fold_constants: bool = False) -> Any:
+    """Return a copy of an ``onnx.ModelProto`` with inferred types, and with folded constants if
+    asked, as ``surgeon sanitize`` saves it.
     """
 
 

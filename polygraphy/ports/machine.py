@@ -126,6 +126,9 @@ class Device(DeviceMemory, Protocol):
             UsageError: there is no such GPU.
         """
 
+    def synchronize(self) -> None:
+        """Wait until the GPU that the calling thread uses has nothing to do, on any stream."""
+
     def free_memory(self) -> int:
         """Return how many bytes could be allocated at best."""
 
@@ -215,6 +218,10 @@ def machine_facts() -> Mapping[str, Any]:
     """Return what decides how long something takes: ``processor``, ``threads``, ``driver`` and
     ``gpus``, in plain values.
     """
+
+
+SECTIONS = ("packages", "providers", "openvino", "tensorrt", "machine")
+"""The keys of `sections_of`, in the order of a report on all of them."""
 
 
 @port

@@ -557,7 +557,7 @@ def test_what_passes_without_saying_much_is_named(
     assert done.lines[-1].split("  ")[1].endswith(said)
     assert any(line.endswith(" 3/3  all 0") for line in done.lines)
     assert all(
-        said.split(": ")[1] in Path(f"r.{kind}").read_text() for kind in ("md", "xml", "html")
+        "its match says little" in Path(f"r.{kind}").read_text() for kind in ("md", "xml", "html")
     )
     found = json.loads(polygraphy(f"{command} --format json").out)
     assert found["summary"].endswith(said)

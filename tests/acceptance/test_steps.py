@@ -65,7 +65,7 @@ def test_steps_that_cannot_be_run_end_with_one_line(
 
 
 CULPRITS = {
-    "position": ("n_places", "state"),
+    "position": ("n_positions", "state"),
     "stale": ("n_present.0.value", "state"),
     "crossed": ("n_cache_value0", "state"),
 }

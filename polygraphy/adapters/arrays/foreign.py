@@ -13,28 +13,44 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from math import ceil
-from typing import Any, Union
+from typing import Any, Protocol, Union
 
 import numpy as np
 
 from polygraphy.domain.errors import DataTypeConversionException, InputError
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.ports.machine import DeviceStream
+from polygraphy.domain.tensors.datatype import DataType
 
 DeviceBuffer = tuple[int, tuple[int, ...], Any]
 """Address, shape, and what keeps the memory alive."""
 
-_Reader = Callable[[Any, DeviceStream], Union[DeviceBuffer, None]]
+
+class Order(Protocol):
+    """In which order arrays on a device are read: that of a stream, or of the whole device.
+
+    Attributes:
+        ptr: the address of the stream; 1, which is the default stream, for the whole device.
+        device: the index of the GPU.
+    """
+
+    ptr: int
+    device: int
+
+    def wait_for(self, stream: int) -> None:
+        """Read arrays after what is queued on a stream now."""
+
+
+_Reader = Callable[[Any, Order], Union[DeviceBuffer, None]]
 
 # Streams of `__cuda_array_interface__`: none, and the default stream, with which ours are ordered.
 _ORDERED_STREAMS = (None, 0, 1)
 _DLPACK_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged
 
 _readers: dict[type, _Reader] = {}
+_torch_kinds: dict[type, bool] = {}
 
 
-def device_buffer(array: Any, stream: DeviceStream) -> DeviceBuffer | None:
+def device_buffer(array: Any, stream: Order) -> DeviceBuffer | None:
     """Return where an array lies on the device; None for one in host memory.
 
     Work that is still to be done on the array is done before what is queued on `stream` next.
@@ -52,7 +68,12 @@ def device_buffer(array: Any, stream: DeviceStream) -> DeviceBuffer | None:
 
 def is_torch(array: Any) -> bool:
     """Return whether an object is a tensor of PyTorch."""
-    return type(array).__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr")
+    kind = type(array)
+    found = _torch_kinds.get(kind)
+    if found is None:
+        found = kind.__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr")
+        _torch_kinds[kind] = found
+    return found
 
 
 def host_array(array: Any) -> np.ndarray[Any, Any]:
@@ -144,26 +165,34 @@ def _reader_for(array: Any) -> _Reader:
     return _on_host
 
 
-def _on_host(array: Any, stream: DeviceStream) -> None:
+def _on_host(array: Any, stream: Order) -> None:
     return None
 
 
-def _view_buffer(view: Any, stream: DeviceStream) -> DeviceBuffer:
+def _view_buffer(view: Any, stream: Order) -> DeviceBuffer:
     return view.ptr, view.shape, view
 
 
-def _torch_buffer(tensor: Any, stream: DeviceStream) -> DeviceBuffer | None:
+def _torch_buffer(tensor: Any, stream: Order) -> DeviceBuffer | None:
     if not tensor.is_cuda:
         return None
-    _check_gpu(tensor, tensor.get_device(), stream)
+    gpu = tensor.get_device()
+    _check_gpu(tensor, gpu, stream)
     tensor = tensor.contiguous()
-    producer = _module_of(tensor).cuda.current_stream(tensor.device).cuda_stream
+    producer = _current_stream(_module_of(tensor), gpu)
     if producer:
         stream.wait_for(producer)
     return tensor.data_ptr(), tuple(tensor.shape), tensor
 
 
-def _check_gpu(array: Any, gpu: int, stream: DeviceStream) -> None:
+def _current_stream(torch: Any, gpu: int) -> int:
+    """Return the address of the stream that PyTorch uses on a GPU."""
+    native = getattr(torch, "_C", None)
+    address = getattr(native, "_cuda_getCurrentRawStream", None)  # 20 times as fast.
+    return int(address(gpu) if address else torch.cuda.current_stream(gpu).cuda_stream)
+
+
+def _check_gpu(array: Any, gpu: int, stream: Order) -> None:
     """Refuse what the GPU of the stream cannot read: it would end all work of this process."""
     if gpu != stream.device:
         raise InputError(
@@ -173,7 +202,7 @@ def _check_gpu(array: Any, gpu: int, stream: DeviceStream) -> None:
         )
 
 
-def _interface_buffer(array: Any, stream: DeviceStream) -> DeviceBuffer:
+def _interface_buffer(array: Any, stream: Order) -> DeviceBuffer:
     described = array.__cuda_array_interface__
     if not _is_contiguous(described):
         array = _contiguous(array)
@@ -227,7 +256,7 @@ class _DLTensor(ctypes.Structure):
     ]
 
 
-def _dlpack_buffer(array: Any, stream: DeviceStream) -> DeviceBuffer | None:
+def _dlpack_buffer(array: Any, stream: Order) -> DeviceBuffer | None:
     kind, gpu = array.__dlpack_device__()
     if kind not in _DLPACK_DEVICES:
         return None
@@ -292,26 +321,13 @@ def as_torch(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _tensor(output) for name, output in outputs.items()}
 
 
-def empty_torch(shape: tuple[int, ...], dtype: DataTypeEntry, gpu: int) -> Any:
-    """Return a tensor of PyTorch on a GPU, with any elements; None where PyTorch has no such data
-    type.
-    """
-    if dtype not in _torch_dtypes:
-        try:
-            _torch_dtypes[dtype] = dtype.torch()
-        except DataTypeConversionException:
-            _torch_dtypes[dtype] = None
-    native = _torch_dtypes[dtype]
-    if native is None:
-        return None
-    return sys.modules["torch"].empty(shape, dtype=native, device=f"cuda:{gpu}")
-
-
-_torch_dtypes: dict[DataTypeEntry, Any] = {}
+def torch_from_capsule(capsule: Any) -> Any:
+    """Return a tensor of PyTorch over the memory of a DLPack capsule, which it keeps."""
+    return sys.modules["torch"].from_dlpack(capsule)
 
 
 def _tensor(output: Any) -> Any:
-    if not hasattr(output, "nbytes") or is_torch(output):
+    if is_torch(output) or not hasattr(output, "nbytes"):
         return output
     try:
         dtype = DataType.from_dtype(output.dtype).torch()

@@ -253,6 +253,9 @@ class CudaDevice:
         """Make GPU `index` the current one inside a block; see `polygraphy.cuda.use_device`."""
         return use_device(index)
 
+    def synchronize(self) -> None:
+        wrapper().synchronize()
+
     def free_memory(self) -> int:
         return wrapper().memory_info()[0]
 

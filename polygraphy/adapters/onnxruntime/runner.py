@@ -15,12 +15,12 @@ from polygraphy import mod
 from polygraphy.adapters.arrays.foreign import (
     as_torch,
     device_buffer,
-    empty_torch,
     has_torch,
     host_array,
     host_copy,
     is_on_device,
     pack_bits,
+    torch_from_capsule,
     unpack_bits,
 )
 from polygraphy.adapters.base.loader import Deferred, evaluate
@@ -28,6 +28,7 @@ from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
+    are_on_host,
     facts_of,
     inputs_of_node,
     scalars_of,
@@ -40,7 +41,7 @@ from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
-from polygraphy.ports.machine import Device, DeviceStream
+from polygraphy.ports.machine import Device
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, OrtValue, RunOptions
@@ -76,17 +77,15 @@ def _is_numeric(native: str) -> bool:
 class BoundRuns:
     """Runs a session that computes on a GPU. Each result has memory of its own: no later one
     overwrites it.
+
+    A binding and a session of ONNX Runtime are wrapped in Python, which takes 10 us of an
+    inference; what is called each time is called on what they wrap.
     """
 
     def __init__(
-        self,
-        session: InferenceSession,
-        gpu: int,
-        inputs: TensorMetadata,
-        *,
-        kind: str = _GPU,
+        self, session: InferenceSession, gpu: int, inputs: TensorMetadata, *, kind: str = _GPU
     ) -> None:
-        """Acquire a stream, on which the producer of the data is waited for.
+        """Look up what does not change from run to run.
 
         Args:
             session: the session.
@@ -100,17 +99,19 @@ class BoundRuns:
         self._session = session
         self._memory = (kind, gpu)
         self._gpu = gpu
+        self._place = onnxruntime.OrtDevice.make(kind, gpu)._get_c_device()
         self._inputs = {name: _Input(dtype, shape) for name, (dtype, shape) in inputs.items()}
         self._outputs = {tensor.name: _Output(tensor) for tensor in session.get_outputs()}
         self._idle: list[_Bound] = []
         self._device = resolve(Device)
         self._device.require()
-        with self._device.use(gpu):
-            self._stream: DeviceStream = self._device.create_stream()
+        self._whole_device = _WholeDevice(gpu)
+        # On a stream of the user's own, a run may return before its work is done.
+        options = session.get_provider_options().get(session.get_providers()[0], {})
+        self._may_be_queued = options.get("has_user_compute_stream", "0") != "0"
 
     def free(self) -> None:
         self._idle.clear()
-        self._stream.free()
 
     def run(
         self,
@@ -129,7 +130,7 @@ class BoundRuns:
                 keep it.
             options: of ONNX Runtime for this run, through which another thread may end it.
             as_torch: whether outputs that stay on the device are tensors of PyTorch, as far as
-                their shapes are known before.
+                PyTorch has their data types.
 
         Raises:
             InputError: an array cannot be read on the GPU, or is of another data type.
@@ -144,42 +145,39 @@ class BoundRuns:
     ) -> dict[str, Any]:
         # Another thread may run at the same time, so a binding is taken for as long as it is used.
         bound = self._idle.pop() if self._idle else _Bound(self._session.io_binding(), {})
-        binding = bound.binding
+        native = bound.binding._iobinding
         # Until the run is over, what is bound must stay where it is.
         held = [self._bind(bound, name, data) for name, data in feed_dict.items()]
-        self._stream.synchronize()
-        made: dict[str, Any] = {}
-        kind, index = (_HOST, 0) if to_host else self._memory
-        for name, output in self._outputs.items():
-            tensor = output.tensor(index) if as_torch and not to_host else None
-            if tensor is None:
-                binding.bind_output(name, kind, index)
-            else:
-                made[name] = tensor
-                element_type, shape = output.element_type, output.shape
-                binding.bind_output(name, kind, index, element_type, shape, tensor.data_ptr())
-        binding.synchronize_inputs()
-        try:
-            self._session.run_with_iobinding(binding, options)
-        except Exception:
-            if not made:
-                raise
-            for output in self._outputs.values():
-                output.forget_shape()  # The model states shapes that its outputs do not have.
-            return self._run(feed_dict, to_host, options, as_torch)
-        binding.synchronize_outputs()
+        for name in self._outputs:
+            native.bind_output(name, self._place)
+        # Data may still be computed, and earlier results, whose memory is free again, be read.
+        self._device.synchronize()
+        self._session._sess.run_with_iobinding(native, options)
+        if self._may_be_queued:
+            self._device.synchronize()
         del held
-        if to_host:
-            made = dict(zip(self._outputs, binding.copy_outputs_to_cpu()))
-        elif len(made) < len(self._outputs):
-            values = zip(self._outputs, binding.get_outputs())
-            made = {
-                name: made[name] if name in made else self._view_value(name, value)
-                for name, value in values
-            }
-        binding.clear_binding_outputs()  # They are the caller's, who may let go of them.
+        values = native.get_outputs()
+        results = {}
+        for at, (name, output) in enumerate(self._outputs.items()):
+            if to_host:
+                results[name] = self._to_host(output, values[at])
+            else:
+                results[name] = self._on_device(output, values[at], as_torch)
+        native.clear_binding_outputs()  # They are the caller's, who may let go of them.
         self._idle.append(bound)
-        return made
+        return results
+
+    def _to_host(self, output: _Output, value: Any) -> Any:
+        return value.numpy() if output.is_numpys else self._view(output, value).numpy()
+
+    def _on_device(self, output: _Output, value: Any, as_torch: bool) -> Any:
+        if as_torch and output.has_dlpack and hasattr(value, "to_dlpack"):
+            return torch_from_capsule(value.to_dlpack())
+        return self._view(output, value)
+
+    def _view(self, output: _Output, value: Any) -> Any:
+        owner = onnxruntime.OrtValue(value)
+        return self._device.view(value.data_ptr(), owner.shape(), output.numpy_dtype, owner=owner)
 
     def _bind(self, bound: _Bound, name: str, data: Any) -> Any:
         """Bind the data for an input, unless they lie where the last ones did; return what keeps
@@ -192,7 +190,7 @@ class BoundRuns:
             self._bind_address(bound, name, expected, data, tuple(shape))
             return data
         expected.check(name, data.dtype)
-        where = device_buffer(data, self._stream)
+        where = device_buffer(data, self._whole_device)
         if where is None:
             array = numpy.require(host_array(data), requirements=["A", "C"])
             bound.places.pop(name, None)
@@ -216,9 +214,17 @@ class BoundRuns:
         element_type = expected.element_type
         bound.binding.bind_input(name, *self._memory, element_type, shape, address)
 
-    def _view_value(self, name: str, value: Any) -> Any:
-        dtype = self._outputs[name].numpy_dtype
-        return self._device.view(value.data_ptr(), value.shape(), dtype, owner=value)
+
+class _WholeDevice:
+    """Stands for a stream where the work on all streams of a device is waited for."""
+
+    ptr = 1  # The default stream, of which no library needs to know more.
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+
+    def wait_for(self, stream: int) -> None:
+        """Do nothing: it is waited for in any case."""
 
 
 class _Bound(NamedTuple):
@@ -253,26 +259,18 @@ class _Input:
         self._allowed.add(dtype)
 
 
+_DLPACK = ("f", "i", "u")
+"""Kinds of NumPy's own data types that look the same in DLPack: bool arrives as bytes."""
+
+
 class _Output:
     """An output of a session, as far as it is looked up once."""
 
     def __init__(self, tensor: Any) -> None:
-        self._dtype = DataType.from_dtype(tensor.type)
-        self.numpy_dtype = self._dtype.numpy()
-        is_static = all(isinstance(size, int) and size > 0 for size in tensor.shape)
-        # No dimension is a scalar or an unknown rank: ONNX Runtime says the same of both.
-        self.shape = tuple(tensor.shape) if is_static and tensor.shape else None
-
-    @cached_property
-    def element_type(self) -> Any:
-        return _element_type(self._dtype)
-
-    def tensor(self, gpu: int) -> Any:
-        """Return a tensor of PyTorch on the GPU for the output; None if its shape is unknown."""
-        return None if self.shape is None else empty_torch(self.shape, self._dtype, gpu)
-
-    def forget_shape(self) -> None:
-        self.shape = None
+        dtype = DataType.from_dtype(tensor.type)
+        self.numpy_dtype = dtype.numpy()
+        self.is_numpys = _is_numpys(dtype)
+        self.has_dlpack = self.is_numpys and self.numpy_dtype.kind in _DLPACK
 
 
 def _static(name: str, shape: Any) -> Sequence[int]:
@@ -411,6 +409,12 @@ class OnnxrtRunner(BaseRunner):
         self._may_take_long = True
         self._gpu = gpu_of(self.sess)
 
+    @property
+    def uses_device(self) -> bool:
+        """Whether the session computes on a device."""
+        assert self.sess is not None
+        return not are_on_host(self.sess.get_providers()[:1])
+
     def get_model_facts(self) -> Facts:
         """Return what the model tells, as far as the session was made by `SessionFromOnnx`."""
         assert self.sess is not None
@@ -522,8 +526,11 @@ class OnnxrtRunner(BaseRunner):
             inputs = self.get_input_metadata(use_numpy_dtypes=False)
             self._bound = BoundRuns(self.sess, gpu, inputs)
         run = partial(self._bound.run, feed_dict, to_host, as_torch=as_torch)
-        with translate_errors("run"):
+        try:
             return self._run_interruptibly(run) if self._may_take_long else self._measure_run(run)
+        except Exception:
+            with translate_errors("run"):
+                raise
 
 
 def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.locating import Place
+from polygraphy.application.diagnose.parts import Part, cut_part, feed_part
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.facts import together
@@ -59,8 +60,16 @@ def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Cul
     )
 
 
-def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed) -> list[Culprit]:
-    """Apply the remedies, and see whether all outputs match then."""
+def proven(
+    case: Case, culprits: Sequence[Culprit], pairs: Sequence[tuple[Feed, Values]]
+) -> list[Culprit]:
+    """Apply the remedies, and see whether all outputs match then.
+
+    Args:
+        case: what is diagnosed.
+        culprits: who is to blame.
+        pairs: all data, with the outputs that are right; those first on which outputs are wrong.
+    """
     made = []
     with case.attempt("remedy") as result:
         for party in case.parties:
@@ -71,8 +80,10 @@ def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed
             tried: dict[tuple[bool, tuple[str, ...]], float | None] = {}
             for plain, without in ((False, tuple(passes)), (True, ())):
                 if own and party.rewrites and (plain or without):
-                    how = {"plain": plain, "without": without}
-                    tried[plain, without] = _left(case, party, feed, expected, **how)
+                    how: dict[str, Any] = {"plain": plain, "without": without}
+                    left = [_left(case, party, feed, right, **how) for feed, right in pairs]
+                    known = [off for off in left if off is not None]
+                    tried[plain, without] = max(known) if len(known) == len(left) else None
             best = next((how for how, off in tried.items() if off is not None), None)
             for one in own:
                 remedy = Remedy()
@@ -170,12 +181,12 @@ def guilty_passes(case: Case, party: SuspectedParty, place: Place, known: Trace)
     return healing_passes(party.passes, experiment.heals) or []
 
 
-def refusal_passes(party: SuspectedParty, part: Any, feed: Values) -> list[str]:
+def refusal_passes(party: SuspectedParty, part: Part) -> list[str]:
     """Return the fewest rewrites without which a part is not refused."""
 
     def heals(without: Sequence[str]) -> bool:
         try:
-            party.load(part, without=without)(feed)
+            part.run(party, without=without)
         except PolygraphyException:
             return False
         return True
@@ -206,26 +217,22 @@ def _smallest(case: Case, party: SuspectedParty, place: Place, known: Trace) -> 
             continue
         size = len(chosen)
         try:
-            part = case.model.part(chosen, held)
+            part = cut_part(case.model, chosen, held)
         except PolygraphyException:
             continue
-        if any(value.name not in held for value in part.graph.input):
-            continue
-        made = _experiment(party, part, held, known.values, size)
+        made = _experiment(party, part, known.values, size)
         if made is not None:
             return made
-    return _experiment(party, case.model.proto, held, known.values, len(nodes))
+    return _experiment(party, feed_part(case.model.proto, held), known.values, len(nodes))
 
 
 def _experiment(
-    party: SuspectedParty, part: Any, held: Mapping[str, Any], expected: Values, nodes: int
+    party: SuspectedParty, part: Part, expected: Values, nodes: int
 ) -> Experiment | None:
-    constants = {tensor.name for tensor in part.graph.initializer}
-    feed = {v.name: held[v.name] for v in part.graph.input if v.name not in constants}
-    known = open_model(part)
+    outputs = open_model(part.model).outputs
     noise: dict[str, Any] = {}
     try:
-        plain = party.load(part, plain=True)(feed)
+        plain = part.run(party, plain=True)
         noise = {
             name: abs(value.astype("float64") - expected[name].astype("float64")) / 16
             for name, value in plain.items()
@@ -240,13 +247,13 @@ def _experiment(
 
     def wrong(without: Sequence[str]) -> float:
         try:
-            values = party.load(part, without=without)(feed)
+            values = part.run(party, without=without)
         except PolygraphyException:
             return float("inf")
         return max(
             (
                 deviation(values[name], expected[name], noise.get(name, 0.0)).excess
-                for name in known.outputs
+                for name in outputs
                 if name in values and name in expected
             ),
             default=0.0,

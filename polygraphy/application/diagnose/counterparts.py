@@ -14,6 +14,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.application.diagnose.tracing import kept, renamed, trace
 from polygraphy.domain.diagnosis.exported import (
@@ -31,10 +32,11 @@ from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes, evidence, steps, titles
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.precision import is_float
-from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty, altered
+from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty
 from polygraphy.ports.editing import open_model
 
 _TRIED = 8
@@ -203,10 +205,9 @@ class Counterparts:
                 chosen.append(index)
         known: Any = ChainMap(dict(given), self._changed, self.own, self._feed)  # type: ignore[arg-type]
         try:
-            part = self._case.model.part(chosen[:most], known)
-            asked = {value.name: known[value.name] for value in part.graph.input}
-            return trace(self._case.of(open_model(part)), self._party, asked).values
-        except (*REFUSALS, KeyError, ValueError):
+            part = cut_part(self._case.model, chosen[:most], known)
+            return trace(self._case.of(open_model(part.model)), self._party, part.feed).values
+        except (*REFUSALS, ValueError):
             return {}
 
     def off(self, values: Values) -> list[str]:
@@ -270,8 +271,7 @@ class Place:
     Attributes:
         nodes: those of the model.
         region: the positions of these that do.
-        part: a model of them.
-        given: what that reads.
+        part: a model of them, with what they read.
         own: what all nodes make, by tensor.
         tensor: what they make.
         values: what that is, and what it should be.
@@ -280,8 +280,7 @@ class Place:
 
     nodes: Sequence[GraphNode]
     region: Sequence[int]
-    part: Any
-    given: Values
+    part: Part
     own: Values
     tensor: str
     values: tuple[Any, Any]
@@ -313,14 +312,18 @@ def other_weights(
     return search.number() if found is None and numbers else found
 
 
-def with_weights(model: Any, readers: Iterable[Node], weights: Mapping[str, Any]) -> Any:
-    """Return a copy of a model in which nodes read other values of weights."""
+def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, Any]) -> Part:
+    """Return a part in which nodes read other values of weights.
+
+    Raises:
+        BackendError: they cannot be written.
+    """
     for node in readers:
         given = {name: array for name, array in weights.items() if name in node.inputs}
         if given:
             output = next(filter(None, node.outputs))
-            model = altered(model, output, Variant("weight", changes.differs(), node, given))
-    return model
+            part = part.change(output, Variant("weight", changes.differs(), node, given))
+    return part
 
 
 class _Search:
@@ -369,9 +372,9 @@ class _Search:
         """Return what is made with other weights; None where nothing is."""
         readers = dict(pair for name in weights for pair in self._readers(name))
         try:
-            made = with_weights(self._place.part, readers.values(), weights)
-            return self._party.load(made, plain=True)(self._place.given)[self._place.tensor]
-        except Exception:  # What no backend takes, or what has another shape, is none.
+            part = change_weights(self._place.part, readers.values(), weights)
+            return part.run(self._party, plain=True).get(self._place.tensor)
+        except BackendError:
             return None
 
     def _error(self, made: Any) -> float:

@@ -11,14 +11,15 @@ from polygraphy.application.diagnose.careful import close, isolate
 from polygraphy.application.diagnose.case import REFUSALS, Case, concluded, with_origins
 from polygraphy.application.diagnose.data import feeds_of_parties, with_data_loader
 from polygraphy.application.diagnose.handing_over import hand_over, with_report
+from polygraphy.application.diagnose.invalid_models import blame_model, diagnose_invalid_model
 from polygraphy.application.diagnose.lowered.half import Trial, half_trial
 from polygraphy.application.diagnose.lowered.half_verdict import cast, diagnose_cast, lowering_party
 from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.oracles.against_golden import against_golden
+from polygraphy.application.diagnose.oracles.against_program import against_program
 from polygraphy.application.diagnose.oracles.against_reference import against_reference
 from polygraphy.application.diagnose.oracles.between_backends import between_backends
-from polygraphy.application.diagnose.oracles.exporting import against_program
 from polygraphy.application.diagnose.oracles.over_steps import check_oracle_of_steps, diagnose_steps
 from polygraphy.application.diagnose.oracles.precision import lowered_first, lowered_last
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
@@ -37,7 +38,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.words import errors, reasons, steps
-from polygraphy.domain.errors import UnavailableError
+from polygraphy.domain.errors import BackendError, ModelError, UnavailableError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
 from polygraphy.domain.states.loading import StepLoader
@@ -152,6 +153,8 @@ def diagnose(
         result, case = found.result, found.case
         if elsewhere is not None:
             result = elsewhere.tried(case, result)
+            feeds = [case.feed] if case.feed else feeds_of_parties(case, data_loader)
+            result = elsewhere.complete(case, result, feeds)
         if save_culprit is not None or issue is not None:
             hand_over(case, result, save_culprit, issue)
         elif isinstance(model, str) and not has_oracle:
@@ -195,10 +198,19 @@ def diagnose_once(
     if golden is not None or program is not None:  # They know tensors inside of branches.
         case = evolve(case, model=with_branches(case, feeds))
     asks_versions = elsewhere is not None and not request.compares_versions_first(case)
-    answer = take_steps(ORACLES, case, request)
-    unexplained = answer.why if isinstance(answer, Unexplained) else ""
-    if not isinstance(answer, Found):
-        answer = between_backends(case, request, unexplained)
+    unexplained = ""
+    try:
+        answer = take_steps(ORACLES, case, request)
+        unexplained = answer.why if isinstance(answer, Unexplained) else ""
+        if not isinstance(answer, Found):
+            answer = between_backends(case, request, unexplained)
+    except (BackendError, ModelError) as error:
+        invalid = diagnose_invalid_model(case, error, feeds)
+        if invalid is None:
+            raise
+        answer = invalid
+    else:
+        answer = blame_model(case, answer, feeds)
     result, case = answer.result, answer.case
     if elsewhere is not None and asks_versions and result.verdict == AGREE:
         # Whoever is at fault, versions are tried later.

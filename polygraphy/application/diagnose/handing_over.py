@@ -14,10 +14,18 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.parts import Part, feed_part
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import keyed, resolve
 from polygraphy.domain.diagnosis.commands import report_command
-from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    MODEL,
+    NO_FAULT,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
 from polygraphy.domain.diagnosis.failure import (
     PROGRAM_FILE,
     Failure,
@@ -104,6 +112,8 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     if first is None or result.verdict != FAULT:
         return result
     if first.cause not in _OF_PARTIES or first.remedy.command is not None:
+        return result
+    if first.party == MODEL:  # Nobody else can fix that.
         return result
     if not first.nodes:  # It is too new, or too old, for that party, which says so.
         return result
@@ -203,15 +213,14 @@ def _failure(
     if not all(isinstance(value, np.ndarray) for value in feed.values()):
         return None
     if expected is None:
-        asked = open_model(right).inputs
-        expected = third.load(right, plain=True)({name: held[name] for name in asked})
+        expected = feed_part(right, held).run(third, plain=True)
     expected = {name: expected[name] for name in opened.outputs}
     if not all(isinstance(value, np.ndarray) for value in expected.values()):
         return None
     try:
-        values = party.load(part)(feed)
+        values = Part(part, feed).run(party)
         is_rewritten = culprit.cause in _OF_REWRITES
-        plain = party.load(part, plain=True)(feed) if is_rewritten else {}
+        plain = Part(part, feed).run(party, plain=True) if is_rewritten else {}
     except REFUSALS as error:
         seen = (str(error), usual_tolerances(expected)) if culprit.cause == "refusal" else None
     else:

@@ -17,6 +17,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
+from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
@@ -36,7 +37,7 @@ from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.diagnosing import SuspectedParty, altered
+from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 _SECONDS, _SECONDS_OF_FACTORS = 20.0, 10.0
 """How long variants of all nodes, and factors of all weights, are tried."""
@@ -255,12 +256,12 @@ class _Guesses:
 
     def _made(
         self, output: str, variant: Variant, party: SuspectedParty, *, plain: bool = False
-    ) -> tuple[Any, Values] | None:
+    ) -> tuple[Compute, Values] | None:
         try:
-            made = altered(self._case.model.proto, output, variant)
-            compute = party.load(made, plain=plain)
+            part = Part(self._case.model.proto, self._feed).change(output, variant)
+            compute = part.load(party, plain=plain)
             return compute, compute(self._feed)
-        except Exception:  # A variant that no backend takes is none.
+        except PolygraphyException:
             return None
 
     def _gives(self, variant: Variant) -> bool:

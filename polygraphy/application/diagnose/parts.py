@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Feed, Values
+from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import errors
-from polygraphy.domain.errors import PolygraphyException
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.running import input_metadata
 
@@ -22,20 +24,72 @@ class Part:
     Attributes:
         model: the ``onnx.ModelProto``.
         feed: the values of its inputs.
+        is_guess: whether a node was changed on trial, so that a backend may raise anything.
     """
 
     model: Any
     feed: Feed
+    is_guess: bool = False
 
-    def run(
+    def load(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
-    ) -> Values:
-        """Return the outputs that a backend computes; see `SuspectedParty.load`.
+    ) -> Compute:
+        """Return the part as a backend loads it; see `SuspectedParty.load`.
 
         Raises:
             BackendError: it refuses the part.
         """
-        return party.load(self.model, plain=plain, without=without)(self.feed)
+        if not self.is_guess:
+            return party.load(self.model, plain=plain, without=without)
+        with _guessing():
+            compute = party.load(self.model, plain=plain, without=without)
+
+        def run(feed: Feed) -> dict[str, Any]:
+            with _guessing():
+                return compute(feed)
+
+        return run
+
+    def run(
+        self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
+    ) -> Values:
+        """Return the outputs that a backend computes.
+
+        Raises:
+            BackendError: it refuses the part.
+        """
+        return self.load(party, plain=plain, without=without)(self.feed)
+
+    def change(self, output: str, variant: Variant, *, asks: bool = False) -> Part:
+        """Return the part with another node on trial; a backend refuses it by a BackendError.
+
+        Args:
+            output: a tensor that the node computes.
+            variant: the other node.
+            asks: whether the weight of the variant becomes an input, the last one.
+
+        Raises:
+            BackendError: the node cannot be written.
+        """
+        with _guessing():
+            model = altered(self.model, output, variant, asks=asks)
+            feed = self.feed
+            if asks:
+                *_, name = input_metadata(model)
+                [weight] = variant.weights.values()
+                feed = {**feed, name: weight}
+            return Part(model, feed, is_guess=True)
+
+
+@contextmanager
+def _guessing() -> Iterator[None]:
+    """Raise BackendError for anything that is raised about a node that may be invalid."""
+    try:
+        yield
+    except PolygraphyException:
+        raise
+    except Exception as error:
+        raise BackendError(f"{type(error).__name__}: {error}") from error
 
 
 def cut_part(

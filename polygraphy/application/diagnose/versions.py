@@ -12,7 +12,15 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Skip, StepOutcome, Unexplained
 from polygraphy.binding import Unbound, keyed, resolve
-from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, DiagnosisResult, Remedy
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    INCONCLUSIVE,
+    NO_FAULT,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.facts import together
 from polygraphy.domain.diagnosis.versions import wrong_span
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
 from polygraphy.domain.errors import FileError, PolygraphyException
@@ -47,15 +55,48 @@ class Elsewhere:
             BackendError: none of them has the backend.
         """
         self._known: dict[str, dict[str, OtherEnvironment]] = {}
+        self._paths: dict[str, list[tuple[str, str]]] = {}
+        self._open: dict[str, str] = dict.fromkeys(paths, "")
+        self._is_compared = False
         errors: list[PolygraphyException] = []
         for party in case.parties:
             with suppress(Unbound):
                 open_ = keyed(open_environment, party.backend)
-                opened = [_opened(case, open_, path, errors) for path in paths]
+                opened = [self._opened(case, open_, path, errors) for path in paths]
                 known = {one.version: one for one in reversed(opened) if one is not None}
                 self._known[party.name] = known
+                self._paths[party.name] = [
+                    (one.version, path) for one, path in zip(opened, paths) if one is not None
+                ]
         if errors and not any(self._known.values()):
             raise errors[0]
+
+    def _opened(
+        self,
+        case: Case,
+        open_: Callable[[str], OtherEnvironment],
+        path: str,
+        errors: list[PolygraphyException],
+    ) -> OtherEnvironment | None:
+        """Return an environment; None, which is said and kept, where it is broken."""
+        try:
+            return open_(path)
+        except (*REFUSALS, FileError) as error:
+            errors.append(error)
+            self._open[path] = self._open[path] or str(error).removeprefix(f"{path}: ")
+            with case.attempt(titles.SKIPPED_ENVIRONMENT) as said:
+                said.append(str(error))
+            return None
+
+    def _answer(self, party: SuspectedParty, version: str, problem: str = "") -> None:
+        """Note that a version of a party was compared, or the problem with it, in all environments
+        that have it.
+        """
+        for other, path in self._paths.get(party.name, ()):
+            if other == version and not problem:
+                self._open.pop(path, None)
+            elif other == version and path in self._open:
+                self._open[path] = problem
 
     @property
     def versions(self) -> Mapping[str, Mapping[str, OtherEnvironment]]:
@@ -65,6 +106,7 @@ class Elsewhere:
     def compare(self, case: Case, feeds: Sequence[Feed]) -> StepOutcome:
         """Compare each backend of a case with its other versions."""
         outcome: StepOutcome = Skip("no version differs")
+        self._is_compared = True
         is_single = len(case.parties) == 1
         for party in case.parties:
             title = titles.OTHER_VERSIONS if is_single else titles.other_versions(party.name)
@@ -77,11 +119,15 @@ class Elsewhere:
     ) -> StepOutcome:
         known = self._known.get(party.name, {})
         here = _version_here(party) if known else ""
+        if here in known:
+            self._answer(party, here, reasons.same_version(party.name, here))
         others = {version: known[version] for version in known if version != here}
         if not others:
             with case.attempt(title) as said:
                 said.append(steps.no_other_version(here) if here else steps.NO_BACKEND_THERE)
             return Skip("no other version")
+        if getattr(party, "lowers_to", None) is not None:
+            party = party.in_float32()  # type: ignore[attr-defined]
         with case.attempt(title) as said:
             try:
                 own = [case.loaded(party)(feed) for feed in feeds]
@@ -95,7 +141,9 @@ class Elsewhere:
                 except (*REFUSALS, PolygraphyException) as error:
                     refused = reasons.version_refuses(party.name, version, error)
                     case.evidence.compared(titles.OTHER_VERSIONS, [refused])
+                    self._answer(party, version, refused)
                     continue
+                self._answer(party, version)
                 case.evidence.compared(titles.OTHER_VERSIONS)
                 differs = any(case.differing(one, other) for one, other in zip(own, made))
                 (differing if differs else alike).append(version)
@@ -122,26 +170,35 @@ class Elsewhere:
             if party.name in blamed:
                 result = _tried(case, result, party, self._known.get(party.name))
                 blamed.discard(party.name)
-        if result.culprits and blamed:
-            with case.attempt("environments") as said:
-                said.append(steps.not_at_fault(blamed))
         return result
 
+    def complete(
+        self, case: Case, result: DiagnosisResult, feeds: Sequence[Feed]
+    ) -> DiagnosisResult:
+        """Return a result that answers whether other versions differ: where nothing else did, they
+        are compared now, and an environment that was not compared leaves the question open.
 
-def _opened(
-    case: Case,
-    open_: Callable[[str], OtherEnvironment],
-    path: str,
-    errors: list[PolygraphyException],
-) -> OtherEnvironment | None:
-    """Return an environment; None, which is said and kept, where it is broken."""
-    try:
-        return open_(path)
-    except (*REFUSALS, FileError) as error:
-        errors.append(error)
-        with case.attempt(titles.SKIPPED_ENVIRONMENT) as said:
-            said.append(str(error))
-        return None
+        Args:
+            case: what was diagnosed.
+            result: what was found out.
+            feeds: the data.
+        """
+        blamed = {one.party for one in result.culprits if one.cause not in NO_FAULT}
+        is_tried = result.verdict == FAULT and not blamed.isdisjoint(self._known)
+        if not self._is_compared and not is_tried:
+            versions = self.compare(case, feeds)
+            if isinstance(versions, Unexplained):
+                verdict = INCONCLUSIVE if result.verdict == AGREE else result.verdict
+                reason = together(versions.why, result.reason)
+                result = evolve(result, verdict=verdict, reason=reason)
+        if result.verdict != AGREE or not self._open:
+            return result
+        left_out = [
+            f"{path}: {why or steps.NO_BACKEND_THERE}".rstrip(".")
+            for path, why in self._open.items()
+        ]
+        reason = together(reasons.versions_not_compared(left_out), result.reason)
+        return evolve(result, verdict=INCONCLUSIVE, reason=reason)
 
 
 def _version_here(party: SuspectedParty) -> str:

@@ -242,29 +242,23 @@ class Borders:
         self._makers = producers(nodes)
 
     def after(
-        self,
-        made: Mapping[str, Any],
-        same: Mapping[str, str],
-        *,
-        by_name: bool,
-        refused: Collection[str] = (),
+        self, made: Mapping[str, Any], same: Mapping[str, str], refused: Collection[str] = ()
     ) -> list[Border]:
-        """Return what is made first of tensors that are the same in both, and is not.
+        """Return what is made first of tensors that are the same in both, is not, and has the name
+        of a tensor of the reference.
 
         Args:
             made: by tensor of the model, what it holds.
             same: tensors of the model, and those of the reference that hold the same.
-            by_name: whether names say which tensors of the reference they should be; else all are
-                returned that have the shape, and are made of the same.
             refused: tensors that are something else in the reference.
         """
         taken, right = set(same.values()), self.makers_of(same)
-        left = [
+        left = {
             name
             for node in self._others
             for name in node.makes
-            if name not in taken and is_float(self._values.get(name))
-        ]
+            if name not in taken and name not in refused and is_float(self._values.get(name))
+        }
         found: list[Border] = []
         beyond: set[str] = set()
         for index, node in enumerate(self._nodes):
@@ -274,14 +268,10 @@ class Borders:
                     continue
                 if is_beyond or not is_float(made.get(name)):
                     beyond.update({name} if is_beyond else ())
-                    continue
-                region = tuple(region_before(self._nodes, name, same.keys()))
-                if by_name:
-                    twins = [name] if name in left and name not in refused else []
-                else:
-                    twins = self._placed(region, made[name], same, left)
-                found += [Border(region, name, twin) for twin in twins]
-                beyond.update({name} if twins and by_name else ())
+                elif name in left:
+                    region = tuple(region_before(self._nodes, name, same.keys()))
+                    found.append(Border(region, name, name))
+                    beyond.add(name)
         return found
 
     def makers_of(self, tensors: Collection[str]) -> set[int]:
@@ -301,17 +291,3 @@ class Borders:
     def _is_partly(self, node: GraphNode, tensors: Collection[str]) -> bool:
         others = [name for name in node.makes if name not in tensors and name in self._values]
         return bool(others) and any(name in tensors for name in node.makes)
-
-    def _placed(
-        self, region: Sequence[int], made: Any, same: Mapping[str, str], left: Sequence[str]
-    ) -> list[str]:
-        """Return the tensors of the reference with a shape, which are made of the same tensors."""
-        wanted = {same[name] for i in region for name in self._nodes[i].reads if name in same}
-        known = set(same.values())
-        found = []
-        for other in left:
-            if self._values[other].shape == np.shape(made):
-                back = region_before(self._others, other, known)
-                if wanted == {name for i in back for name in self._others[i].reads} & known:
-                    found.append(other)
-        return found

@@ -113,3 +113,18 @@ def _is_constant(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
         return bool(arrays) and not size
     first = next(array for array in arrays if array.size).reshape(-1)[0]
     return all(bool((array == first).all()) for array in arrays)
+
+
+def mean_square_error(value: Any, expected: Any) -> float:
+    """Return the mean of the squared differences; infinity if shapes differ, or a difference is not
+    finite.
+    """
+    if np.shape(value) != np.shape(expected):
+        return np.inf
+    try:
+        differences = np.asarray(value, np.float64) - np.asarray(expected, np.float64)
+    except (TypeError, ValueError):  # Strings, or a sequence of tensors.
+        return np.inf
+    if not np.isfinite(differences).all():
+        return np.inf
+    return float(np.square(differences).sum()) / max(differences.size, 1)

@@ -82,6 +82,12 @@ def report_command(path: str, backends: Iterable[Backend], data: Options) -> str
     return diagnose_command(path, backends, data, files)
 
 
+def sanitize_command(path: str, options: Options) -> str:
+    """Return the command that infers the types of a model again, and more as options say."""
+    output = {"output": fixed_path(path)}
+    return command_line("surgeon sanitize", {"model_file": path}, options, output)
+
+
 def convert_command(path: str, dtype: str, nodes: Iterable[str]) -> str:
     """Return the command that converts a model to half precision, but for some nodes."""
     output = {"output": output_path(path, f"_{dtype}.onnx")}

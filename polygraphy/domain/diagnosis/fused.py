@@ -14,6 +14,7 @@ from polygraphy.domain.diagnosis.words import changes
 
 _OF_ACTIVATION = frozenset({"activation", "activation_params"})
 _NORMS = "BatchNormalization"
+_WEIGHED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def region(model: Side, tensor: str, kept: Iterable[str]) -> tuple[int, ...]:
@@ -101,9 +102,7 @@ def _folded(
     own; where the bias does as well, that of the normalisation behind it.
     """
     norms = tuple(index for index in indices if model.nodes[index].op == _NORMS)
-    others = tuple(
-        index for index in indices if model.nodes[index].op in ("Conv", "Gemm", "MatMul")
-    )
+    others = tuple(index for index in indices if model.nodes[index].op in _WEIGHED)
     place = pairing.model.nodes[suspect.nodes[0]]
     differing = {
         position

@@ -343,7 +343,10 @@ def _content(side: Side, name: str) -> str:
 
 def explains(made: Any, expected: Any) -> bool:
     """Return whether what a variant makes is what is expected, but for rounding."""
-    one, other = np.asarray(made, np.float64), np.asarray(expected, np.float64)
+    try:
+        one, other = np.asarray(made, np.float64), np.asarray(expected, np.float64)
+    except (TypeError, ValueError):  # Strings, or a sequence of tensors.
+        return False
     if one.shape != other.shape or not np.isfinite(other).all():
         return False
     size = float(np.sqrt(np.mean(np.square(other)))) if other.size else 0.0

@@ -76,6 +76,13 @@ class StatePlan:
         """Return what was found, in one line for the states and one for the other inputs."""
         return [describe_pairs(self.pairs), str(self.roles), *map(str, self.conflicts)]
 
+    def accuracy_levels(self) -> set[int]:
+        """Return the precisions in which products with weights of a few bits may be computed."""
+        nodes = (node for inner in self.graph.walk() for node in inner.nodes)
+        return {
+            int(node.attribute("accuracy_level", 0)) for node in nodes if node.op == "MatMulNBits"
+        }
+
     @property
     def is_decoder(self) -> bool:
         """Whether a step takes tokens on a past; a stream takes a chunk each time."""
@@ -287,6 +294,20 @@ class StepLoader:
             self.iterations,
             self._first_length(),
             None if self._states is None else [":".join(pair) for pair in self._states],
+            self._tokens_file,
+            self._data,
+        )
+
+    def with_states(self, pairs: Sequence[tuple[str, str]]) -> StepLoader:
+        """Return the loader of the same steps with other states."""
+        source = self._model
+        if source is None and self.model_facts is not None:
+            source = self.model_facts.source
+        return StepLoader(
+            source,
+            self.iterations,
+            self._first_length(),
+            [":".join(pair) for pair in pairs],
             self._tokens_file,
             self._data,
         )

@@ -112,7 +112,7 @@ def test_a_function_that_leaves_out_a_result_is_found() -> None:
     model = parser.parse_model(text)
     assert not first_omission(model.SerializeToString())
     model.functions[0].node[1].output[1] = ""
-    assert "Split node '' leaves out" in first_omission(model.SerializeToString())
+    assert "Split node '' omits" in first_omission(model.SerializeToString())
 
 
 @settings(max_examples=scaled(100), deadline=None)

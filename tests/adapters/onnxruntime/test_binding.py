@@ -11,6 +11,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import parser
 
@@ -42,9 +43,25 @@ class Binding:
         self.calls.append((kind, index, name, dtype, shape))
         self.real.bind_input(name, "cpu", 0, dtype, shape, at)
 
-    def bind_output(self, name: str, kind: str = "cpu", index: int = 0) -> None:
-        self.calls.append(("out", kind, index, name))
-        self.real.bind_output(name, "cpu", 0)
+    @property
+    def _iobinding(self) -> Any:
+        return Native(self.real._iobinding, self.calls)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+class Native:
+    """What a binding wraps."""
+
+    def __init__(self, real: Any, calls: list[tuple[Any, ...]]) -> None:
+        self.real = real
+        self.calls = calls
+
+    def bind_output(self, name: str, place: Any) -> None:
+        kind = "cuda" if place.device_type() else "cpu"
+        self.calls.append(("out", kind, place.device_id(), name))
+        self.real.bind_output(name, onnxruntime.OrtDevice.make("cpu", 0)._get_c_device())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -55,8 +72,6 @@ class Session:
 
     def __init__(self, text: str, provider: str = "CUDAExecutionProvider", gpu: int = 0) -> None:
         model = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
-        import onnxruntime
-
         self.real = onnxruntime.InferenceSession(
             model.SerializeToString(), providers=["CPUExecutionProvider"]
         )
@@ -72,9 +87,13 @@ class Session:
     def io_binding(self) -> Binding:
         return Binding(self.real.io_binding(), self.calls)
 
-    def run_with_iobinding(self, binding: Binding, options: Any = None) -> None:
+    @property
+    def _sess(self) -> Any:
+        return self
+
+    def run_with_iobinding(self, native: Native, options: Any = None) -> None:
         self.calls.append(("run",) if options is None else ("run", "watched"))
-        self.real.run_with_iobinding(binding.real, options)
+        self.real._sess.run_with_iobinding(native.real, options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -111,8 +130,8 @@ def test_arrays_on_the_gpu_are_read_where_they_are(x: DeviceArray) -> None:
     assert session.calls == [
         ("cuda", 0, "x", np.dtype(np.float32), (2, 3)),
         ("host", "w"),
-        ("out", "cpu", 0, "y"),
-        ("out", "cpu", 0, "z"),
+        ("out", "cuda", 0, "y"),
+        ("out", "cuda", 0, "z"),
         ("run", "watched"),
     ]
 

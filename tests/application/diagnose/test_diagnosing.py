@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
@@ -18,6 +19,7 @@ from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
 from polygraphy.ports.diagnosing import open_environment
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
+from tests.support.diagnosis.node_builder import Builder
 from tests.support.facts import facts_of
 from tests.support.parties import WrongRewriter, command_of_fakes
 
@@ -234,7 +236,64 @@ def test_where_no_other_version_is_there_it_is_compared_with_nothing(others: lis
         diagnose(network(), [WrongRewriter()], environments=paths)
 
 
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        (["1.4.0", "broken"], "broken: No module named wrong"),
+        (["1.4.0", "1.1.5"], "it has no such option"),
+        ([sys.executable], "same version of wrong .1.2.0."),
+    ],
+)
+def test_an_environment_that_was_not_compared_leaves_the_question_open(
+    paths: list[str], said: str
+) -> None:
+    healthy = [WrongRewriter(guilty=()), OnnxParty()]
+    with bind(open_environment, Elsewhere(), "wrong"):
+        with pytest.raises(InconclusiveError, match=said):
+            diagnose(network(()), healthy, environments=paths)
+        assert diagnose(network(()), healthy, environments=["1.4.0", "1.4.0"])
+
+
+def test_other_versions_are_compared_also_beside_a_backend_in_half_precision() -> None:
+    said = "wrong 1.2.0 and 1.1.0 give different results."
+    parties = [WrongRewriter(guilty=()), Builder()]
+    with bind(open_environment, Elsewhere(), "wrong"), pytest.raises(InconclusiveError, match=said):
+        diagnose(network(), parties, environments=["1.1.0"])
+
+
+def test_other_versions_are_compared_also_where_the_model_is_at_fault(kept: Kept) -> None:
+    changed = network()
+    changed.graph.node[-1].op_type = "Abs"
+    elsewhere, parties = Elsewhere(), [WrongRewriter(guilty=())]
+    with bind(open_environment, elsewhere, "wrong"):
+        assert not diagnose(changed, parties, reference=network(), environments=["1.4.0"])
+    assert elsewhere.runs
+
+
 def test_environments_of_which_none_can_be_used_are_refused_before_anything_is_compared() -> None:
     refused = pytest.raises(BackendError, match="broken: No module named wrong")
     with bind(open_environment, Elsewhere(), "wrong"), refused:
         diagnose(network(()), [WrongRewriter(), OnnxParty()], environments=["broken"])
+
+
+class WrongOnSomeData(WrongRewriter):
+    """Computes large data wrongly whatever is rewritten."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        compute = super().load(model, plain=plain, without=without)
+
+        def changed(feed: Any) -> Any:
+            is_large = "x" in feed and feed["x"].max() > 1
+            return {n: v + 1e-2 if is_large else v for n, v in compute(feed).items()}
+
+        return changed
+
+
+@pytest.mark.parametrize(("largest", "is_proven"), [(0.7, True), (2, False)])
+def test_a_remedy_of_a_rewrite_is_proven_on_all_data(
+    largest: float, is_proven: bool, kept: Kept
+) -> None:
+    data = [{"x": np.full((3, 6), value, np.float32)} for value in (-0.9, largest)]
+    with bind(command_line, command_of_fakes):
+        assert not diagnose(network(), [WrongOnSomeData(), OnnxParty()], data)
+    assert [one["remedy"]["proven"] for one in kept.culprits] == [is_proven]

@@ -180,7 +180,7 @@ class Decoder:
         if marker not in cls.polygraphy_registered:
             raise ContentError(
                 f"it contains an object of unknown type {marker!r}",
-                hint="The file is from a different version, or from code that must be imported first.",
+                hint="It is from a different version, or from code that must be imported first.",
             )
         if marker not in cls._taking_deferred:
             fields = {key: _fetch_text(value) for key, value in fields.items()}

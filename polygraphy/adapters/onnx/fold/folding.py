@@ -13,6 +13,7 @@ from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.onnx.fold.node_inference import NodeInference
 from polygraphy.adapters.onnx.fold.shape_values import Room
 from polygraphy.adapters.onnx.fold.walk import QUANTISATION, GraphWalk, Walk
+from polygraphy.adapters.onnx.graph.declared_types import correct_declared_types
 from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import (
     TypeInference,
@@ -182,6 +183,8 @@ class FoldConstants(BaseLoadOnnxCopy):
         before = _count(model)
         G_LOGGER.info(f"Folding Constants | Original Nodes: {before}")
         sort(model.graph)
+        if self._infers:
+            correct_declared_types(model)
         try:
             self._fold(model)
             room = self._room(model)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.graph.declared_types import correct_declared_types
 from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.graph.growth import check_expansion, has_long_vectors
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
@@ -343,6 +344,7 @@ def add_shapes(
     Raises:
         ModelError: shapes contradict each other, and `error_ok` is False.
     """
+    correct_declared_types(model)
     is_large = weights_size(model) >= (_COPIED if threshold is None else threshold)
     inferred = _infer_model(
         without_large_weights(model) if is_large else model,

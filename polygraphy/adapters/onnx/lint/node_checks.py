@@ -9,14 +9,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.parsing import one_line
-from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size, is_external
+from polygraphy.adapters.onnx.storage.weights import SMALL, OnnxDataTypes, byte_size, is_external
 from polygraphy.adapters.onnx_common.inference import crashes_without_types
 from polygraphy.adapters.onnx_common.messages import graphs_of, shape_of
 from polygraphy.domain.checks.lint import EXCEPTION, WARNING, LintEntry, Source
+from polygraphy.domain.checks.operator_call import (
+    SHAPE,
+    TYPE,
+    InvalidNode,
+    Operand,
+    OperatorCall,
+    Violation,
+    shape_text,
+)
+from polygraphy.domain.checks.operator_rules import violations
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 if TYPE_CHECKING:
     from onnx import (
@@ -35,17 +49,72 @@ onnx_shapes = mod.lazy_import("onnx.shape_inference")
 
 Types = ChainMap[str, Any]
 
+_TYPES = OnnxDataTypes()
+
+
+def find_violations(model: ModelProto, values: Mapping[str, Any]) -> list[InvalidNode]:
+    """Return the nodes that break the ONNX specification; see the port."""
+    labels = [str(index) for index in range(len(model.graph.node))]
+    invalid = {one.index: one for one in _wrong_declarations(model, values)}
+    for entry, violation in NodeChecks(model, values).findings(labels):
+        index = int(entry.nodes[0].partition("/")[0]) if entry.nodes else -1
+        if 0 <= index < len(labels):
+            kind, tensor = (violation.kind, violation.tensor) if violation else (SHAPE, "")
+            invalid.setdefault(index, InvalidNode(index, entry.op, entry.message, kind, tensor))
+    return [invalid[index] for index in sorted(invalid)]
+
+
+def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterator[InvalidNode]:
+    """Yield nodes that compute tensors of other sizes than the graph declares: a dimension with a
+    name has one size wherever the graph names it.
+    """
+    sizes: dict[str, int] = {}
+    for value in model.graph.input:
+        for dim, size in zip(_dims(value.type) or (), np.shape(values.get(value.name, ()))):
+            if isinstance(dim, str) and dim != "?":
+                sizes.setdefault(dim, size)
+    declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
+    for index, node in enumerate(model.graph.node):
+        for name in node.output:
+            array = values.get(name)
+            dims = _dims(declared[name]) if name in declared else None
+            if dims is None or not isinstance(array, np.ndarray):
+                continue
+            wanted = [dim if isinstance(dim, int) else sizes.get(dim) for dim in dims]
+            if len(wanted) != array.ndim or any(
+                size is not None and size != actual for size, actual in zip(wanted, array.shape)
+            ):
+                shape = f"({', '.join(map(str, dims))})"
+                text = (
+                    f"{node.op_type} computes {name!r} of shape {shape_text(array.shape)}, but the"
+                    f" graph declares {shape}"
+                )
+                named = {dim: size for dim, size in sizes.items() if dim in dims}
+                known = ", ".join(f"{dim} is {size}" for dim, size in named.items())
+                text += f", where {known}." if known else "."
+                yield InvalidNode(index, node.op_type, text, SHAPE, name)
+                break
+
 
 class NodeChecks:
     """Checks the nodes of one model."""
 
-    def __init__(self, model: ModelProto) -> None:
-        """Take a model; large weights may be left out."""
+    def __init__(self, model: ModelProto, values: Mapping[str, Any] | None = None) -> None:
+        """Take a model, and the values of tensors of its main graph, as far as they are known;
+        large weights may be left out.
+        """
         self._model = model
         self._opsets = _opsets(model.opset_import)
+        self._values = {
+            name: value for name, value in (values or {}).items() if isinstance(value, np.ndarray)
+        }
 
     def entries(self, labels: Sequence[str]) -> Iterator[LintEntry]:
         """Yield what is wrong; `labels` are the names of the nodes of the main graph."""
+        return (entry for entry, _ in self.findings(labels))
+
+    def findings(self, labels: Sequence[str]) -> Iterator[tuple[LintEntry, Violation | None]]:
+        """Yield what is wrong, with the rule that a node breaks, if it is one of ours."""
         context = _context(self._model.ir_version, self._opsets)
         yield from self._graph(self._model.graph, labels, ChainMap(), ChainMap(), context)
         for function in self._model.functions:
@@ -57,7 +126,9 @@ class NodeChecks:
                     continue  # What it refers to is only known where the function is used.
                 if (message := _check_node(node, inner)) is not None:
                     label = f"{where}/{node.name or f'{node.op_type}_{index}'}"
-                    yield LintEntry(EXCEPTION, Source.CHECKER, message, (label,), node.op_type)
+                    yield LintEntry(
+                        EXCEPTION, Source.CHECKER, message, (label,), node.op_type
+                    ), None
 
     def _graph(
         self,
@@ -66,7 +137,7 @@ class NodeChecks:
         outer_types: Types,
         outer_data: ChainMap[str, Any],
         context: Any,
-    ) -> Iterator[LintEntry]:
+    ) -> Iterator[tuple[LintEntry, Violation | None]]:
         types, data = outer_types.new_child(), outer_data.new_child()
         for tensor in graph.initializer:
             types[tensor.name] = _tensor_type(tensor)
@@ -81,6 +152,8 @@ class NodeChecks:
         types.update(
             {value.name: stated[value.name] for value in graph.input if value.name in stated}
         )
+        if graph is self._model.graph:
+            types.update(self._known_types(value.name for value in graph.input))
         for node, label in zip(graph.node, labels):
             found = list(self._inner(node, label, types, data, context))
             yield from found
@@ -88,18 +161,24 @@ class NodeChecks:
                 continue
             message = _check_node(node, context)
             if message is not None:
-                yield LintEntry(EXCEPTION, Source.CHECKER, message, (label,), node.op_type)
+                yield LintEntry(EXCEPTION, Source.CHECKER, message, (label,), node.op_type), None
             else:
+                broken = [*self._violations(node, types, data)]
+                for one in broken:
+                    text, source = one.message, Source.SHAPES
+                    yield LintEntry(EXCEPTION, source, text, (label,), node.op_type), one
                 try:
                     made = self._infer_output_types(node, types, data)
                 except _Contradiction as error:
-                    yield LintEntry(EXCEPTION, Source.SHAPES, str(error), (label,), node.op_type)
+                    if not broken:
+                        text, source = str(error), Source.SHAPES
+                        yield LintEntry(EXCEPTION, source, text, (label,), node.op_type), None
                 else:
-                    for text in _wrong_ranks(node, types):
-                        yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type)
                     types.update(made)
                     for text in _disagreements(made, stated):
-                        yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type)
+                        yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type), None
+            if graph is self._model.graph:
+                types.update(self._known_types(node.output))
             _take_constant(node, data)
             for name in node.output:
                 if name not in types and name in stated:
@@ -107,7 +186,7 @@ class NodeChecks:
 
     def _inner(
         self, node: NodeProto, label: str, types: Types, data: ChainMap[str, Any], context: Any
-    ) -> Iterator[LintEntry]:
+    ) -> Iterator[tuple[LintEntry, Violation | None]]:
         for attribute in node.attribute:
             inner = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
             for position, graph in enumerate(inner):
@@ -119,21 +198,77 @@ class NodeChecks:
                 ]
                 yield from self._graph(graph, labels, types, data, context)
 
+    def _known_types(self, names: Iterable[str]) -> dict[str, TypeProto]:
+        """Return the types of tensors whose values are known."""
+        return {
+            name: _array_type(self._values[name])
+            for name in names
+            if name in self._values and self._values[name].dtype.kind not in "OUS"
+        }
+
+    def _violations(
+        self, node: NodeProto, types: Types, data: ChainMap[str, Any]
+    ) -> Iterator[Violation]:
+        """Yield the rules of its operator that a node breaks."""
+        schema = self._schema(node)
+        if schema is None or domain_of(node.domain):
+            return
+        inputs = [self._operand(name, types, data) if name else None for name in node.input]
+        attributes = {
+            one.name: onnx.helper.get_attribute_value(one.default_value)
+            for one in schema.attributes.values()
+            if one.default_value.name
+        }
+        attributes.update(
+            (one.name, onnx.helper.get_attribute_value(one))
+            for one in node.attribute
+            if not one.ref_attr_name and not one.HasField("g") and not one.HasField("t")
+        )
+        plain = {
+            name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            for name, value in attributes.items()
+        }
+        opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
+        call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output))
+        yield from _mixed_types(call, schema)
+        yield from violations(call)
+
+    def _operand(self, name: str, types: Types, data: ChainMap[str, Any]) -> Operand:
+        values = self._values.get(name)
+        if values is None and name in data:
+            values = elements(data[name])
+        if name not in types or not types[name].HasField("tensor_type"):
+            return Operand(name, None, values)
+        dims = _dims(types[name])
+        entry = _TYPES.from_native(types[name].tensor_type.elem_type)
+        return Operand(
+            name,
+            None if dims is None else tuple(d if isinstance(d, int) else None for d in dims),
+            values,
+            "" if entry is None else entry.name,
+        )
+
+    def _schema(self, node: NodeProto) -> Any:
+        """Return the definition of an operator; None if there is none."""
+        version = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
+        if not version or not onnx.defs.has(node.op_type, version, node.domain):
+            return None
+        return onnx.defs.get_schema(node.op_type, version, node.domain)
+
     def _infer_output_types(
         self, node: NodeProto, types: Types, data: ChainMap[str, Any]
     ) -> dict[str, TypeProto]:
         """Return the types of a node's outputs, as far as they follow from those of its inputs."""
         if graphs_of(node):
             return {}
-        version = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
-        if not version or not onnx.defs.has(node.op_type, version, node.domain):
+        schema = self._schema(node)
+        if schema is None:
             return {}
         names = [name for name in node.input if name]
         if crashes_without_types(node) and (not names or len(names) < len(node.input)):
             return {}
         if not all(name in types for name in names):
             return {}
-        schema = onnx.defs.get_schema(node.op_type, version, node.domain)
         try:
             made: dict[str, TypeProto] = onnx_shapes.infer_node_outputs(
                 schema,
@@ -170,9 +305,16 @@ def _context(ir_version: int, opsets: dict[str, int]) -> Any:
 
 
 def _disagreements(made: Mapping[str, TypeProto], stated: Mapping[str, TypeProto]) -> Iterator[str]:
-    """Yield which tensors have another shape than the graph says: backends go by either."""
+    """Yield which tensors have a different shape or data type than the graph declares."""
     for name, inferred in made.items():
         if name in stated:
+            types = [
+                _TYPES.from_native(one.tensor_type.elem_type) for one in (inferred, stated[name])
+            ]
+            if None not in types and types[0] is not types[1]:
+                own, declared = (one.name for one in types if one is not None)
+                yield f"Output: '{name}' is {own}, but the graph declares {declared}."
+                continue
             ours, theirs = _dims(inferred), _dims(stated[name])
             if ours is None or theirs is None:
                 continue
@@ -186,21 +328,34 @@ def _disagreements(made: Mapping[str, TypeProto], stated: Mapping[str, TypeProto
                 )
 
 
-_RANKS = {"STFT": (0, 3)}
-"""Which operand of an operator has which number of dimensions, where inference does not ask."""
+def _mixed_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
+    """Yield inputs whose data type is not that of another input that must have the same."""
+    formal = list(schema.inputs)
+    known: dict[str, Operand] = {}
+    for position, operand in enumerate(call.inputs):
+        if operand is None or not operand.dtype or not formal:
+            continue
+        parameter = formal[min(position, len(formal) - 1)]
+        if position >= len(formal) and str(parameter.option) != str(_variadic()):
+            return
+        if not parameter.is_homogeneous or "(" in parameter.type_str:
+            continue
+        first = known.setdefault(parameter.type_str, operand)
+        if first.dtype != operand.dtype:
+            actual = f"{operand.name!r} is {operand.dtype} and {first.name!r} is {first.dtype}"
+            yield Violation(call.op, "inputs of one data type", actual, TYPE, operand.name)
+            return
 
 
-def _wrong_ranks(node: NodeProto, types: Types) -> Iterator[str]:
-    """Yield which operand has another number of dimensions than the standard says: some backends
-    take it, others do not.
-    """
-    position, rank = _RANKS.get("" if domain_of(node.domain) else node.op_type, (0, 0))
-    if not rank or len(node.input) <= position or node.input[position] not in types:
-        return
-    name = node.input[position]
-    dims = _dims(types[name])
-    if dims is not None and len(dims) != rank:
-        yield f"Input: '{name}' has {len(dims)} dimension(s); the ONNX specification requires {rank}."
+def _variadic() -> Any:
+    return onnx.defs.OpSchema.FormalParameterOption.Variadic
+
+
+def _array_type(array: Any) -> TypeProto:
+    meta = TensorMetadata.from_feed_dict({"": array})[""]
+    number = 0 if meta.dtype is None else _TYPES.to_native(meta.dtype) or 0
+    made: TypeProto = onnx.helper.make_tensor_type_proto(number, list(array.shape))
+    return made
 
 
 def _dims(described: TypeProto) -> list[int | str] | None:

@@ -20,11 +20,13 @@ from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import LARGE
 from polygraphy.domain.search import Outcome, smallest_good_set
-from polygraphy.ports.diagnosing import graph_with_weights
+from polygraphy.ports.diagnosing import SuspectedParty, graph_with_weights
 from polygraphy.ports.editing import open_model
 
 _MOST = 64
 """Of more differences, none is proven."""
+_FEW_PLAIN = 4
+"""So many weights and attributes of a reference with different nodes are a proof at most."""
 
 
 def find_differences(
@@ -32,24 +34,30 @@ def find_differences(
 ) -> Differences:
     """Return the differences that put the outputs off by so much, relative to their size."""
     model, pairing, differing = case.model.proto, pair.pairing, suspects(pair.pairing)
+    is_same_structure = len(differing) <= FEW_DIFFERENCES
     # The reference may be a graph that was optimized.
-    fused = _optimized(case, pair, len(differing)) if len(differing) > FEW_DIFFERENCES else None
+    fused = None if is_same_structure else _optimized(case, pair, len(differing))
     if fused is not None and most < LARGE / 3:
         return Differences()
-    proven = prove_differences(case, pair, *(fused or (model, pairing, differing)), feed, expected)
+    proven = prove_differences(case, *(fused or (pair, model, pairing, differing)), feed, expected)
     culprits = proven.culprits
-    is_one = len(culprits) == 1 and len(differing) <= FEW_DIFFERENCES
+    is_one = len(culprits) == 1 and is_same_structure
     is_plain = all(culprit.cause != "structure" for culprit in culprits)
     if not differing or len(culprits) == len(differing) or (is_one and is_plain):
         return proven
     feeds = (feed, pair.feed_reference(feed))
     parting = parted(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
     by_values = parting.culprits
-    if culprits and is_plain and not all(culprit.remedy.proven for culprit in by_values):
-        return proven  # They say what was changed, where values only say between what.
-    if not culprits or len(by_values) <= len(culprits):
-        return Differences(by_values, parting.repaired or proven.repaired)
-    return proven
+    is_small = is_same_structure or len(culprits) <= (_FEW_PLAIN if is_plain else 1)
+    if culprits and is_small:
+        if is_plain and not all(culprit.remedy.proven for culprit in by_values):
+            return proven  # They say what was changed, where values only say between what.
+        if parting.is_open or len(by_values) > len(culprits):
+            return proven
+    if by_values:
+        return evolve(parting, repaired=parting.repaired or proven.repaired)
+    # Taking over much of the reference makes the outputs match whatever is wrong.
+    return evolve(proven, is_open=bool(culprits) and not is_small)
 
 
 def prove_differences(
@@ -101,32 +109,55 @@ def with_copying(
     chosen = [suspect for suspect, names in names_of if wanted.keys() & names]
     differing = {name for _, names in names_of for name in names}
     names = [name for name in wanted if name in differing]
-    if not case.is_given or not chosen:
+    if not case.is_given or not chosen or differences.is_open:
         return differences
     if not pair.matches(case, case.model.proto, pairing, chosen, feed, expected):
         return differences
     remedy = Remedy(copy_command(case.path, pair.path, names) or None, True)
-    return evolve(differences, culprits=[evolve(each, remedy=remedy) for each in culprits])
+    named_changes = {
+        str(one.values["change"])
+        for each in culprits
+        for one in each.facts
+        if one.kind == "changed"
+    }
+    others = [one.change for one in chosen if str(one.change) not in named_changes]
+    copied = [evolve(each, remedy=remedy) for each in culprits]
+    if others and remedy.command and named_changes:
+        copied[-1] = evolve(copied[-1], facts=[*copied[-1].facts, evidence.also_copied(others)])
+    return evolve(differences, culprits=copied)
 
 
-def _optimized(case: Case, pair: ModelPair, most: int) -> tuple[Any, Pairing, list[Suspect]] | None:
+def _optimized(
+    case: Case, pair: ModelPair, most: int
+) -> tuple[ModelPair, Any, Pairing, list[Suspect]] | None:
     """Return the model as the backend optimizes it at that level where it differs least from the
-    reference, if it differs less than the model itself does.
+    reference as it is, or as the backend optimizes it, if it differs less than the model itself
+    does.
     """
-    best: tuple[Any, Pairing, list[Suspect]] | None = None
-    reference = pair.reference.indexed_graph.graph
+    best: tuple[ModelPair, Any, Pairing, list[Suspect]] | None = None
     for level in pair.party.levels:
-        try:
-            executed = pair.party.executed(case.model.proto, level=level)
-        except BackendError:
-            continue
+        executed = _executed(pair.party, case.model.proto, level)
         if executed is None:
             continue
-        pairing = paired(graph_with_weights(executed), reference)
-        differing = suspects(pairing)
-        if len(differing) < most:
-            best, most = (executed, pairing, differing), len(differing)
+        mine = graph_with_weights(executed)
+        for reference in (pair.reference.proto, _executed(pair.party, pair.reference.proto, level)):
+            if reference is None:
+                continue
+            pairing = paired(mine, graph_with_weights(reference))
+            differing = suspects(pairing)
+            if len(differing) < most:
+                is_own = reference is pair.reference.proto
+                chosen = pair if is_own else evolve(pair, reference=open_model(reference))
+                best, most = (chosen, executed, pairing, differing), len(differing)
     return best
+
+
+def _executed(party: SuspectedParty, model: Any, level: str) -> Any:
+    """Return what a backend makes of a model at a level; None if it refuses the model."""
+    try:
+        return party.executed(model, level=level)
+    except BackendError:
+        return None
 
 
 def _describe_difference(side: Side, suspect: Suspect, number: int) -> Culprit:

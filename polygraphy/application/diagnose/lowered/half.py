@@ -138,13 +138,10 @@ def half_trial(
     """Return what tries a model in half precision; see `try_half_precision`, and, of data that are
     left out, `feeds_of_half`.
     """
-    entry = casting(dtype)
-    opened = resolve(NarrowModels).open(model, entry)
-    tolerance = Tolerance(entry, opened.facts(), *tolerances)
-    if not opened.passes:
+    half = open_half(model, casting(dtype), tolerances=tolerances)
+    if not half.model.passes:
         raise errors.no_castable_node(dtype)
-    feeds = feeds_of_half(opened, data_loader, left_out)
-    return Trial(opened, tolerance, feeds, report)
+    return half.try_on(feeds_of_half(half.model, data_loader, left_out), report)
 
 
 def casting(dtype: str) -> DataTypeEntry:
@@ -177,7 +174,7 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
         BackendError: the reference evaluator cannot run it.
     """
     entry = casting(dtype)
-    opened = resolve(NarrowModels).open(model, entry)
+    opened = open_half(model, entry).model
     feeds = feeds_of_half(opened, data_loader)
     losses = worst_of(opened.measure(feed)[1] for feed in feeds)
     return ranked(losses, opened.passes, opened.users, Range.of(entry))
@@ -255,6 +252,46 @@ class Tolerance:
     def allowing(self, share: float) -> Tolerance:
         """Return a tolerance of so many times as much."""
         return evolve(self, share=share)
+
+
+@frozen
+class OpenedHalf:
+    """A model that is opened to compute in half precision.
+
+    Attributes:
+        model: the model, whose nodes can round.
+        tolerance: what is tolerated of its outputs.
+    """
+
+    model: NarrowModel
+    tolerance: Tolerance
+
+    def try_on(
+        self, feeds: Sequence[Feed], report: Report | None = None, lowered: Lowered | None = None
+    ) -> Trial:
+        """Return the trial of the model on data; see `Trial`."""
+        return Trial(self.model, self.tolerance, feeds, report, lowered)
+
+
+def open_half(
+    model: Any,
+    dtype: DataTypeEntry,
+    nodes: Collection[str] | None = None,
+    tolerances: tuple[float | None, float | None] = (None, None),
+) -> OpenedHalf:
+    """Open a model to compute in half precision.
+
+    Args:
+        model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
+        dtype: the type.
+        nodes: the names of the nodes that compute in it (default: all that can).
+        tolerances: `rtol` and `atol` of the outputs (default: what rounding explains).
+
+    Raises:
+        ModelError: the model cannot be cast.
+    """
+    opened = resolve(NarrowModels).open(model, dtype, nodes)
+    return OpenedHalf(opened, Tolerance(dtype, opened.facts(), *tolerances))
 
 
 class Lowered:

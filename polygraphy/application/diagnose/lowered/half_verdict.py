@@ -35,10 +35,11 @@ from polygraphy.application.diagnose.data import (
 from polygraphy.application.diagnose.lowered.half import (
     HalfPrecision,
     Lowered,
+    OpenedHalf,
     Tolerance,
-    Trial,
     casting,
     named,
+    open_half,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.binding import resolve
@@ -69,8 +70,8 @@ from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.precision import in_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import (
+    USUAL,
     LoweringParty,
-    NarrowModel,
     NarrowModels,
     SuspectedParty,
 )
@@ -161,9 +162,8 @@ def diagnose_precision_loss(
     narrow = str(pairing.model.narrow)
     dtype = HALF[narrow]
     with case.attempt(titles.all_nodes_in(dtype)) as notes:
-        opened = resolve(NarrowModels).open(reference.proto, casting(dtype))
-        tolerance = Tolerance(casting(dtype), opened.facts())
-        found = Trial(opened, tolerance, feeds_of(opened, [feed])).result()
+        half = open_half(reference.proto, casting(dtype))
+        found = half.try_on(feeds_of(half.model, [feed])).result()
         notes.append(steps.loss(found.verdict, found.before))
     mine, theirs = pairing.model, pairing.reference
     nodes = {theirs.identity(other): mine.identity(index) for index, other in pairing.nodes.items()}
@@ -198,14 +198,12 @@ def recast(
         path: where the reference is.
         dtype: ``fp16`` or ``bf16``.
     """
-    entry = casting(dtype)
     with case.attempt(titles.CAST_REFERENCE) as notes:
         try:
-            opened = resolve(NarrowModels).open(reference.proto, entry)
-            if not opened.passes:  # It computes in half precision itself.
+            half = open_half(reference.proto, casting(dtype))
+            if not half.model.passes:  # It computes in half precision itself.
                 return None
-            tolerance = Tolerance(entry, opened.facts())
-            found = Trial(opened, tolerance, feeds_of(opened, feeds)).result()
+            found = half.try_on(feeds_of(half.model, feeds)).result()
             off = found.after if found.kept else found.before
             party = CarefulParty(case.parties[0])  # What it refuses may have been a crash.
             compute = party.load(cast(reference.proto, dtype, found.kept))
@@ -253,6 +251,14 @@ class HalfModel:
     feeds: Sequence[Feed]
     is_whole: bool
 
+    def open(self) -> OpenedHalf:
+        """Return the float32 model, opened to compute in that type."""
+        return open_half(self.wide, self.dtype, self.nodes)
+
+    def runs(self, party: SuspectedParty) -> list[Values]:
+        """Return what a backend computes in float32, for each set of data."""
+        return [*map(party.load(self.wide), self.feeds)]
+
 
 def half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     """Return the model in float32, if it computes in half precision; else None."""
@@ -286,7 +292,7 @@ def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> b
     """Return whether parties differ in float32 as well: then it is not the precision."""
     with case.attempt(titles.IN_FLOAT32) as said:
         try:
-            runs = [_runs(party, half) for party in dict.fromkeys((*case.parties, third))]
+            runs = [half.runs(party) for party in dict.fromkeys((*case.parties, third))]
         except REFUSALS as error:
             said.append(steps.cannot_run(error))
             return False
@@ -306,7 +312,7 @@ def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> b
 
 def diagnose_half_model(
     case: Case, half: HalfModel, outputs: Sequence[Sequence[Values]], third: SuspectedParty
-) -> DiagnosisResult | None:
+) -> StepOutcome:
     """Find out what half precision loses of a model that is right in float32.
 
     Args:
@@ -314,31 +320,30 @@ def diagnose_half_model(
         half: the same in float32.
         outputs: of each backend, what it makes of each set of data.
         third: who computes what is right.
-
-    Returns:
-        What was found; None where precision does not explain the outputs.
     """
     name = named(half.dtype)
     with case.attempt(titles.all_nodes_in(name)) as said:
         try:
-            measured = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
-            tolerance = Tolerance(half.dtype, measured.facts())
-            found = Trial(measured, tolerance, half.feeds).result()
-            exact = _runs(third, half)
+            opened = half.open()
+            found = opened.try_on(half.feeds).result()
+            exact = half.runs(third)
         except PolygraphyException as error:
             said.append(steps.cannot_run(error))
-            return None
+            return Skip(str(error))
         said.append(steps.loss(found.verdict, found.before))
-        if found.verdict != "agree" and not is_observed(outputs, found.before):
+        if found.verdict != AGREE and not is_observed(outputs, found.before):
             said.append(steps.LOWERING_NOT_OBSERVED)
-            return None
-    if found.verdict == "ill-conditioned":
+            return Skip(steps.LOWERING_NOT_OBSERVED)
+    if found.verdict == ILL_CONDITIONED:
         reason = reasons.inputs_alone(name)
-        return DiagnosisResult(ILL_CONDITIONED, reason=reason)
-    if found.verdict == "agree":
-        return _of_agreement(exact, outputs, tolerance, found, name)
-    if found.verdict != "fault":
-        return None
+        return Found(DiagnosisResult(ILL_CONDITIONED, reason=reason), case)
+    if found.verdict == AGREE:
+        if not _are_tolerable(exact, outputs, opened.tolerance.allowing(found.allowance)):
+            return Skip("the outputs differ by more than half precision explains")
+        reason = reasons.rounding_only(name, found.before)
+        return Found(DiagnosisResult(AGREE, reason=reason), case)
+    if found.verdict != FAULT:
+        return Skip("no set of nodes explains the outputs")
     remedy, proof = Remedy(), list[Fact]()
     if found.kept:
         note = remedies.convert_again(cast_words(name, found.kept))
@@ -349,13 +354,14 @@ def diagnose_half_model(
     if all(one.cause in ("nan", "rounding") for one in culprits):
         # What the weights have lost already is lost in float32 as well.
         culprits = _lost_epsilons(case, Range.of(half.dtype)) or culprits
-    return DiagnosisResult(FAULT, culprits)
+    return Found(DiagnosisResult(FAULT, culprits), case)
 
 
 def diagnose_saved_outputs(
     case: Case, half: HalfModel, saved: Values, values: Values, third: SuspectedParty
-) -> DiagnosisResult | None:
-    """Find out whether half precision explains outputs that are not those that were saved.
+) -> StepOutcome:
+    """Find out whether half precision explains outputs that are not those that were saved. Not
+    whether it is rounding: that is asked before.
 
     Args:
         case: the model as it is.
@@ -363,31 +369,26 @@ def diagnose_saved_outputs(
         saved: what is right.
         values: what the first party makes of the data.
         third: who computes what is right.
-
-    Returns:
-        What was found; None where the model does not give them in float32 either. Not that it is
-        rounding: what explains outputs is asked before.
     """
     name = named(half.dtype)
     goal = {output: in_float(array) for output, array in saved.items() if output in values}
     with case.attempt(titles.IN_FLOAT32) as said:
         try:
-            opened = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
-            [wide] = _runs(case.parties[0], half)
+            tolerance = half.open().tolerance
+            [wide] = half.runs(case.parties[0])
         except REFUSALS as error:
             said.append(steps.cannot_run(error))
-            return None
-        tolerance = Tolerance(half.dtype, opened.facts())
+            return Skip(str(error))
         is_right = tolerance.error(goal, wide).is_tolerable
         said.append(steps.matches_saved(titles.FLOAT32_MODEL, is_right))
     if not is_right:
-        return None
-    made = diagnose_half_model(case, half, [[values]], third)
-    if made is None or made.verdict != AGREE:
-        return made
+        return Skip("the model differs from the saved results in float32, too")
+    answer = diagnose_half_model(case, half, [[values]], third)
+    if not isinstance(answer, Found) or answer.result.verdict != AGREE:
+        return answer
     off = tolerance.error(goal, {output: in_float(array) for output, array in values.items()})
     reason = reasons.right_in_float32(name, off)
-    return DiagnosisResult(INCONCLUSIVE, reason=reason)
+    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 
 def is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
@@ -408,27 +409,19 @@ def is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
     return not loss.broken and apart >= _OBSERVED * loss.error
 
 
-def _of_agreement(
-    exact: Sequence[Values],
-    outputs: Sequence[Sequence[Values]],
-    tolerance: Tolerance,
-    found: HalfPrecision,
-    name: str,
-) -> DiagnosisResult | None:
-    """Half precision is good enough, so each backend has to be, and as near to the first of them,
-    which is what a comparison asks.
+def _are_tolerable(
+    exact: Sequence[Values], outputs: Sequence[Sequence[Values]], allowed: Tolerance
+) -> bool:
+    """Return whether the outputs of each backend are near enough to the exact ones, and to those of
+    the first backend, which is what a comparison asks.
     """
-    allowed = tolerance.allowing(found.allowance)
     wide = [
         [{output: in_float(array) for output, array in values.items()} for values in made]
         for made in outputs
     ]
-    for made in wide:
-        for right in (exact, wide[0]):
-            if not allowed.worst(right, made).is_tolerable:
-                return None
-    reason = reasons.rounding_only(name, found.before)
-    return DiagnosisResult(AGREE, reason=reason)
+    return all(
+        allowed.worst(right, made).is_tolerable for made in wide for right in (exact, wide[0])
+    )
 
 
 def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
@@ -450,11 +443,6 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
         made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
         found.append(made)
     return found
-
-
-def _runs(party: SuspectedParty, half: HalfModel) -> list[Mapping[str, Any]]:
-    compute = party.load(half.wide, plain=party.backend == "onnx")
-    return [compute(feed) for feed in half.feeds]
 
 
 def _with_neighbours(
@@ -481,19 +469,20 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
     """
     entry = casting(party.lowers_to or "")
     proto = case.model.proto
-    measured: NarrowModel | None = None
+    half: OpenedHalf | None = None
+    built: Lowered | None = None
     try:
-        measured = resolve(NarrowModels).open(proto, entry)
+        half = open_half(proto, entry)
     except ModelError as error:  # Of an older opset: outputs can be compared, nodes cannot.
         unmeasured = str(error)
-    tolerance = Tolerance(entry, case.facts if measured is None else measured.facts())
-    if measured is None:
+        tolerance = Tolerance(entry, case.facts)
         feeds = feeds_of_parties(case, data_loader)
     else:
-        feeds = feeds_of_half(measured, data_loader, case.evidence.left_out)
+        tolerance = half.tolerance
+        feeds = feeds_of_half(half.model, data_loader, case.evidence.left_out)
+        built = Lowered(half.model.passes, partial(party.load, proto))
     others = [each for each in case.parties if each is not party]
-    reference = others[0] if others else resolve(SuspectedParty, "onnxrt")
-    built = None if measured is None else Lowered(measured.passes, partial(party.load, proto))
+    reference = others[0] if others else resolve(SuspectedParty, USUAL)
     with case.attempt(f"{party.lowers_to}, {party.name}") as said:
         case = evolve(case, feed=feeds[0])
         compute = case.loaded(reference)
@@ -512,7 +501,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
     if not is_lowering:
         return Skip(steps.WRONG_IN_FLOAT32)
     case = evolve(case, data_options=data_options(case.model, data_loader, 0, feeds[0]))
-    if measured is None or built is None:
+    if half is None or built is None:
         command = _run_command(case, party, reference, ())
         reason = reasons.right_in_float32_by(command, unmeasured)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
@@ -520,7 +509,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
         try:
             # Why nodes lose too much is seen where every operator rounds, so those that do there
             # are asked first; a backend that joins nodes may need their neighbours as well.
-            found = Trial(measured, tolerance, feeds).result()
+            found = half.try_on(feeds).result()
             after = worst
             for hops in range(_MOST_HOPS + 1) if found.verdict == FAULT else ():
                 kept = _with_neighbours(case.model.nodes, found.kept, built.passes, hops)
@@ -529,7 +518,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
                     found = evolve(found, before=worst, after=after, kept=kept)
                     break
             if not after.is_tolerable:
-                found = Trial(measured, tolerance, feeds, lowered=built).result()
+                found = half.try_on(feeds, lowered=built).result()
         except REFUSALS as error:
             return Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
         said.append(steps.kept_nodes(len(found.kept), len(built.passes), built.loads))

@@ -12,6 +12,7 @@ from typing import Any
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.lowered.half import BoundedSearch
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -47,6 +48,7 @@ _LEFT = 0.25
 """What is left of what quantising costs, where it is said to be that of some nodes."""
 _BESIDE = 0.5
 """From this share of a difference on, what is left without quantising is why the models differ."""
+_DIFFERS_MORE = "the models differ in more than quantization"
 _FEW = 4
 """So many nodes are to blame at most, and half of all; of more it is what adds up."""
 
@@ -109,8 +111,8 @@ class Quantised:
 
     def result(
         self, feeds: Sequence[Feed], goals: Sequence[Values], made: Sequence[Values], number: int
-    ) -> DiagnosisResult | None:
-        """Return the nodes whose quantising costs most of what outputs are off; None where the
+    ) -> StepOutcome:
+        """Find the nodes whose quantising costs most of what outputs are off; a skip where the
         models differ in more than that.
 
         Args:
@@ -131,7 +133,7 @@ class Quantised:
             apart = self._rms(alike, made[number])
             notes.append(steps.quantized_alike(apart))
         if apart > _BESIDE * self._rms(made[number], goals[number]):
-            return None
+            return Skip(_DIFFERS_MORE)
         ranked = self._ranked(feeds[number])
         limit = _LEFT * most
         search = BoundedSearch(lambda some: self._off(some, sets, limit) <= limit)
@@ -140,14 +142,14 @@ class Quantised:
             kept = healing_passes(names, search, is_ranked=True)
             if kept is None:
                 notes.append(steps.NO_NODES)
-                return None
+                return Skip(_DIFFERS_MORE)
             notes.append(steps.sets_tried(len(kept), len(names), search.checks))
             if search.is_cut_short:
                 notes.append(steps.CUT_SHORT)
         if len(kept) > _FEW or 1 < len(names) < 2 * len(kept):
             worst = [(name, ranked[name]) for name in names[:_FEW]]
             reason = reasons.quantization_accumulates(most, len(kept), len(names), worst)
-            return DiagnosisResult(INCONCLUSIVE, reason=reason)
+            return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         after = self._off(kept, sets)
         output = self._output_of(kept)
         facts = [evidence.quantization_cost(most, after, len(kept), len(names))]
@@ -164,7 +166,7 @@ class Quantised:
         remedy = Remedy(None, True, note)
         nodes = kept if output is None else [*self._before(output), *kept]
         culprit = Culprit(nodes, None, MODEL, "quantisation", None, facts, remedy, op)
-        return DiagnosisResult(FAULT, [culprit])
+        return Found(DiagnosisResult(FAULT, [culprit]), case)
 
     def _output_of(self, kept: Sequence[str]) -> str | None:
         """Return the output whose quantizing is all that is at fault; None if it is another."""

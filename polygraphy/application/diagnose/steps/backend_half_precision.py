@@ -46,10 +46,7 @@ def _explain(case: Case, runs: BackendRuns, half: HalfModel) -> StepOutcome:
         reason = reasons.rounding_only(half.dtype.name)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
     outputs = list(runs.outputs.values())
-    result = diagnose_half_model(case, half, outputs, request.arbiter)
-    if result is None:
-        return Skip("half precision does not explain the outputs")
-    return Found(result, case)
+    return diagnose_half_model(case, half, outputs, request.arbiter)
 
 
 def is_explained_by_precision(case: Case, runs: BackendRuns, *, by_steps: bool = False) -> bool:

@@ -38,17 +38,15 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         return Skip("no operand has a twin in the reference")
     reference_feeds = [*map(pair.feed_reference, feeds)]
     try:
-        result = quantized.result(
+        answer = quantized.result(
             reference_feeds, comparison.expected, comparison.values, compared.number
         )
     except BackendError as error:
         with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
             notes.append(steps.cannot_run(error))
         return Skip(str(error))
-    if result is not None:
-        return Found(result, case)
-    if not quantized.is_whole:
-        return Skip("the models differ in more than quantization")
+    if isinstance(answer, Found) or not quantized.is_whole:
+        return answer
     reference = open_model(quantized.quantised())
     besides = pair_models(case, reference, pair.path, pair.arbiter, pair.diagnose)
     if len(suspects(besides.pairing)) <= FEW_DIFFERENCES:

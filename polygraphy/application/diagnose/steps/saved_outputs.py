@@ -56,10 +56,7 @@ def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOu
     if half is None or not half.is_whole:
         return Skip("the model does not compute in half precision")
     saved, outputs = comparison.saved, comparison.outputs
-    result = diagnose_saved_outputs(case, half, saved, outputs, comparison.arbiter)
-    if result is None:
-        return Skip("half precision does not explain the outputs")
-    return Found(result, case)
+    return diagnose_saved_outputs(case, half, saved, outputs, comparison.arbiter)
 
 
 def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOutcome:

@@ -14,11 +14,12 @@ from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.locating import first_wrong, nodes_alone
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
+from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.application.diagnose.saved import Lent
 from polygraphy.application.diagnose.steps.saved_outputs import find_first_nan
 from polygraphy.application.diagnose.tracing import Trace
-from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
+from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal, mean_square_error
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -45,7 +46,7 @@ from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
-from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered
+from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
@@ -271,20 +272,19 @@ class _SavedTensors:
         if condition not in held:
             return ""
         try:
-            part = whole.part([index], held, [name])
-            given = {one.name: held[one.name] for one in part.graph.input if one.name in held}
-            given[condition] = np.logical_not(given[condition])
-            made = self._loaded(part)(given)[name]
+            part = cut_part(whole, [index], held, [name])
+            feed = {**part.feed, condition: np.logical_not(held[condition])}
+            made = self._load(part)(feed)[name]
         except (PolygraphyException, KeyError):  # What the other branch reads was not saved.
             return ""
         return whole.nodes[index].name if explains(made, known.values[name]) else ""
 
-    def _loaded(self, part: Any) -> Compute:
+    def _load(self, part: Part) -> Compute:
         """Return what computes a part of the model, by a party that has its operators."""
         try:
-            return self._third.load(part)
+            return part.load(self._third)
         except BackendError:
-            return self._party.load(part)
+            return part.load(self._party)
 
     def _variant(
         self,
@@ -305,24 +305,24 @@ class _SavedTensors:
             known: what is right.
             target: what that node makes, where it is not the last.
         """
-        held = known.held
-        part = self._case.model.part(region, held, [name])
-        given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
+        try:
+            part = cut_part(self._case.model, region, known.held, [name])
+        except PolygraphyException:
+            return None
         goal = known.values[name]
 
         def compute(variant: Variant) -> Any:
-            made = altered(part, target or name, variant)
-            return self._loaded(made)(given)[name]
+            try:
+                return self._load(part.change(target or name, variant))(part.feed).get(name)
+            except PolygraphyException:
+                return None
 
         between = {made for one in region for made in self._case.model.nodes[one].makes}
         for variant in variants(side, index):
-            if not set(variant.node.inputs) <= {"", *given, *side.weights, *between}:
+            if not set(variant.node.inputs) <= {"", *part.feed, *side.weights, *between}:
                 continue
-            try:
-                if explains(compute(variant), goal):
-                    return variant
-            except Exception:  # A variant that no backend takes is none.
-                continue
+            if explains(compute(variant), goal):
+                return variant
         node = side.nodes[index]
         for unknown in unknowns(node) if not target else ():
             solved = self._solved(partial(with_number, node, unknown), compute, goal)
@@ -337,17 +337,10 @@ class _SavedTensors:
         """Return the variant whose number, found by golden section, makes what was saved."""
 
         def error(number: float) -> float:
-            try:
-                apart = np.asarray(compute(made(number)), np.float64) - goal
-            except Exception:  # As above.
-                return np.inf
-            return float(np.mean(np.square(apart))) if np.isfinite(apart).all() else np.inf
+            return mean_square_error(compute(made(number)), goal)
 
         variant = made(nearest_number(error, signs=(1.0,), exponents=_EXPONENTS, digits=3))
-        try:
-            return variant if explains(compute(variant), goal) else None
-        except Exception:  # As above.
-            return None
+        return variant if explains(compute(variant), goal) else None
 
     def _rewired(
         self, name: str, region: Sequence[int], side: Side, index: int, known: Trace
@@ -356,12 +349,12 @@ class _SavedTensors:
         was saved; first of those that the model does not have.
         """
         held = known.held
-        part = self._case.model.part(region, held, [name])
-        given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
         try:
-            compute = self._loaded(part)
-        except BackendError:
+            part = cut_part(self._case.model, region, held, [name])
+            compute = self._load(part)
+        except PolygraphyException:
             return None
+        given = part.feed
         node = side.nodes[index]
         others = ChainMap(held, self._lost)  # type: ignore[arg-type]
         behind = {after for one in side.nodes[index:] for after in one.outputs}

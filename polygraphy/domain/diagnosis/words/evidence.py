@@ -158,6 +158,15 @@ def computes_differently(tensors: Sequence[str], nodes: int) -> str:
 
 
 @fact
+def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
+    end = _quoted(after)
+    place = f"between {some_of(before)} and {end}" if before else f"before {end}"
+    return (
+        f"The fault is in one or more of the {nodes} nodes {place}. No tensor in between matches."
+    )
+
+
+@fact
 def usual_data_match() -> str:
     return "The saved results come from the data that `polygraphy run` generates by default."
 
@@ -185,6 +194,12 @@ def rounding_has_same_effect() -> str:
 def restored(count: int = 1) -> str:
     what = "this" if count == 1 else f"these {count} differences"
     return f"Restoring only {what} makes all outputs match."
+
+
+@fact
+def also_copied(changes: Sequence[Fact]) -> str:
+    others = "; ".join(map(str, changes))
+    return f"Other differences of these nodes, which the fix also undoes: {others}."
 
 
 @fact
@@ -274,6 +289,16 @@ def part_refused(nodes: int) -> str:
 @fact
 def no_part_refused() -> str:
     return "It refuses no part of the model by itself."
+
+
+@fact
+def breaks_specification(message: str) -> str:
+    return f"It breaks the ONNX specification: {message}"
+
+
+@fact
+def accepts_more(party: str) -> str:
+    return f"{party} runs the model: it accepts more than the specification allows."
 
 
 @fact
@@ -607,6 +632,24 @@ def state_left_wrong(state: str, step: int) -> str:
 
 
 @fact
+def only_with_padding() -> str:
+    return "The difference shows only if the first positions are padding, which the mask hides."
+
+
+@fact
+def hands_on_another(output: str, source: str) -> str:
+    return (
+        f"Output {output!r} does not hold what the step itself uses, so that the next step reads"
+        f" something else from {source!r}."
+    )
+
+
+@fact
+def exchanged_states(states: Sequence[str], step: int) -> str:
+    return f"With only the reference's {_quoted(states)}, step {step} is correct."
+
+
+@fact
 def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
     return f"In step {step}, {tensor!r} {deviation.in_words()} with all inputs at once."
 
@@ -614,7 +657,7 @@ def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
 @fact
 def continues_another(output: str, source: str, expected: str, by: str) -> str:
     if not expected:
-        return f"Output {output!r} hands input {source!r} on unchanged, while other states grow."
+        return f"Output {output!r} hands input {source!r} on unchanged, unlike other states."
     return (
         f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
         f" {by}: the outputs are wired wrongly."

@@ -213,6 +213,16 @@ def version_refuses(party: str, version: str, error: object) -> str:
 
 
 @statement
+def same_version(party: str, version: str) -> str:
+    return f"it has the same version of {party} ({version})"
+
+
+@statement
+def versions_not_compared(environments: Sequence[str]) -> str:
+    return f"Not compared with other versions: {'; '.join(environments)}."
+
+
+@statement
 def nobody_runs(messages: str, open_shapes: str) -> str:
     return f"No backend could run the model: {messages}{open_shapes}"
 
@@ -220,6 +230,14 @@ def nobody_runs(messages: str, open_shapes: str) -> str:
 @statement
 def no_part_refused(messages: str) -> str:
     return f"No part of the model is refused by itself: {messages}"
+
+
+@statement
+def generated_data_invalid(message: str) -> str:
+    return (
+        f"The generated data break the ONNX specification: {message} Pass real data"
+        " (--load-inputs, --input-shapes)."
+    )
 
 
 @statement
@@ -297,6 +315,14 @@ def quantized_otherwise(relative: float) -> str:
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The quantized"
         " reference has different nodes, so the costliest node is unknown."
+    )
+
+
+@statement
+def not_narrowed_down(count: int) -> str:
+    return (
+        f"The fault is in {counted(count, 'node')} that the reference has in another form, and no"
+        " change of a single node explains it."
     )
 
 

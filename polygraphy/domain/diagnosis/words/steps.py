@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from polygraphy.domain.diagnosis.facts import constant, statement
 from polygraphy.domain.tensors.naming import counted, sets_of_data, some_of
@@ -195,7 +195,7 @@ def equal_pairs(count: int, places: int) -> str:
 
 @statement
 def explained_changes(count: int, total: int, is_late: bool) -> str:
-    more = " Some changes were not tried: out of time." if is_late else ""
+    more = " Some changes were not tried: the limit was reached." if is_late else ""
     return f"{count} of {total} explained.{more}"
 
 
@@ -245,11 +245,6 @@ def twin_is(exporter: str, is_right: bool) -> str:
 @statement
 def same_as_versions(here: str, versions: Sequence[str]) -> str:
     return f"{here} agrees with {' and '.join(versions)}."
-
-
-@statement
-def not_at_fault(parties: Iterable[str]) -> str:
-    return f"Not tried: the fault is in {' and '.join(sorted(parties))}."
 
 
 @statement
@@ -322,6 +317,16 @@ def all_steps_agree(count: int, states: Sequence[str]) -> str:
 def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
     left = f": it leaves {some_of(states)} wrong" if states else ""
     return f"Step {step} is the first that differs{left}."
+
+
+@statement
+def not_counted(causes: Sequence[str]) -> str:
+    return f"Within what these explain: {', '.join(causes)}."
+
+
+@statement
+def exchanged_states(states: Sequence[str], step: int) -> str:
+    return f"{some_of(states)} alone correct{'s' if len(states) == 1 else ''} step {step}."
 
 
 @statement

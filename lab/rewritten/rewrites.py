@@ -1,0 +1,286 @@
+"""References with different nodes: what optimizers, converters and other spellings make of a model.
+
+Each function takes a model and returns one that computes the same, with other nodes; None if the
+tool is not installed, or leaves the model as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+
+Rewrite = Callable[[onnx.ModelProto], "onnx.ModelProto | None"]
+
+
+def optimized(level: str) -> Rewrite:
+    """Return what ONNX Runtime makes of a model at an optimization level."""
+
+    def rewrite(model: onnx.ModelProto) -> onnx.ModelProto | None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.graph_optimization_level = getattr(
+            onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "optimized.onnx")
+            options.optimized_model_filepath = path
+            onnxruntime.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+            return onnx.load(path)
+
+    return rewrite
+
+
+def scripted(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return what the optimizer and the rewriter of onnxscript make of a model."""
+    try:
+        from onnxscript import optimizer, rewriter
+    except ImportError:
+        return None
+    with contextlib.redirect_stdout(io.StringIO()):
+        return rewriter.rewrite(optimizer.optimize(_copy(model)))
+
+
+def slim(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return what onnxslim makes of a model."""
+    try:
+        import onnxslim
+    except ImportError:
+        return None
+    with contextlib.redirect_stdout(io.StringIO()):
+        return onnxslim.slim(_copy(model))
+
+
+def fused(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return what onnxoptimizer makes of a model."""
+    try:
+        import onnxoptimizer
+    except ImportError:
+        return None
+    return onnxoptimizer.optimize(_copy(model))
+
+
+def newer(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model of another opset."""
+    opset = next(one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
+    return onnx.version_converter.convert_version(_copy(model), 18 if opset < 18 else 21)
+
+
+def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model with Gemm, activations, powers and BatchNormalization as smaller operators."""
+    writer = _Writer(model)
+    for node in model.graph.node:
+        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        read, made = list(node.input), node.output[0] if node.output else ""
+        if node.op_type == "Gemm" and not attributes.get("transA"):
+            weight = read[1]
+            if attributes.get("transB"):
+                weight = writer.add("Transpose", [weight], perm=[1, 0])
+            product = writer.add("MatMul", [read[0], weight])
+            if attributes.get("alpha", 1.0) != 1.0:
+                product = writer.add("Mul", [product, writer.number(attributes["alpha"])])
+            bias = read[2] if len(read) > 2 else ""
+            if bias and attributes.get("beta", 1.0) != 1.0:
+                bias = writer.add("Mul", [bias, writer.number(attributes["beta"])])
+            if bias:
+                writer.add("Add", [bias, product], made)
+            else:
+                writer.add("Identity", [product], made)
+        elif node.op_type == "Sigmoid":
+            below = writer.add("Exp", [writer.add("Neg", read)])
+            writer.add("Reciprocal", [writer.add("Add", [writer.number(1.0), below])], made)
+        elif node.op_type == "Relu":
+            writer.add("Max", [writer.number(0.0), read[0]], made)
+        elif node.op_type == "LeakyRelu":
+            less = writer.add("Mul", [read[0], writer.number(attributes.get("alpha", 0.01))])
+            kept = writer.add("Greater", [read[0], writer.number(0.0)])
+            writer.add("Where", [kept, read[0], less], made)
+        elif node.op_type == "HardSwish":
+            gate = writer.add("Add", [read[0], writer.number(3.0)])
+            gate = writer.add("Min", [writer.add("Max", [gate, writer.number(0.0)]),
+                                      writer.number(6.0)])  # fmt: skip
+            writer.add("Div", [writer.add("Mul", [gate, read[0]]), writer.number(6.0)], made)
+        elif node.op_type == "Sub":
+            writer.add("Add", [writer.add("Neg", [read[1]]), read[0]], made)
+        elif node.op_type == "Div" and writer.is_float(read[1]):
+            writer.add("Mul", [read[0], writer.add("Reciprocal", [read[1]])], made)
+        elif node.op_type == "BatchNormalization" and len(node.output) == 1:
+            self_epsilon = attributes.get("epsilon", 1e-5)
+            arrays = [writer.weights.get(name) for name in read[1:5]]
+            if any(array is None for array in arrays):
+                writer.keep(node)
+                continue
+            scale, bias, mean, variance = arrays
+            factor = scale / np.sqrt(variance + np.float32(self_epsilon))
+            shape = (-1, *(1,) * (writer.rank(read[0]) - 2))
+            product = writer.add("Mul", [writer.weight(factor.reshape(shape)), read[0]])
+            offset = (bias - mean * factor).reshape(shape)
+            writer.add("Add", [product, writer.weight(offset)], made)
+        else:
+            writer.keep(node)
+    return writer.finished()
+
+
+def transposed_products(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model that computes x @ W as (W.T @ x.T).T."""
+    writer = _Writer(model)
+    for node in model.graph.node:
+        weight = writer.weights.get(node.input[1]) if len(node.input) > 1 else None
+        rank = writer.rank(node.input[0]) if node.input else 0
+        if node.op_type == "MatMul" and weight is not None and weight.ndim == 2 and rank >= 2:
+            turned = [*range(rank - 2), rank - 1, rank - 2]
+            left = writer.weight(np.ascontiguousarray(weight.T))
+            right = writer.add("Transpose", [node.input[0]], perm=turned)
+            product = writer.add("MatMul", [left, right])
+            writer.add("Transpose", [product], node.output[0], perm=turned)
+        elif node.op_type == "Gemm" and weight is not None:
+            attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+            if attributes.get("transA") or attributes.get("alpha", 1.0) != 1.0:
+                writer.keep(node)
+                continue
+            left = weight if attributes.get("transB") else weight.T
+            right = writer.add("Transpose", [node.input[0]], perm=[1, 0])
+            product = writer.add("MatMul", [writer.weight(np.ascontiguousarray(left)), right])
+            turned_back = writer.add("Transpose", [product], perm=[1, 0])
+            bias = node.input[2] if len(node.input) > 2 else writer.number(0.0)
+            writer.add("Add", [turned_back, bias], node.output[0])
+        else:
+            writer.keep(node)
+    return writer.finished()
+
+
+def channels_last(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model whose elementwise operators on images, and pools, work on channels-last data,
+    as converters of other frameworks write them.
+    """
+    writer = _Writer(model)
+    for node in model.graph.node:
+        is_image = bool(node.input) and writer.rank(node.input[0]) == 4
+        if (
+            node.op_type in {"Relu", "Sigmoid", "Tanh", "LeakyRelu", "Clip", "HardSwish"}
+            and is_image
+        ):
+            turned = writer.add("Transpose", [node.input[0]], perm=[0, 2, 3, 1])
+            attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+            made = writer.add(node.op_type, [turned, *node.input[1:]], **attributes)
+            writer.add("Transpose", [made], node.output[0], perm=[0, 3, 1, 2])
+        elif node.op_type == "GlobalAveragePool" and is_image:
+            turned = writer.add("Transpose", [node.input[0]], perm=[0, 2, 3, 1])
+            if writer.opset >= 18:
+                mean = writer.add("ReduceMean", [turned, writer.integers([1, 2])], keepdims=1)
+            else:
+                mean = writer.add("ReduceMean", [turned], axes=[1, 2], keepdims=1)
+            writer.add("Transpose", [mean], node.output[0], perm=[0, 3, 1, 2])
+        elif node.op_type == "Conv" and len(node.input) > 2:
+            attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+            made = writer.add("Conv", list(node.input[:2]), **attributes)
+            bias = writer.weights.get(node.input[2])
+            if bias is None or writer.rank(node.input[0]) != 4:
+                writer.undo()
+                writer.keep(node)
+                continue
+            turned = writer.add("Transpose", [made], perm=[0, 2, 3, 1])
+            turned = writer.add("Add", [turned, writer.weight(bias)])
+            writer.add("Transpose", [turned], node.output[0], perm=[0, 3, 1, 2])
+        else:
+            writer.keep(node)
+    return writer.finished()
+
+
+class _Writer:
+    """Writes the nodes of a model anew, under other names."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._model = _copy(model)
+        inferred = onnx.shape_inference.infer_shapes(model)
+        values = [*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output]
+        self._types = {one.name: one.type.tensor_type for one in values}
+        self.weights = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+        for node in model.graph.node:
+            if node.op_type == "Constant" and node.attribute[0].name == "value":
+                self.weights[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        self.opset = next(
+            one.version for one in model.opset_import if one.domain in ("", "ai.onnx")
+        )
+        self._nodes: list[onnx.NodeProto] = []
+        self._changed = 0
+
+    def rank(self, name: str) -> int:
+        """Return the number of dimensions of a tensor; 0 if it is not known."""
+        if name in self.weights:
+            return self.weights[name].ndim
+        return len(self._types[name].shape.dim) if name in self._types else 0
+
+    def is_float(self, name: str) -> bool:
+        """Return whether a tensor holds float32 numbers."""
+        if name in self.weights:
+            return self.weights[name].dtype == np.float32
+        return name in self._types and self._types[name].elem_type == onnx.TensorProto.FLOAT
+
+    def add(self, op: str, read: list[str], made: str = "", **attributes: object) -> str:
+        """Add a node, and return what it makes."""
+        name = f"rw_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(op, read, [made or f"{name}_out"], name, **attributes))
+        self._changed += 1
+        return made or f"{name}_out"
+
+    def undo(self) -> None:
+        """Remove the last node."""
+        self._nodes.pop()
+        self._changed -= 1
+
+    def keep(self, node: onnx.NodeProto) -> None:
+        """Add a node as it is."""
+        self._nodes.append(node)
+
+    def weight(self, array: np.ndarray) -> str:
+        """Add a weight, and return its name."""
+        name = f"rw_weight_{len(self._model.graph.initializer)}"
+        self._model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def number(self, value: float) -> str:
+        """Add a number, and return its name."""
+        return self.weight(np.array(value, np.float32))
+
+    def integers(self, values: list[int]) -> str:
+        """Add a list of integers, and return its name."""
+        return self.weight(np.array(values, np.int64))
+
+    def finished(self) -> onnx.ModelProto | None:
+        """Return the model under other names; None if nothing was written anew."""
+        if not self._changed:
+            return None
+        del self._model.graph.node[:]
+        del self._model.graph.value_info[:]
+        self._model.graph.node.extend(self._nodes)
+        return self._model
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+REWRITES: dict[str, Rewrite] = {
+    "ort basic": optimized("BASIC"),
+    "ort extended": optimized("EXTENDED"),
+    "ort all": optimized("ALL"),
+    "onnxscript": scripted,
+    "onnxslim": slim,
+    "onnxoptimizer": fused,
+    "other opset": newer,
+    "spelled out": spelled_out,
+    "transposed products": transposed_products,
+    "channels last": channels_last,
+}

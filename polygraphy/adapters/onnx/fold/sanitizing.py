@@ -1,0 +1,22 @@
+"""A model as ``surgeon sanitize`` saves it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polygraphy.adapters.onnx.fold.folding import FoldConstants
+from polygraphy.adapters.onnx.graph.shapes import InferShapes
+from polygraphy.adapters.onnx_common.messages import copy_of
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def sanitized(model: ModelProto, *, fold_constants: bool = False) -> ModelProto:
+    """Return a copy of a model with inferred types, and with folded constants; see the port."""
+    made: ModelProto = copy_of(model)
+    with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # It is only tried.
+        if fold_constants:
+            made = FoldConstants(made, copy=False).call_impl()
+        return InferShapes(made, allow_onnxruntime=False).call_impl()

@@ -1,0 +1,74 @@
+"""Corrects data types and shapes that a graph declares for tensors, and that its nodes contradict:
+backends refuse such a model, or trust the declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from polygraphy.adapters.onnx.graph.growth import check_expansion
+from polygraphy.adapters.onnx.storage.weights import without_large_weights
+from polygraphy.adapters.onnx_common import inference
+from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, shape_of
+from polygraphy.domain.tensors.naming import some_of
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, TypeProto
+
+
+def correct_declared_types(model: ModelProto) -> list[str]:
+    """Replace, in place, what the graphs of a model declare about tensors and what contradicts the
+    types that follow from its inputs, weights and operators.
+
+    Returns:
+        The names of the tensors.
+    """
+    bare = copy_of(without_large_weights(model))
+    for graph in _graphs(bare.graph):
+        del graph.value_info[:]
+        for value in graph.output:
+            if graph is bare.graph and value.type.WhichOneof("value") not in ("tensor_type", None):
+                continue
+            value.ClearField("type")
+    try:
+        check_expansion(bare)
+        inferred = inference.infer_shapes(bare)
+    except Exception:  # Too large, or its own errors and those of protobuf: nothing is known.
+        return []
+    corrected = []
+    for declared, known in zip(_graphs(model.graph), _graphs(inferred.graph)):
+        types = {value.name: value.type for value in (*known.value_info, *known.output)}
+        for value in (*declared.value_info, *declared.output):
+            found = types.get(value.name)
+            if found is not None and _contradicts(value.type, found):
+                value.type.CopyFrom(found)
+                corrected.append(value.name)
+    if corrected:
+        names = some_of(list(dict.fromkeys(corrected)))
+        G_LOGGER.warning(f"The graph declares types that its nodes contradict; corrected: {names}")
+    return corrected
+
+
+def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    yield graph
+    for node in graph.node:
+        for inner in graphs_of(node):
+            yield from _graphs(inner)
+
+
+def _contradicts(declared: TypeProto, inferred: TypeProto) -> bool:
+    """Return whether a declared type cannot be the inferred one."""
+    if not (declared.HasField("tensor_type") and inferred.HasField("tensor_type")):
+        return False
+    types = declared.tensor_type.elem_type, inferred.tensor_type.elem_type
+    if all(types) and types[0] != types[1]:
+        return True
+    shapes: list[Any] = [shape_of(one.tensor_type) for one in (declared, inferred)]
+    if None in shapes:
+        return False
+    return len(shapes[0]) != len(shapes[1]) or any(
+        isinstance(own, int) and isinstance(known, int) and own != known
+        for own, known in zip(*shapes)
+    )

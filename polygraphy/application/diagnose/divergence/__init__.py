@@ -1,0 +1,1 @@
+"""Where a model diverges from a reference whose nodes are not the same."""

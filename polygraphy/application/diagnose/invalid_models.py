@@ -1,0 +1,298 @@
+"""Whether a model is valid where a backend refuses it, or backends disagree: before a backend is
+accused, the model and the data have to follow the ONNX specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.careful import CarefulParty
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.binding import resolve
+from polygraphy.domain.checks.operator_call import ATTRIBUTE, SHAPE, VALUE, InvalidNode
+from polygraphy.domain.diagnosis.commands import sanitize_command
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    NO_FAULT,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.facts import Fact, facts_of
+from polygraphy.domain.diagnosis.regions import GraphNode, region_before
+from polygraphy.domain.diagnosis.words import evidence, reasons
+from polygraphy.domain.errors import PolygraphyException, UnavailableError
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
+from polygraphy.ports.diagnosing import (
+    REFERENCE,
+    SuspectedParty,
+    find_violations,
+    sanitized,
+)
+
+DATA = "data"
+"""The party at fault, and the cause, where the data break the specification."""
+_OF_BACKENDS = ("kernel", "refusal", "rewrite")
+"""Causes for which a backend is at fault only if the model is valid."""
+_PASSED_ON = frozenset(
+    {
+        "Cast", "Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze",
+        "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators that hand on elements as they are: indices behind them are those of the data."""
+_SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
+"""How a model is sanitized: declared types alone, then constants as well."""
+
+
+@frozen
+class _Broken:
+    """What breaks the specification.
+
+    Attributes:
+        node: the node.
+        is_of_data: whether the data do, and not the model.
+        is_known: whether that does not depend on data that were generated.
+    """
+
+    node: InvalidNode
+    is_of_data: bool
+    is_known: bool
+
+
+def blame_model(case: Case, found: Found, feeds: Sequence[Feed]) -> Found:
+    """Return a result in which the model, or the data, are to blame for what breaks the
+    specification, and no backend that refuses it, or computes something else.
+
+    Args:
+        case: what is diagnosed.
+        found: the result.
+        feeds: the data on which a repaired model has to work.
+    """
+    case, refused = found.case, _refusal_of_the_whole(found.result)
+    if refused:
+        return diagnose_invalid_model(case, refused, feeds) or found
+    suspects = [one for one in found.result.culprits if _is_backend(case, one)]
+    if not suspects:
+        return found
+    indices = {name: index for index, node in enumerate(case.model.nodes) for name in [node.name]}
+    chosen = sorted({indices[n] for one in suspects for n in one.nodes if n in indices})
+    broken = {one.node.index: one for one in _find_broken(case, chosen)}
+    if not broken:
+        return found
+    culprits: list[Culprit] = []
+    unknown: list[_Broken] = []
+    for culprit in found.result.culprits:
+        own = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
+        if culprit not in suspects or not own:
+            culprits.append(culprit)
+        elif not own[0].is_known:
+            unknown += own[:1]
+        elif all(one.tensor != culprit.tensor for one in culprits if one.party in (MODEL, DATA)):
+            culprits.append(_describe(case, own[0], culprit.facts, feeds))
+        else:
+            at = next(i for i, one in enumerate(culprits) if one.tensor == culprit.tensor)
+            refusals = [one for one in culprit.facts if one.kind == "refused"]
+            culprits[at] = evolve(culprits[at], facts=[*culprits[at].facts, *refusals])
+    if not culprits:
+        reason = reasons.generated_data_invalid(unknown[0].node.message)
+        return evolve(found, result=DiagnosisResult(INCONCLUSIVE, reason=reason))
+    return evolve(found, result=evolve(found.result, culprits=culprits))
+
+
+def diagnose_invalid_model(
+    case: Case, error: PolygraphyException | str, feeds: Sequence[Feed]
+) -> Found | None:
+    """Return what breaks the specification in a model that no backend runs; None if nothing does.
+
+    Args:
+        case: what is diagnosed.
+        error: how the backends refuse it.
+        feeds: the data on which a repaired model has to work.
+    """
+    if isinstance(error, UnavailableError) or (not case.feed and case.model.inputs):
+        return None
+    broken = [one for one in _find_broken(case, None) if one.is_known]
+    if not broken:
+        return None
+    facts = [evidence.refused(_refusing(case, error), str(error))]
+    culprits = [
+        _describe(case, one, facts if number == 0 else [], feeds)
+        for number, one in enumerate(broken)
+    ]
+    return Found(DiagnosisResult(FAULT, culprits), case)
+
+
+def _refusing(case: Case, error: PolygraphyException | str) -> str:
+    return str(getattr(error, "backend", "") or case.parties[0].name)
+
+
+def _refusal_of_the_whole(result: DiagnosisResult) -> str:
+    """Return how backends refuse a model of which they refuse no part; empty if they do not."""
+    kinds = ("no_part_refused", "nobody_runs")
+    reason = [str(f.values["messages"]) for f in facts_of(result.reason) if f.kind in kinds]
+    refusals = [
+        str(fact.values["message"])
+        for one in result.culprits
+        if one.cause == "refusal" and not one.nodes
+        for fact in one.facts
+        if fact.kind == "refused"
+    ]
+    return next(iter([*reason, *refusals]), "")
+
+
+def _is_backend(case: Case, culprit: Culprit) -> bool:
+    return (
+        culprit.party not in (MODEL, DATA)
+        and culprit.cause in _OF_BACKENDS
+        and culprit.cause not in NO_FAULT
+    )
+
+
+def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequence[Feed]) -> Culprit:
+    """Return the culprit for what breaks the specification.
+
+    Args:
+        case: what is diagnosed.
+        broken: what does.
+        facts: what was seen of it.
+        feeds: the data on which a repaired model has to work.
+    """
+    node = case.model.nodes[broken.node.index]
+    seen = [
+        evidence.accepts_more(one.values["party"]) if one.kind == "runs" else one
+        for one in facts
+        if one.kind in ("refused", "runs", "accepts_more")
+    ]
+    remedy = Remedy() if broken.is_of_data else _sanitize(case, feeds)
+    if broken.is_of_data:
+        party, cause = DATA, DATA
+    else:
+        is_attribute = broken.node.kind == ATTRIBUTE
+        party, cause = MODEL, "attribute" if is_attribute else "refusal" if seen else "invalid"
+    seen = [evidence.breaks_specification(broken.node.message), *seen]
+    tensor = next(iter(node.makes), None)
+    return Culprit([node.name], tensor, party, cause, None, seen, remedy, node.op)
+
+
+def _sanitize(case: Case, feeds: Sequence[Feed]) -> Remedy:
+    """Return the command that makes all parties run a model that some refuse, if there is one."""
+    arbiter = resolve(SuspectedParty, REFERENCE)
+    for options in _SANITIZED if case.is_given else ():
+        try:
+            model = sanitized(case.model.given, **options)
+            if find_violations(model, {}):
+                continue
+            expected = [CarefulParty(arbiter).load(model)(feed) for feed in feeds]
+            for party in case.parties:
+                compute = CarefulParty(party).load(model)
+                if any(case.differing(compute(f), right) for f, right in zip(feeds, expected)):
+                    break
+            else:
+                return Remedy(sanitize_command(case.path, options) or None, True)
+        except PolygraphyException:
+            continue
+    return Remedy()
+
+
+def _find_broken(case: Case, chosen: Collection[int] | None) -> list[_Broken]:
+    """Return what breaks the specification: of some nodes, or of the model that nobody runs."""
+    proto, nodes = case.model.proto, case.model.nodes
+    stated = {one.index: one for one in find_violations(proto, {})}
+    values = _values_before(case, range(len(nodes)) if chosen is None else chosen)
+    on_data = {one.index: one for one in find_violations(proto, values)}
+    broken = []
+    for index in sorted({*stated, *on_data}):
+        if chosen is not None and index not in chosen:
+            continue
+        node = on_data.get(index) or stated[index]
+        is_stated = index in stated
+        is_of_data = not is_stated and _is_of_data(case, nodes, node)
+        depends = not is_stated and node.kind in (VALUE, SHAPE) and _depends(case, nodes, node)
+        is_open = node.kind == SHAPE and case.are_shapes_open and _has_open_inputs(case)
+        is_known = not (depends and (is_open or (is_of_data and case.is_made_up)))
+        broken.append(_Broken(node, is_of_data, is_known))
+    return broken
+
+
+def _has_open_inputs(case: Case) -> bool:
+    return any(
+        meta.shape is None or is_shape_dynamic(meta.shape) for meta in case.model.inputs.values()
+    )
+
+
+def _depends(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> bool:
+    """Return whether the tensor that breaks a rule depends on the data."""
+    if broken.tensor in case.model.constants:
+        return broken.kind == SHAPE
+    before = region_before(nodes, broken.tensor, ())
+    read = {broken.tensor, *(name for index in before for name in nodes[index].reads)}
+    return broken.kind == SHAPE or any(name in case.model.inputs for name in read)
+
+
+def _is_of_data(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> bool:
+    """Return whether the tensor that breaks a rule is an input of the model, or hands on one."""
+    makers = {name: node for node in nodes for name in node.makes}
+    name, inputs = broken.tensor, case.model.inputs
+    while name in makers and makers[name].op in _PASSED_ON:
+        reads = [one for one in makers[name].reads if one not in case.model.constants]
+        if len(reads) != 1 and makers[name].op not in ("Reshape", "Slice"):
+            return False
+        name = reads[0] if reads else ""
+    return name in inputs and name not in case.model.constants
+
+
+def _values_before(case: Case, chosen: Collection[int]) -> dict[str, Any]:
+    """Return the data, and what some nodes read as far as a party computes it."""
+    values = dict(case.feed)
+    for party, indices in _tried(case, chosen):
+        nodes = case.model.nodes
+        asked = {
+            name
+            for index in indices
+            for name in nodes[index].reads
+            if name not in values and name not in case.model.constants
+        }
+        before = {one for name in asked for one in region_before(nodes, name, ())}
+        if not before:
+            continue
+        part = case.model.part(sorted(before), values, sorted(asked))
+        feed = {one.name: values[one.name] for one in part.graph.input if one.name in values}
+        try:
+            computed = CarefulParty(party).load(part, plain=True)(feed)
+        except REFUSALS:
+            continue
+        values.update(computed)
+    return values
+
+
+def _tried(case: Case, chosen: Collection[int]) -> Iterator[tuple[SuspectedParty, Collection[int]]]:
+    """Yield who computes what some nodes read: all that they read, or node by node, until one is
+    refused.
+    """
+    parties = [resolve(SuspectedParty, REFERENCE), *case.parties]
+    if len(chosen) < len(case.model.nodes):
+        yield from ((party, chosen) for party in parties)
+        return
+    for party in parties:
+        low, high = 0, len(chosen)
+        while high - low > 1:  # The first nodes that a party runs, as many as it does.
+            middle = (low + high) // 2
+            low, high = (middle, high) if _runs_first(case, party, middle) else (low, middle)
+        yield party, range(low + 1)
+
+
+def _runs_first(case: Case, party: SuspectedParty, count: int) -> bool:
+    part = case.model.part(range(count), case.feed)
+    feed = {one.name: case.feed[one.name] for one in part.graph.input if one.name in case.feed}
+    try:
+        CarefulParty(party).load(part, plain=True)(feed)
+    except REFUSALS:
+        return False
+    return True

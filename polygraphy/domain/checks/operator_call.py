@@ -1,0 +1,127 @@
+"""An operator with its inputs, as far as they are known, and what it breaks of the ONNX
+specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import Factory, frozen
+
+SHAPE, ATTRIBUTE, VALUE, TYPE = "shape", "attribute", "value", "type"
+"""What breaks a rule: the shape of an input, an attribute, elements of an input, or a data type."""
+
+
+@frozen(eq=False)
+class Operand:
+    """An input of a node.
+
+    Attributes:
+        name: of the tensor.
+        shape: its dimensions, None for each that is unknown; None if their number is unknown.
+        values: its elements, an array; None if they are unknown.
+        dtype: the name of its data type, as ``float32``; empty if it is unknown.
+    """
+
+    name: str
+    shape: tuple[int | None, ...] | None = None
+    values: Any = None
+    dtype: str = ""
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def integers(self) -> list[int] | None:
+        """Its elements, if they are known and integers."""
+        if self.values is None or not np.issubdtype(np.asarray(self.values).dtype, np.integer):
+            return None
+        return [int(one) for one in np.asarray(self.values).reshape(-1)]
+
+
+@frozen(eq=False)
+class OperatorCall:
+    """A node.
+
+    Attributes:
+        op: its operator, of the main domain.
+        opset: the version of the operator set.
+        attributes: their values, and the defaults of those that are left out.
+        inputs: its inputs; None for one that is left out.
+        outputs: how many outputs it has.
+    """
+
+    op: str
+    opset: int
+    attributes: Mapping[str, Any] = Factory(dict)
+    inputs: Sequence[Operand | None] = ()
+    outputs: int = 1
+
+    def input(self, position: int) -> Operand | None:
+        """Return an input; None if it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def shape(self, position: int) -> tuple[int | None, ...] | None:
+        """Return the shape of an input; None if it is left out or its rank is unknown."""
+        operand = self.input(position)
+        return None if operand is None else operand.shape
+
+    def integers(self, position: int, attribute: str = "") -> list[int] | None:
+        """Return the elements of an input, or an attribute of older versions; None if unknown."""
+        operand = self.input(position)
+        if operand is not None:
+            return operand.integers
+        value = self.attributes.get(attribute)
+        return None if value is None else list(value)
+
+
+@frozen
+class Violation:
+    """A rule that a node breaks.
+
+    Attributes:
+        op: its operator.
+        requirement: what the specification requires, as ``an index in [-2, 1]``.
+        actual: what the node has instead, a clause.
+        kind: `SHAPE`, `ATTRIBUTE`, `VALUE` or `TYPE`.
+        tensor: the input that breaks it; empty for an attribute.
+    """
+
+    op: str
+    requirement: str
+    actual: str
+    kind: str
+    tensor: str = ""
+
+    @property
+    def message(self) -> str:
+        """The rule and what breaks it, in one sentence."""
+        return f"{self.op} requires {self.requirement}, but {self.actual}."
+
+
+@frozen
+class InvalidNode:
+    """A node of the main graph that breaks the specification, or a node inside it.
+
+    Attributes:
+        index: its position.
+        op: the operator that breaks it.
+        message: the rule and what breaks it, a sentence.
+        kind: as of `Violation`.
+        tensor: the input that breaks it; empty if it is another thing.
+    """
+
+    index: int
+    op: str
+    message: str
+    kind: str
+    tensor: str = ""
+
+
+def shape_text(shape: Sequence[int | None]) -> str:
+    """Return a shape as messages show it."""
+    dims = ["?" if dim is None else str(dim) for dim in shape]
+    return f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"

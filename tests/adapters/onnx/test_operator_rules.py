@@ -1,0 +1,96 @@
+"""A node that breaks the rules of its operator is found, whatever backends accept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import numpy_helper, parser
+
+from polygraphy.adapters.onnx.lint.node_checks import find_violations
+
+F, INT = np.float32, np.int64
+
+
+def invalid(body: str, weights: dict[str, Any], inputs: str, opset: int) -> list[str]:
+    text = f'<ir_version: 8, opset_import: ["": {opset}]> g ({inputs}) => (float y) {{ {body} }}'
+    model = parser.parse_model(text)
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].ClearField("type")
+    for name, array in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return [one.message for one in find_violations(model, {})]
+
+
+IMAGE, MATRIX = "float[1,6,4,5] x", "float[2,3] x"
+CASES = [
+    (IMAGE, "y = PRelu(x, s)", {"s": np.ones(6, F)}, "such as (6, 1, 1)"),
+    (IMAGE, "y = BatchNormalization(x,s,s,s,s)", {"s": np.ones((1, 6), F)}, "shape (6,)"),
+    (IMAGE, "y = InstanceNormalization(x,s,s)", {"s": np.ones(5, F)}, "the scale"),
+    (IMAGE, "y = Conv<group=2>(x,w)", {"w": np.ones((4, 6, 1, 1), F)}, "x 2 groups"),
+    (IMAGE, "y = Conv<group=4>(x,w)", {"w": np.ones((6, 2, 1, 1), F)}, "group"),
+    (IMAGE, "y = Conv(x,w,b)", {"w": np.ones((4, 6, 1, 1), F), "b": np.ones(3, F)}, "bias"),
+    (IMAGE, "y = Conv<pads=[1,1]>(x,w)", {"w": np.ones((4, 6, 1, 1), F)}, "4 values in pads"),
+    (IMAGE, "y = ConvTranspose(x,w)", {"w": np.ones((4, 6, 1, 1), F)}, "axis 0"),
+    (IMAGE, "y = MaxPool<kernel_shape=[2,2,2]>(x)", {}, "2 values in kernel_shape"),
+    (IMAGE, "y = SpaceToDepth<blocksize=3>(x)", {}, "height and width"),
+    (IMAGE, "y = Gather<axis=3>(x,i)", {"i": np.array([0, 5], INT)}, "indices in [-5, 4]"),
+    (IMAGE, "y = GatherND(x,i)", {"i": np.array([[0, 6]], INT)}, "axis 1 of size 6"),
+    (IMAGE, "y = Resize(x,,,s)", {"s": np.ones(3, INT)}, "4 sizes"),
+    (IMAGE, "y = GridSample(x,g)", {"g": np.ones((2, 3, 3, 2), F)}, "a grid of shape"),
+    (IMAGE, "y = GroupNormalization<num_groups=4>(x,s,s)", {"s": np.ones(4, F)}, "6 channels"),
+    (MATRIX, "y = Transpose<perm=[1,1]>(x)", {}, "each of the axes"),
+    (MATRIX, "y = Reshape(x,s)", {"s": np.array([-1, 4], INT)}, "6 elements"),
+    (MATRIX, "y = Concat<axis=1>(x,w)", {"w": np.ones((3, 3), F)}, "equal sizes except on axis 1"),
+    (MATRIX, "y, z = Split<axis=1>(x)", {}, "2 outputs divide"),
+    (MATRIX, "y = Add(x,w)", {"w": np.ones(2, F)}, "broadcasts with (2, 3)"),
+    (MATRIX, "y = Mul(x,w)", {"w": np.ones(3)}, "one data type"),
+    (MATRIX, "y = Gemm<transB=1>(x,w)", {"w": np.ones((3, 4), F)}, "3 rows"),
+    (MATRIX, "y = Slice(x,a,b)", {"a": np.zeros(2, INT), "b": np.ones(1, INT)}, "as many ends"),
+    (MATRIX, "y = ScatterElements(x,i,u)", {"i": np.zeros((1, 3), INT), "u": np.ones((2, 3), F)},
+     "the updates"),
+    (MATRIX, 'y = Einsum<equation="ij,jk->ik">(x,w)', {"w": np.ones((2, 2), F)}, "one size for 'j'"),
+    (MATRIX, "y = Clip(x,l)", {"l": np.zeros(2, F)}, "a scalar"),
+    (MATRIX, "y = Pad(x,p)", {"p": np.zeros(2, INT)}, "4 pads"),
+    (MATRIX, "y = LayerNormalization(x,s)", {"s": np.ones(2, F)}, "broadcasts to the normalized"),
+    ("float[5,1,3] x", "y = LSTM<hidden_size=2>(x,w,r)",
+     {"w": np.ones((1, 6, 3), F), "r": np.ones((1, 8, 2), F)}, "shape (1, 8, 3)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("inputs", "body", "weights", "said"), CASES)
+def test_a_broken_rule_is_found(inputs: str, body: str, weights: dict[str, Any], said: str) -> None:
+    opset = 21 if "Group" in body else 17
+    [message] = invalid(body, weights, inputs, opset)
+    assert said in message
+
+
+def test_what_is_unknown_breaks_no_rule() -> None:
+    """Open dimensions, and an empty tensor where an opset asks for one."""
+    slope = {"s": np.ones((6, 1, 1), F)}
+    assert not invalid("y = PRelu(x,s)", slope, "float[N,C,H,W] x", 17)
+    assert not invalid("y = Gather(x,i)", {}, "float[2,3] x, int64[4] i", 17)
+    empty = {"e": np.zeros(0, F), "s": np.array([1, 6, 8, 10], INT)}
+    assert not invalid("y = Resize(x,e,e,s)", empty, IMAGE, 11)
+
+
+@pytest.mark.thorough
+def test_the_cases_of_the_onnx_package_break_no_rule() -> None:
+    from onnx.backend.test.case.node import collect_testcases
+
+    for case in collect_testcases(None):
+        for data, _ in case.data_sets or ():
+            names = [value.name for value in case.model.graph.input]
+            values = {n: array for n, array in zip(names, data) if isinstance(array, np.ndarray)}
+            assert not find_violations(case.model, values), case.name
+
+
+def test_declared_types_are_checked_against_the_nodes() -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float16[2,2] x) => (float16[2,2] y)'
+        " <float[2,2] h> { h = MatMul(x,x) y = Relu(h) }"
+    )
+    [found] = find_violations(model, {})
+    assert (found.index, found.op) == (0, "MatMul")
+    assert "the graph declares float32" in found.message

@@ -1,0 +1,103 @@
+"""A backend that refuses an invalid model is correct: the model, or the data, are at fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.binding import bind
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.asked import command_line
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.ports.reporting import Findings
+from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.facts import facts_of
+from tests.support.parties import command_of_fakes
+
+F = np.float32
+
+
+def model_of(text: str, **weights: Any) -> onnx.ModelProto:
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["": 13]> g {text}')
+    for name, array in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
+
+
+def blamed(model: onnx.ModelProto, *parties: Any, data: Any = None) -> dict[str, Any]:
+    kept = Kept()
+    with bind(Findings, kept), bind(command_line, command_of_fakes):
+        assert not diagnose(model, list(parties), data)
+    [culprit] = kept.culprits
+    return culprit
+
+
+def test_the_model_is_at_fault_for_what_one_backend_accepts_and_another_refuses() -> None:
+    model = model_of(
+        "(float[1,3,4,4] x) => (float[1,3,4,4] y) { a = Relu(x) y = PRelu(a,s) }",
+        s=np.ones(3, F),
+    )
+    culprit = blamed(model, OnnxrtParty())
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["y"], "model", "refusal")
+    assert "(3, 1, 1)" in facts_of(culprit)["breaks_specification"]["message"]
+    assert facts_of(culprit)["accepts_more"]["party"] == "onnx"
+    assert culprit["remedy"]["command"] is None
+
+
+def test_the_model_is_at_fault_if_no_backend_runs_it() -> None:
+    text = (
+        "(float[2,3] x) => (float[N,M] y) { a = Abs(x) s = Shape(a) t = Add(s,o) y = Reshape(a,t) }"
+    )
+    culprit = blamed(model_of(text, o=np.array([0, 1])), OnnxrtParty(), OnnxParty())
+    assert (culprit["nodes"], culprit["party"]) == (["y"], "model")
+
+
+def test_a_wrong_declared_type_is_fixed_by_sanitizing() -> None:
+    model = model_of(
+        "(float16[2,2] x) => (float16[2,2] y) <float[2,2] h> { h = MatMul(x,w) y = Relu(h) }",
+        w=np.eye(2, dtype=np.float16),
+    )
+    culprit = blamed(model, OnnxrtParty())
+    assert (culprit["nodes"], culprit["party"]) == (["h"], "model")
+    assert culprit["remedy"]["proven"]
+    assert culprit["remedy"]["command"].startswith("polygraphy surgeon sanitize")
+
+
+def test_an_index_out_of_range_is_the_fault_of_the_data_that_hold_it() -> None:
+    model = model_of(
+        "(int64[2] i) => (float[2,3] y) { j = Cast<to=7>(i) e = Gather(w,j) y = Relu(e) }",
+        w=np.ones((4, 3), F),
+    )
+    culprit = blamed(model, OnnxrtParty(), OnnxParty(), data=[{"i": np.array([1, 9])}])
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["e"], "data", "data")
+
+
+def test_shapes_that_were_made_up_accuse_neither_the_model_nor_a_backend() -> None:
+    """Both inputs have open sizes, and a weight fits only one that nobody gave."""
+    model = model_of(
+        "(float[N,A] x, float[M,B] z) => (float[N,C] y) { a = MatMul(x,w) y = MatMul(a,z) }",
+        w=np.ones((37, 41), F),
+    )
+    with pytest.raises((InconclusiveError, Exception), match="dynamic, and default to 1"):
+        blamed(model, OnnxrtParty())
+
+
+def test_a_tensor_of_other_sizes_than_declared_is_the_fault_of_the_model() -> None:
+    """Only the second set of data shows it, on which a remedy has to work."""
+    model = model_of(
+        "(float[1,s,4] x, float[1,p,4] z) => (float[1,4] y, float[1,s,4] c)"
+        " { k = MatMul(x,w) c = Concat<axis=1>(z,k) a = Relu(c) y = ReduceMean<axes=[1],keepdims=0>(a) }",
+        w=np.eye(4, dtype=F),
+    )
+    sets = [(4, 0), (1, 4)]
+    data = [{"x": np.ones((1, s, 4), F), "z": np.ones((1, p, 4), F)} for s, p in sets]
+    culprit = blamed(model, OnnxrtParty(), data=data)
+    assert (culprit["nodes"], culprit["party"]) == (["c"], "model")
+    assert "where s is 1" in facts_of(culprit)["breaks_specification"]["message"]
+    assert culprit["remedy"]["command"] is None
