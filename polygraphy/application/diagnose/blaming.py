@@ -70,8 +70,16 @@ def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Cul
     )
 
 
-def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed) -> list[Culprit]:
-    """Apply the remedies, and see whether all outputs match then."""
+def proven(
+    case: Case, culprits: Sequence[Culprit], pairs: Sequence[tuple[Feed, Values]]
+) -> list[Culprit]:
+    """Apply the remedies, and see whether all outputs match then.
+
+    Args:
+        case: what is diagnosed.
+        culprits: who is to blame.
+        pairs: all data, with the outputs that are right; those first on which outputs are wrong.
+    """
     made = []
     with case.attempt("remedy") as result:
         for party in case.parties:
@@ -82,8 +90,10 @@ def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed
             tried: dict[tuple[bool, tuple[str, ...]], float | None] = {}
             for plain, without in ((False, tuple(passes)), (True, ())):
                 if own and party.rewrites and (plain or without):
-                    how = {"plain": plain, "without": without}
-                    tried[plain, without] = _left(case, party, feed, expected, **how)
+                    how: dict[str, Any] = {"plain": plain, "without": without}
+                    left = [_left(case, party, feed, right, **how) for feed, right in pairs]
+                    known = [off for off in left if off is not None]
+                    tried[plain, without] = max(known) if len(known) == len(left) else None
             best = next((how for how, off in tried.items() if off is not None), None)
             for one in own:
                 remedy = Remedy()
