@@ -168,6 +168,7 @@ def _trained_network() -> Any:
             "The comparison function perceptual_metrics is not available: the weights of AlexNet"
             f" are not in {folder}, and the download failed: {error}.",
             backend="lpips",
-            hint="On a machine with network access, run torchvision.models.alexnet(weights='DEFAULT')"
+            hint="On a machine with network access, run"
+            " torchvision.models.alexnet(weights='DEFAULT')"
             " and copy the saved file into that folder.",
         ) from error

@@ -157,7 +157,8 @@ def _resolve_location(location: str, folder: Path, trusted: Sequence[Path]) -> P
         raise FileError(
             f"The model stores weights in {location!r}, outside its folder {folder}.",
             path=path,
-            hint="Files outside the folder are not read: move the file there, and save the model with"
+            hint="Files outside the folder are not read: move the file there, and save the"
+            " model with"
             " its new name.",
         )
     return path

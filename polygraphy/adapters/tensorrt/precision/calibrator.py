@@ -274,7 +274,8 @@ class _Feed:
             if not self.fed:
                 raise InputError(
                     "There are no calibration data: the data loader is empty.",
-                    hint="A generator can be used only once: pass a list, or a function that returns a"
+                    hint="A generator can be used only once: pass a list, or a function that"
+                    " returns a"
                     " new generator.",
                 )
             return None
