@@ -244,8 +244,8 @@ def _by(label: str) -> str:
 
 
 def log_summary(result: AccuracyResult, *, is_explained: bool = True) -> None:
-    """Log how many iterations matched, or on average outputs, and if it is to be explained, in words
-    what that comes to.
+    """Log how many iterations, or average outputs, matched; if it is to be explained, also what that
+    means.
     """
     for position, tally in enumerate(result.tallies()):
         text = (
