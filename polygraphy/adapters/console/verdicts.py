@@ -244,7 +244,7 @@ def _by(label: str) -> str:
 
 
 def log_summary(result: AccuracyResult, *, is_explained: bool = True) -> None:
-    """Log how many iterations, or average outputs, matched; if it is to be explained, also what that
+    """Log how many iterations, or average outputs, matched; if `is_explained`, also what that
     means.
     """
     for position, tally in enumerate(result.tallies()):
