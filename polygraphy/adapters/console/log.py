@@ -80,6 +80,12 @@ class LogConsole:
         if len(runtimes) >= _ENOUGH_TO_SPREAD:
             G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_spread(runtimes)}")
 
+    def loading_included(self, runner: str) -> None:
+        G_LOGGER.info(
+            f"{label_of_runner(runner):35} | The time includes loading libraries and kernels. With"
+            " --iterations, one run comes first that is not timed."
+        )
+
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_device_spread(times)}")
 

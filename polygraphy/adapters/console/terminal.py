@@ -69,6 +69,7 @@ class Terminal:
         for note in dict.fromkeys(map(brief_note, self._recorder.notes)) if notes else ():
             yield from note_lines(note)
         timed = [f"{party.name} {party.times.mean * 1000:.3g} ms"
+                 f"{' (includes loading)' * party.times.includes_loading}"
                  for party in parties if party.times]  # fmt: skip
         if timed:
             yield f"{'Runners':{_LABEL}}{'   '.join(timed)} per iteration", INFO

@@ -28,6 +28,7 @@ from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
+    are_on_host,
     facts_of,
     inputs_of_node,
     scalars_of,
@@ -407,6 +408,12 @@ class OnnxrtRunner(BaseRunner):
         self._run = partial(run_values, self.sess) if needs_values(self.sess) else self.sess.run
         self._may_take_long = True
         self._gpu = gpu_of(self.sess)
+
+    @property
+    def uses_device(self) -> bool:
+        """Whether the session computes on a device."""
+        assert self.sess is not None
+        return not are_on_host(self.sess.get_providers()[:1])
 
     def get_model_facts(self) -> Facts:
         """Return what the model tells, as far as the session was made by `SessionFromOnnx`."""

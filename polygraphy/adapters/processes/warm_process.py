@@ -35,6 +35,8 @@ from polygraphy.python_command import safe_command
 _MAIN = "from polygraphy.adapters.processes.warm_process import main; main()"
 _MOST = 2
 """Processes that stay warm: of more settings, the one that was used first has to start again."""
+_MOST_CRASHES = 20
+"""Crashes after which a process is not started again: each start takes seconds on a device."""
 _CHANGING = frozenset({"PYTEST_CURRENT_TEST"})
 """Variables of the environment that change all the time and are no setting."""
 
@@ -76,6 +78,7 @@ class WarmProcess:
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._limits: tuple[float | None, bool] = (None, False)
+        self._crashes = 0
 
     @property
     def is_running(self) -> bool:
@@ -166,6 +169,7 @@ class WarmProcess:
             process.wait(5)
         code = process.poll()
         self.close()
+        self._crashes += 1
         if code is not None and code < 0:
             return crash_error(self._what, -code)
         return BackendError(f"{self._what} ended its process with exit code {code}.")
@@ -181,6 +185,11 @@ class WarmProcess:
             self.close()  # Libraries read settings when they are loaded.
         if self._process is not None:
             return
+        if self._crashes >= _MOST_CRASHES:
+            raise BackendError(
+                f"{self._what} crashed {self._crashes} times, and is not started again.",
+                hint="Run the model by itself to see why: polygraphy run with -vv.",
+            )
         self._environment = environment
         self._channel, other = socket.socketpair()
         paths = json.dumps([path for path in sys.path if path])

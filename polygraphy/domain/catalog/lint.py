@@ -7,7 +7,7 @@ RULES = {
     "graph/duplicate-name": "Two nodes share one name, so tools confuse them.",
     "graph/duplicate-tensor": "Two nodes, inputs or weights define a tensor with one name.",
     "graph/order": "A node reads a tensor that a later node computes.",
-    "graph/states": "A state continues another input in the graph than its name says.",
+    "graph/states": "The graph and the name of a state disagree about the input that it continues.",
     "graph/undefined-input": "A node reads a tensor that does not exist.",
     "graph/undefined-output": "No node computes an output of the model.",
     "graph/unused-input": "No output depends on an input of the model.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,10 @@ def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProt
     places = {_first_output(node): node for node in graph.node}
     for one in plan.nodes:
         place = places[one.replaces] if one.replaces else graph.node.add()
+        if one.attributes is not None:
+            _take_attributes(place, twins[one.twin], one.attributes)
+            place.input[:] = one.inputs
+            continue
         name = place.name
         place.CopyFrom(twins[one.twin])
         place.name = name if one.replaces else ""
@@ -74,6 +78,13 @@ def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProt
     del graph.value_info[:]
     sort(graph)
     return copy
+
+
+def _take_attributes(node: NodeProto, twin: NodeProto, names: Collection[str]) -> None:
+    """Give a node some attributes of its twin; one that the twin does not have is removed."""
+    kept = [copy_of(one) for one in node.attribute if one.name not in names]
+    del node.attribute[:]
+    node.attribute.extend([*kept, *(one for one in twin.attribute if one.name in names)])
 
 
 def _first_output(node: NodeProto) -> str:

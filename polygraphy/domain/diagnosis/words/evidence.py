@@ -197,6 +197,12 @@ def restored(count: int = 1) -> str:
 
 
 @fact
+def also_copied(changes: Sequence[Fact]) -> str:
+    others = "; ".join(map(str, changes))
+    return f"Other differences of these nodes, which the fix also undoes: {others}."
+
+
+@fact
 def replaced(tensors: Sequence[str]) -> str:
     return f"With only {_quoted(tensors)} replaced by the reference's, all outputs match."
 
