@@ -380,8 +380,8 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
             return SideBySide(FirstWrong(at, output, off, own, right), sorted(different))
         different |= doubtful
         comparable = {*_comparable(own, right, states)}
-        off = judge.differing(at, own, right, states)
-        doubtful = {name for name in comparable & {*off} if off[name].relative > _OTHER}
+        changed = judge.differing(at, own, right, states)
+        doubtful = {name for name in comparable & {*changed} if changed[name].relative > _OTHER}
     shapes = ((own.values.get(name), right.values.get(other)) for name, other in states.items())
     resized = {name for name, pair in zip(states, shapes) if _shape(pair[0]) != _shape(pair[1])}
     return SideBySide(None, [name for name in states if name in different | doubtful | resized])
