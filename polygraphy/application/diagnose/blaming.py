@@ -23,6 +23,16 @@ from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import open_model
 
+_HOPS = (1, 2, 4, 8)
+"""How many nodes around a region are taken with it: what is rewritten may depend on them."""
+_SMALL = 60
+"""Nodes of a part in which every rewrite is tried alone."""
+_HEALED = 0.1
+
+Wrong = Callable[[Sequence[str]], float]
+"""Returns how wrong a part is without some rewrites, in multiples of what rounding explains;
+infinite where it is refused."""
+
 
 def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Culprit:
     """Return what is known of a place."""
@@ -133,17 +143,6 @@ def _left(
         return None
     made = (deviation(values[name], expected[name]).largest for name in case.model.outputs)
     return max(filter(np.isfinite, made), default=0.0)
-
-
-_HOPS = (1, 2, 4, 8)
-"""How many nodes around a region are taken with it: what is rewritten may depend on them."""
-_SMALL = 60
-"""Nodes of a part in which every rewrite is tried alone."""
-_HEALED = 0.1
-
-Wrong = Callable[[Sequence[str]], float]
-"""Returns how wrong a part is without some rewrites, in multiples of what rounding explains;
-infinite where it is refused."""
 
 
 @frozen

@@ -14,17 +14,6 @@ from polygraphy.ports.diagnosing import (
 )
 from polygraphy.ports.editing import OpenModel, open_model
 
-_ALIKE = 0.5
-"""The share of nodes that a file has in common with another export, unless another tool has
-rewritten it: then nodes are not compared one by one.
-"""
-_NAMED = 4
-"""Differences that are listed."""
-_LONGEST = 60
-_LARGEST = 1 << 22
-"""Elements of an example that is enlarged: exporters run it."""
-_READ_BY_PYTHON = ("aten._local_scalar_dense", "aten.item")
-
 
 @frozen
 class ExportedAgain:
