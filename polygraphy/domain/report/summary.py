@@ -342,7 +342,8 @@ def _cell(row: Mapping[str, Any]) -> Check:
 _OF_DIAGNOSE = {
     "--onnxrt", "--onnx", "--openvino", "--torch", "--input-shapes", "--inputs", "--providers",
     "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
-    "--load-outputs", "--runner", "--graph-optimization-level", "--disabled-optimizers", "--intra-op-threads",
+    "--load-outputs", "--runner", "--graph-optimization-level", "--disabled-optimizers",
+    "--intra-op-threads",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
