@@ -267,7 +267,7 @@ def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
     if kinds:
         G_LOGGER.warning(
             "Copied operators outside the ONNX specification:"
-            f" {', '.join(sorted(('::'.join(kind) for kind in kinds)))}. They come from a"
+            f" {', '.join(sorted('::'.join(kind) for kind in kinds))}. They come from a"
             " reference that a backend optimized, and other backends may not run the result."
         )
 
