@@ -355,14 +355,17 @@ def test_no_cell_could_be_run(run: Sweeps) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"models": ["c*.onnx"]}, "No model matches 'c.\\.onnx'. Patterns start at"),
+        ({"models": ["c*.onnx"]}, "No model matches 'c.\\.onnx'. Patterns are relative to"),
         (
             {"environments": {"e": "nowhere"}},
             "Environment 'e': .*nowhere is not an executable interpreter",
         ),
         ({"environments": {"e": "."}}, "Environment 'e': .* is not a virtual environment"),
         ({"environments": {"e": {"requirements": "r.txt"}}}, "Environment 'e': .*r.txt does not"),
-        ({"reference": {"outputs": "o.json", "inputs": "i"}}, "The plan names .*o.json does not"),
+        (
+            {"reference": {"outputs": "o.json", "inputs": "i"}},
+            "The plan refers to .*o.json does not",
+        ),
         ({"reference": {"runner": "onnx", "models": {"*": "m.onnx"}}}, ".*m.onnx does not exist"),
     ],
 )

@@ -103,7 +103,7 @@ def test_the_syntax(kind: Kind, words: list[str], value: Any) -> None:
         (Choice("a", "b"), ["c"], "not one of a, b"),
         (PerName(Number()), ["1", "2"], "two values for all"),
         (PerName(Number()), ["y:1", "y:2"], "two values for 'y'"),
-        (Range(), ["[1,0]"], "smaller to the larger"),
+        (Range(), ["[1,0]"], "not in ascending order"),
         (Range(), ["[1]"], "not a range"),
         (Range(), ["[1,2"], "unmatched bracket"),
         (Shapes(), ["[1,2]"], "which input"),

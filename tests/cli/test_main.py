@@ -178,7 +178,7 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         (["run", "m.onnx", "--ort"], "--ort does not exist; did you mean --onnxrt?"),
         (
             ["diagnose", "m.onnx", "--pluginref"],
-            "--pluginref does not exist here: it is an option of",
+            "--pluginref is not an option of this command, but of",
         ),
         (["inspect"], "polygraphy inspect: error: missing subcommand. Available: data,"),
         (["inspect", "dat"], "unknown command 'inspect dat'. Did you mean inspect data"),
@@ -198,9 +198,9 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         (["check", "accuracy", "a", "--check-error-stat", "elemwise"], "'elemwise' is not one of"),
         (
             ["run"],
-            "nothing is selected to run. Choose at least one of --onnxrt, --onnx, --openvino, --trt.",
+            "nothing to run. Choose at least one of --onnxrt, --onnx, --openvino, --trt.",
         ),
-        (["run", "a.onnx"], "nothing is selected to run"),
+        (["run", "a.onnx"], "nothing to run"),
         (["run", "--onnxrt"], "missing model"),
         (["run", "a.engine", "--onnxrt"], "a.engine is a model of type engine"),
         (["run", "--load-outputs", "a", "--save-outputs", "b"], "there is nothing to save"),
@@ -230,7 +230,7 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         ),
         (
             ["run", "a.onnx", "--onnxrt", "--save-inputs", "x", "--save-outputs", "x"],
-            "--save-inputs and --save-outputs name the same path, x.",
+            "--save-inputs and --save-outputs have the same path, x.",
         ),
     ],
 )

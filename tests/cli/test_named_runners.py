@@ -35,7 +35,7 @@ def parsed(line: str) -> Values:
         (f"--runner {'x' * 300}=--onnxrt", "is not valid"),
         ("--runner onnx=--onnxrt", "the name onnx has another meaning"),
         ("--runner model=--onnxrt", "the name model has another meaning"),
-        ('--runner "a=--onnxrt \'x"', "flags that no shell takes"),
+        ('--runner "a=--onnxrt \'x"', "flags with invalid quoting"),
         ("--runner 'a=--onnxrt --bogus'", "--runner a: --bogus does not exist"),
         ("--runner 'a=--onnxrt x.onnx'", "--runner a: unrecognized arguments: x.onnx"),
         ("--runner 'a=--onnxrt -h'", "--runner a: -h belongs outside the quotes"),
@@ -47,7 +47,7 @@ def parsed(line: str) -> Values:
         ("--runner 'a=--onnxrt --intra-op-threads x'", "'x' is not a whole number"),
         (
             "--runner 'a=--trt --save-engine x' --runner 'b=--trt --save-engine x'",
-            "--save-engine of a and --save-engine of b name the same path, x",
+            "--save-engine of a and --save-engine of b have the same path, x",
         ),
     ],
 )

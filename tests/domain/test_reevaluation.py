@@ -72,10 +72,10 @@ def test_one_threshold_is_for_all_outputs() -> None:
 @pytest.mark.parametrize(
     ("thresholds", "message"),
     [
-        ({"y": L2Threshold(9)}, "No threshold is given for the output 'z'"),
-        ({}, "No threshold is given for the output 'y'"),
-        (None, "No threshold is given for the output 'y'"),
-        ({"": 3.0}, "No threshold is given for the output 'y'"),
+        ({"y": L2Threshold(9)}, "Output 'z' has no threshold"),
+        ({}, "Output 'y' has no threshold"),
+        (None, "Output 'y' has no threshold"),
+        ({"": 3.0}, "Output 'y' has no threshold"),
         (
             PsnrThreshold(1),
             "'y' do not hold psnr, which a PsnrThreshold is for. They hold: l2_norm",
@@ -97,7 +97,7 @@ def test_how_verdicts_are_aggregated_can_change() -> None:
     assert not result
     assert result.reevaluate(L2Threshold(1.0), aggregation="average")
     assert result.stats(AB) == (2, 0, 2)
-    with pytest.raises(PolygraphyException, match="not judged by 'median'"):
+    with pytest.raises(PolygraphyException, match="'median' is not an aggregation"):
         result.reevaluate(L2Threshold(1.0), aggregation="median")
 
 

@@ -522,7 +522,7 @@ def test_inputs_without_a_range_take_their_legal_values_from_the_model() -> None
     assert set(feed["f"].tolist()) == {0.0, 1.0}
     assert feed["f"].dtype == np.float16
     assert len(notes) == 2
-    assert "Input tensor: f | Takes whole numbers from 0 to 1: the model uses it as" in notes[1]
+    assert "Input tensor: f | Using whole numbers from 0 to 1: the model uses it as" in notes[1]
     assert "from 0 to 127: the model uses it as indices" in notes[0]
     for val_range in ((0, 5), {"i": (0, 5), "f": (0, 5)}, {"": (0, 5)}):
         feed, notes = generated(val_range)
@@ -537,7 +537,7 @@ def test_whole_numbers_that_nobody_limits_are_said_to_be_few() -> None:
     loader = DataLoader(input_metadata=asked)
     assert set(loader[0]["i"]) <= {0, 1}
     (note,) = loader.notes
-    assert "Input tensor: i | Takes whole numbers from 0 to 1" in note and "Give a range" in note
+    assert "Input tensor: i | Using whole numbers from 0 to 1" in note and "Give a range" in note
     given = DataLoader(input_metadata=asked, val_range={"i": (0, 1)})
     assert given[0] and not given.notes
 
@@ -547,7 +547,7 @@ def test_a_single_legal_value_is_taken() -> None:
     loader.model_facts = ModelFacts(input_hints={"sr": InputHint(16000, 16000, "a rate")})
     assert loader[0]["sr"] == 16000
     assert loader.notes == [
-        "Input tensor: sr | Takes 16000: the model uses it as a rate. Give a range for others."
+        "Input tensor: sr | Using 16000: the model uses it as a rate. Set a different range with --val-range."
     ]
 
 

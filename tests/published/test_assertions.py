@@ -94,7 +94,7 @@ def test_a_golden_holds_later_outputs_to_those_that_were_made(
     with pytest.raises(PolygraphyException, match="There is no golden") as caught:
         assert_matches_golden(MODEL, "digits", folder=tmp_path)
     assert "--polygraphy-update-golden" in str(caught.value)
-    with pytest.raises(PolygraphyException, match="Give its name and its folder"):
+    with pytest.raises(PolygraphyException, match="Pass its name and its folder"):
         assert_matches_golden(MODEL)
     with _updating(monkeypatch, sample=4) as current:
         assert_matches_golden(MODEL, "digits", folder=tmp_path, shapes={"image": (3, 1, 8, 8)})
@@ -156,7 +156,7 @@ def test_a_sample_is_of_the_output_and_always_the_same(size: int, count: int) ->
     ("backends", "said"),
     [
         (["onnxrt", "nope"], "Backend 'nope' does not exist. Available: 'onnxrt'"),
-        (["onnxrt"], "At least two backends are compared."),
+        (["onnxrt"], "A comparison requires at least two backends."),
         (["onnxrt --nonsense", "onnx"], "--nonsense"),
     ],
 )

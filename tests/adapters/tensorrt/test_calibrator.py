@@ -192,7 +192,7 @@ def test_a_data_loader_is_reported_which_values_are_legal_and_says_so(
     ids = np.empty(64, np.int32)
     memory.copy_to_host(ids, address)
     assert set(ids) == {5, 6, 7, 8, 9}
-    assert "Calibration data: Input tensor: ids | Takes whole numbers" in capsys.readouterr().out
+    assert "Calibration data: Input tensor: ids | Using whole numbers" in capsys.readouterr().out
 
 
 def test_data_on_the_device_stay_where_they_are(trt: CallingTensorRT, memory: HostMemory) -> None:

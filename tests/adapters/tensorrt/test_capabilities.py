@@ -260,10 +260,10 @@ def test_without_tensorrt_the_error_says_how_to_install_it(monkeypatch: pytest.M
 
 def test_who_has_members_of_enums_is_as_recorded() -> None:
     said = {
-        "TensorRT 8.6 has it": "10000",
-        "TensorRT 8.6 to 10.x have it": "11100",
-        "TensorRT 10.0 and later, and TensorRT-RTX, have it": "01111",
-        "later TensorRT 10.x, 11.x and TensorRT-RTX have it": "00111",
+        "TensorRT 8.6 supports it": "10000",
+        "TensorRT 8.6 to 10.x support it": "11100",
+        "TensorRT 10.0 and later, and TensorRT-RTX, support it": "01111",
+        "later TensorRT 10.x, 11.x and TensorRT-RTX support it": "00111",
     }
     for name, where in MEMBERS.items():
         found = "".join(str(int(name in names_of(version))) for version in VERSIONS)

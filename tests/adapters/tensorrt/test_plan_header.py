@@ -37,7 +37,7 @@ FOREIGN = {
     "gzip data": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
     "an HDF5 file": b"\x89HDF\r\n\x1a\n",
     "a shared library": b"\x7fELF\x02\x01\x01" + bytes(57),
-    "nothing but zeros": bytes(4096),
+    "starts with zeros only": bytes(4096),
     "it is text": json.dumps({"tactics": ["a", "b", "c", "d"] * 20}).encode(),
 }
 
