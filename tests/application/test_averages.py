@@ -152,7 +152,7 @@ def test_a_stream_is_closed_with_what_it_reads() -> None:
 
 
 def test_a_function_that_answers_with_something_else_is_refused() -> None:
-    with pytest.raises(UsageError, match="doubled_wrongly answers with a list"):
+    with pytest.raises(UsageError, match="doubled_wrongly returned a list"):
 
         def doubled_wrongly(outputs: IterationResult) -> list[Any]:
             return list(outputs)

@@ -339,7 +339,9 @@ def test_another_machine_counts_unless_the_plan_says_otherwise(run: Sweeps) -> N
 
 def test_cells_may_be_chosen_and_listed(run: Sweeps) -> None:
     assert [row.name for row in run(only="b*fp16").rows] == ["b.onnx onnxrt/fp16"]
-    with pytest.raises(UsageError, match=r"No cell matches 'zzz'\. One is 'a.onnx onnxrt/fp32'"):
+    with pytest.raises(
+        UsageError, match=r"No cell matches 'zzz'\. For example, one cell is 'a.onnx onnxrt/fp32'"
+    ):
         run(only=["zzz"], resume=True)
     outcome = run(dry_run=True)
     assert (run.ran, len(outcome.rows)) == ([], 4)

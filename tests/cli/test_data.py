@@ -37,7 +37,7 @@ def test_a_function_may_be_named_apart_from_its_script() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (DataOptions(data_loader_func_name="f"), "needs --data-loader-script"),
+        (DataOptions(data_loader_func_name="f"), "requires --data-loader-script"),
         (
             DataOptions(data_loader_script=("a.py", "f"), data_loader_func_name="g"),
             "--data-loader-script selects the function 'f', but --data-loader-func-name selects 'g'",

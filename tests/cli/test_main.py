@@ -193,8 +193,8 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         (["inspect", "data", "a", "-n", "0"], "argument -n/--num-items: 0 would show nothing."),
         (["inspect", "diff", "a"], "the following arguments are required: CANDIDATE."),
         (["data", "concat", "a"], "missing --output: set the path with -o PATH."),
-        (["data", "convert", "a", "./a"], "PATH and OUTPUT name the same path, ./a."),
-        (["data", "merge", "b", "a", "-o", "a"], "PATH and --output name the same path, a."),
+        (["data", "convert", "a", "./a"], "PATH and OUTPUT have the same path, ./a."),
+        (["data", "merge", "b", "a", "-o", "a"], "PATH and --output have the same path, a."),
         (["check", "accuracy", "a", "--check-error-stat", "elemwise"], "'elemwise' is not one of"),
         (
             ["run"],
@@ -203,30 +203,30 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         (["run", "a.onnx"], "nothing to run"),
         (["run", "--onnxrt"], "missing model"),
         (["run", "a.engine", "--onnxrt"], "a.engine is a model of type engine"),
-        (["run", "--load-outputs", "a", "--save-outputs", "b"], "there is nothing to save"),
+        (["run", "--load-outputs", "a", "--save-outputs", "b"], "nothing to save without a runner"),
         (
             ["run", "a.onnx", "--onnxrt", "--load-inputs", "i", "--save-inputs", "i"],
-            "--load-inputs and --save-inputs name the same path, i.",
+            "--load-inputs and --save-inputs have the same path, i.",
         ),
         (
             ["run", "a.onnx", "--onnxrt", "--load-outputs", "o", "--save-outputs", "o"],
-            "--load-outputs and --save-outputs name the same path, o.",
+            "--load-outputs and --save-outputs have the same path, o.",
         ),
         (
             ["run", "a.onnx", "--onnxrt", "--save-outputs", "./a.onnx"],
-            "MODEL and --save-outputs name the same path, ./a.onnx.",
+            "MODEL and --save-outputs have the same path, ./a.onnx.",
         ),
         (
             ["run", "a.onnx", "--onnxrt", "--onnx", "--save-accuracy-results", "a.onnx"],
-            "MODEL and --save-accuracy-results name the same path, a.onnx.",
+            "MODEL and --save-accuracy-results have the same path, a.onnx.",
         ),
         (
             ["run", "a.onnx", "--onnxrt", "--gen-script", "a.onnx"],
-            "MODEL and --gen-script name the same path, a.onnx.",
+            "MODEL and --gen-script have the same path, a.onnx.",
         ),
         (
             ["run", "a.onnx", "--onnxrt", "--log-file", "a.onnx"],
-            "MODEL and --log-file name the same path, a.onnx.",
+            "MODEL and --log-file have the same path, a.onnx.",
         ),
         (
             ["run", "a.onnx", "--onnxrt", "--save-inputs", "x", "--save-outputs", "x"],

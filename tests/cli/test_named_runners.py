@@ -28,7 +28,7 @@ def parsed(line: str) -> Values:
         ("--runner onnxrt=--onnxrt --onnxrt", "two runners have the name onnxrt"),
         ("--runner =--onnxrt", "'=--onnxrt' has no name"),
         ("--runner a", "'a' has no name"),
-        ("--runner ''", "it needs a NAME=FLAGS"),
+        ("--runner ''", "it requires a NAME=FLAGS"),
         ("--runner a=", "'a=' has no flags"),
         ("--runner 'a b=--onnxrt'", "the name 'a b' is not valid"),
         ("--runner $'a\\nb=--onnxrt'", "is not valid"),

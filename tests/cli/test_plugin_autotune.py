@@ -62,7 +62,7 @@ def test_the_usual_output_is_named_after_the_model() -> None:
         (f"{COMMAND} --include a --exclude b", "cannot be combined"),
         (f"{COMMAND} --timing-cache t --no-timing-cache", "cannot be combined"),
         (f"{COMMAND} --save-timing-cache t --no-timing-cache", "cannot be combined"),
-        (f"{COMMAND} -o t --timing-cache t", "name the same path"),
+        (f"{COMMAND} -o t --timing-cache t", "have the same path"),
         (f"{COMMAND} --skip-autotuning --load-config-yaml c", "Remove one of the two"),
         (f"{COMMAND} -o m.onnx", "m.onnx"),
     ],

@@ -291,7 +291,7 @@ def test_a_package_has_names_for_data_types(
     assert DataType.from_dtype("FLOAT16", "mine") is DataType.FLOAT16
     with pytest.raises(DataTypeConversionException, match="mine has no data type int8"):
         DataType.to_dtype(DataType.INT8, "mine")
-    with pytest.raises(DataTypeConversionException, match="'theirs' are not known here"):
+    with pytest.raises(DataTypeConversionException, match="'theirs' are unknown"):
         DataType.to_dtype(DataType.INT8, "theirs")
 
 

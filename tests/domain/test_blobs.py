@@ -31,8 +31,8 @@ def test_what_was_written_is_read(dtype: np.dtype[Any], shape: list[int], open_a
     ("data", "shape", "word"),
     [
         (b"123", [1], "elements of 4 bytes, but the data have 3"),
-        (b"12345678", [3], "which 2 elements do not fill"),
-        (b"12345678", ["n", 3], "which 2 elements do not fill"),
+        (b"12345678", [3], "which does not fit 2 elements"),
+        (b"12345678", ["n", 3], "which does not fit 2 elements"),
         (b"12345678", ["n", "m"], "do not determine its 2 dynamic dimensions"),
     ],
 )

@@ -64,7 +64,7 @@ def test_what_does_not_fit_is_said_in_the_words_that_tests_of_others_look_for(
 
 def test_nothing_fits_nothing() -> None:
     check_feed({}, TensorMetadata())
-    with pytest.raises(InputError, match=r"takes \[\]\. Extra inputs in the data: 'x'"):
+    with pytest.raises(InputError, match=r"expects \[\]\. Extra inputs in the data: 'x'"):
         check_feed({"x": np.zeros(1)}, TensorMetadata())
 
 

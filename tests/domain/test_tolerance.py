@@ -82,7 +82,7 @@ def test_the_metrics_that_decide() -> None:
 
 def test_metrics_cannot_answer_for_every_element() -> None:
     for checked in ("elemwise", ["max", "elemwise"]):
-        with pytest.raises(UsageError, match="lement by element"):
+        with pytest.raises(UsageError, match="Single elements can be checked only"):
             Tolerance(checked).passed(metrics("max", 0.0, 0.0))
 
 

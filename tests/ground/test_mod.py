@@ -355,13 +355,13 @@ class TestWrongVersion:
         assert mod.lazy_import(name + ">=0.9").value == 3
         assert capsys.readouterr().out == ""
         assert mod.lazy_import(name + ">=2.0").value == 3
-        assert f"{name} 1.0 is in use" in capsys.readouterr().out
+        assert f"{name} 1.0 is installed" in capsys.readouterr().out
 
     def test_version_of_the_parent(self, write: Write, capsys: Capture) -> None:
         write("pack.__init__", "__version__ = '1.0'")
         name = write("pack.sub", "value = 3")
         assert mod.lazy_import(name + ">=2.0").value == 3
-        assert f"{name} 1.0 is in use" in capsys.readouterr().out
+        assert f"{name} 1.0 is installed" in capsys.readouterr().out
 
     def test_an_unknown_version_will_do(self, write: Write, capsys: Capture) -> None:
         assert mod.lazy_import(write("a", "value = 3") + ">=2.0").value == 3

@@ -327,5 +327,5 @@ def test_a_script_that_is_run_for_what_it_does(tmp_path: Path) -> None:
     bad = write(tmp_path / "bad.py", "x = 1\ndef f(a b):\n    pass\n")
     with pytest.raises(PolygraphyException, match=r"Could not run the script .*bad\.py:\nline 2: "):
         run_script(bad)
-    with pytest.raises(FileError, match=r"The script  does not exist.*gone\.py"):
+    with pytest.raises(FileError, match=r"The script .*gone\.py does not exist"):
         run_script(tmp_path / "gone.py")

@@ -146,7 +146,7 @@ def test_excluding_takes_selectors() -> None:
         lambda: TacticRecorder(replay, exclude=replay),
         lambda: TacticReplayer(exclude=replay),
     ):
-        with pytest.raises(BackendError, match="Excluding tactics needs algorithm selectors"):
+        with pytest.raises(BackendError, match="Excluding tactics requires algorithm selectors"):
             made()
 
 

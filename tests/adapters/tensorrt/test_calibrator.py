@@ -241,7 +241,7 @@ def test_an_input_that_the_network_does_not_have_is_refused(
     calibrator = Calibrator(list(feeds()))
     calibrator.set_input_metadata(TensorMetadata().add("x", np.float32, (4,)))
     assert calibrator.get_batch(["x"]) is None
-    with pytest.raises(InputError, match=r"Extra inputs in .*'y'.*takes \['x'\]"):
+    with pytest.raises(InputError, match=r"Extra inputs in .*'y'.*expects \['x'\]"):
         finish(calibrator)
 
 

@@ -217,7 +217,7 @@ def test_a_missing_feature_says_who_has_it_and_what_to_do() -> None:
     with using(named_module("11.4.0.106")), pytest.raises(BackendError) as caught:
         capabilities().require("calibrators", "calibrator=...")
     message = str(caught.value)
-    assert message.startswith("calibrator=... needs INT8 calibrators, which TensorRT 11.4.0.106")
+    assert message.startswith("calibrator=... requires INT8 calibrators, which TensorRT 11.4.0.106")
     assert "8.6 to 10.x" in message
     assert "Q/DQ" in message
 
@@ -231,7 +231,7 @@ def test_members_of_enums_are_found_by_name_in_any_case() -> None:
     with using(named_module("8.6.0")):
         assert enum_value("BuilderFlag", "fp16", "fp16=True").name == "FP16"
         with pytest.raises(
-            BackendError, match=r"bf16=True needs BuilderFlag\.BF16.*Available: .*FP16"
+            BackendError, match=r"bf16=True requires BuilderFlag\.BF16.*Available: .*FP16"
         ):
             enum_value("BuilderFlag", "bf16", "bf16=True")
         with pytest.raises(BackendError, match="no RuntimePlatform at all"):

@@ -31,7 +31,7 @@ def _zip() -> bytes:
 
 FOREIGN = {
     "an ONNX model": models.mlp().SerializeToString(),
-    "a pointer of Git LFS": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n",
+    "a Git LFS pointer file": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n",
     "a calibration cache": b"TRT-8600-EntropyCalibration2\nx: 3c008912\n",
     "a zip archive": _zip(),
     "gzip data": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",

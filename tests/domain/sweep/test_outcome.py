@@ -99,7 +99,7 @@ def test_known_failures_do_not_count_until_they_expire() -> None:
     assert len(notes) == 3
     assert "n a passes" in notes[0]
     assert "expired on 2026-01-01" in notes[1]
-    assert "is of no cell" in notes[2]
+    assert "matches no cell" in notes[2]
     assert [row.name for row in SweepOutcome(made).new_failures] == ["o a"]
     made, _ = known_among(rows, known, "2026-01-01")
     assert [row.known for row in made] == ["r", "", "t"]
