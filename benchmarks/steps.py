@@ -1,5 +1,5 @@
-"""What `run --steps` costs beyond the runs themselves, with 100 MB of states, and how much memory the
-summaries of many steps take.
+"""What `run --steps` costs beyond the runs themselves, with 100 MB of states, and how much memory
+the summaries of many steps take.
 
     python benchmarks/steps.py [--steps 12] [--summaries 20000]
 """
