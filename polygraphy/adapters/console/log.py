@@ -112,10 +112,11 @@ class LogConsole:
                 verdicts.log_output(pair, name, result, draws=self._draws)
             verdicts.log_iteration(pair)
 
-    def comparison_finished(self, result: AccuracyResult) -> None:
+    def comparison_finished(self, result: AccuracyResult, *, is_explained: bool = True) -> None:
+        """Log how many iterations matched and, unless others say it, in words what follows."""
         from polygraphy.adapters.console import verdicts
 
-        verdicts.log_summary(result)
+        verdicts.log_summary(result, is_explained=is_explained)
 
     def samples_compared(self, found: SamplesCompared) -> None:
         from polygraphy.adapters.console.tables import sample_lines

@@ -189,7 +189,7 @@ class Terminal:
             yield "missing", _missing(comparison)
             return
         yield "worst", one_line(row_in_words(row, comparison.parties))
-        if row.worst.reason or row.worst.non_finite is not None:
+        if row.worst.reason or any(map(any, row.worst.non_finite or ())):
             return
         if row.limit is not None:
             from polygraphy.adapters.console.tables import limit_words

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from polygraphy.domain.asked import read_config, read_graph, read_tokens
 from polygraphy.domain.catalog.steps import DEFAULT_PROMPT, DEFAULT_STEPS
@@ -18,6 +19,8 @@ from polygraphy.domain.model.description import Graph, Tensor
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import (
     GROWS,
+    REPLACED,
+    SLOTS,
     Conflict,
     StatePair,
     describe_pairs,
@@ -69,6 +72,12 @@ class StatePlan:
         self.graph = graph
         self.pairs, self.conflicts = state_pairs(graph, config, states)
         self.roles: Roles = roles_of(graph, self.pairs)
+        if not self.is_decoder:  # A stream writes each chunk into the same places.
+            self.pairs = [
+                evolve(pair, kind=REPLACED, axis=None) if pair.kind == SLOTS else pair
+                for pair in self.pairs
+            ]
+            self.roles = roles_of(graph, self.pairs)
         self.inputs: dict[str, Tensor] = {tensor.name: tensor for tensor in graph.inputs}
         self._lengths: dict[str, int] = {}
 

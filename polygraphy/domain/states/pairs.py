@@ -251,7 +251,9 @@ def _left_over(
             or (_is_fixed(tensor) and (tensor.dtype, tensor.shape) == (output.dtype, output.shape))
         )
     ]
-    return left if len(left) == 1 else []
+    # Something is left for the data, and for what is computed of them.
+    has_data = len(inputs) > 1 and len(outputs) > 1
+    return left if len(left) == 1 and has_data else []
 
 
 def _is_fixed(tensor: Tensor) -> bool:

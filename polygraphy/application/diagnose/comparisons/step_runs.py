@@ -29,6 +29,8 @@ what healthy models reach, and where planted faults start."""
 _LARGEST = 0.25
 """However sensitive a model is, errors above this share of the size of an output are not explained:
 beyond, its tokens are random."""
+_OTHER = 1e-2
+"""States that differ by more of their size without effect hold something else."""
 _SEEDS = (0, 1)
 _COARSE = ("float16", "bfloat16")
 _LEVEL_4 = 2.0**-6
@@ -378,7 +380,8 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
             return SideBySide(FirstWrong(at, output, off, own, right), sorted(different))
         different |= doubtful
         comparable = {*_comparable(own, right, states)}
-        doubtful = comparable & {*judge.differing(at, own, right, states)}
+        changed = judge.differing(at, own, right, states)
+        doubtful = {name for name in comparable & {*changed} if changed[name].relative > _OTHER}
     shapes = ((own.values.get(name), right.values.get(other)) for name, other in states.items())
     resized = {name for name, pair in zip(states, shapes) if _shape(pair[0]) != _shape(pair[1])}
     return SideBySide(None, [name for name in states if name in different | doubtful | resized])

@@ -51,7 +51,7 @@ _CARRIERS = frozenset(
 _DECIDE = frozenset(
     {"And", "Or", "Not", "Where", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"}
 )
-_MIXES = frozenset({"Softmax", "InstanceNormalization", "Attention", "MultiHeadAttention"})
+_MIXES = frozenset({"InstanceNormalization", "Attention", "MultiHeadAttention"})
 """Operators by which positions of a chunk may see each other, so that chunks cannot be joined."""
 
 
@@ -81,13 +81,22 @@ def find_obstacle(case: Case, party: Party) -> str:
         return reasons.NO_PREFILL_STREAM
     if plan.roles.chunk is not None:
         return reasons.fixed_chunk(plan.roles.chunk)
-    if not plan.is_decoder:
-        nodes = (node for inner in plan.graph.walk() for node in inner.nodes)
-        if not plan.roles.named("chunk") or any(node.op in _MIXES for node in nodes):
-            return reasons.NO_PREFILL_STREAM
+    if not plan.is_decoder and (not plan.roles.named("chunk") or _mixes_positions(plan)):
+        return reasons.NO_PREFILL_STREAM
     if len(party.feeds) < 2:
         return reasons.ONE_STEP
     return ""
+
+
+def _mixes_positions(plan: StatePlan) -> bool:
+    """Return whether positions of a chunk may see each other: by attention, or a mean over them."""
+    nodes = [node for inner in plan.graph.walk() for node in inner.nodes]
+    weights = {name for node in nodes if node.op == "Softmax" for name in node.outputs}
+    products = ("MatMul", "Einsum", "Gemm")
+    return any(
+        node.op in _MIXES or (node.op in products and not weights.isdisjoint(node.inputs))
+        for node in nodes
+    )
 
 
 def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
