@@ -108,6 +108,8 @@ def _product(
     is_gemm = node.op == "Gemm"
     alpha = float(node.attribute("alpha", 1.0)) if is_gemm else 1.0
     turned = [bool(node.attribute(name, 0)) and is_gemm for name in ("transA", "transB")]
+    size = float(np.sum(np.square(made)))
+    yield weight * (float(np.sum(made * goal)) / size if size else 1.0)
     apart = (goal - made) / (alpha or 1.0)
     data = np.asarray(other, np.float64)
     data = data.T if turned[1 - position] else data

@@ -407,12 +407,7 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
             other = np.array(value, np.int64)
             if other.min(initial=0) < 0 and array.dtype.kind == "u":
                 continue
-            said = (
-                changes.is_value(array.reshape(-1)[0], value[0])
-                if len(value) == 1
-                else changes.contains(array.reshape(-1).tolist(), value)
-            )
-            change = changes.other_weight("weight", name, said, node.op)
+            change = changes.other_weight("weight", name, _difference(array, other), node.op)
             shaped = other.reshape(array.shape).astype(array.dtype)
             yield Variant("weight", change, node, {name: shaped})
     for one in node.attributes:
@@ -425,6 +420,13 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
             mine = own[0] if one.kind == "int" else own
             change = changes.other_attribute(node.op, one.name, mine, shown)
             yield Variant("attribute", change, _with(node, one.name, one.kind, shown))
+
+
+def _difference(array: Any, other: Any) -> Fact:
+    values, expected = array.reshape(-1).tolist(), other.reshape(-1).tolist()
+    if len(values) == len(expected) == 1:
+        return changes.is_value(values[0], expected[0])
+    return changes.contains(values, expected)
 
 
 def resized(
@@ -450,8 +452,7 @@ def resized(
             return
         array, other = np.asarray(held), np.asarray(value)
         if array.dtype.kind in "iuf" and array.tolist() != other.tolist():
-            said = changes.contains(array.reshape(-1).tolist(), other.reshape(-1).tolist())
-            change = changes.other_weight("weight", name, said, node.op)
+            change = changes.other_weight("weight", name, _difference(array, other), node.op)
             yield Variant("weight", change, node, {name: other.astype(array.dtype)})
 
     if node.op in ("Reshape", "Expand"):
@@ -588,6 +589,8 @@ def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, Fact]:
     node = side.nodes[index]
     if any(True for _ in node.graphs):
         return "changed", changes.other_subgraph(node.op)
+    if node.op in QUANTISING:  # Its input is right, and there is nothing else.
+        return "quantisation", changes.other_quantization(side.identity(index))
     # With one input, which is right, there is nothing else.
     is_settings = node.attributes and len([name for name in node.inputs if name]) == 1
     unknown = "attribute" if is_settings else "changed"

@@ -358,8 +358,11 @@ class _SavedTensors:
 
         between = {made for one in region for made in self._case.model.nodes[one].makes}
         first = np.shape(part.feed.get(next(iter(side.nodes[index].inputs), ""), 0))
-        sized = () if target else resized(side, index, first, np.shape(made), np.shape(goal))
-        for variant in chain(sized, variants(side, index), integers(side, index)):
+        tried = variants(side, index)
+        if not self._run.is_traced:  # What an exporter wrote may follow from its example.
+            sized = resized(side, index, first, np.shape(made), np.shape(goal))
+            tried = chain(sized, tried, integers(side, index))
+        for variant in tried:
             if not set(variant.node.inputs) <= {"", *part.feed, *side.weights, *between}:
                 continue
             if explains(compute(variant), goal):

@@ -120,6 +120,11 @@ def other_subgraph(op: str) -> str:
 
 
 @fact
+def other_quantization(node: str) -> str:
+    return f"the scale or zero point of {node!r} differs"
+
+
+@fact
 def other_output_shape(op: str, shape: Sequence[int], expected: Sequence[int]) -> str:
     return f"the output shape of {op} is {list(shape)} instead of {list(expected)}"
 
