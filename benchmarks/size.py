@@ -79,7 +79,11 @@ FEATURES = {
     ),
     "exporters": (
         "application/diagnose/counterparts",
-        "application/diagnose/oracles/exporting",
+        "application/diagnose/comparisons/exported_again",
+        "application/diagnose/comparisons/program_comparison",
+        "application/diagnose/oracles/against_program",
+        "application/diagnose/steps/file_of_program",
+        "application/diagnose/steps/program_tensors",
         "domain/diagnosis/exported",
     ),
     "pytest plugin": ("adapters/files/small/goldens", "assertions", "pytest_polygraphy"),

@@ -47,6 +47,7 @@ html_title = f"Polygraphy {version}"
 html_search_scorer = str(FOLDER / "static" / "scorer.js")
 html_show_sphinx = False
 html_copy_source = False
+highlight_language = "text"
 pygments_style = "default"
 pygments_dark_style = "github-dark"
 

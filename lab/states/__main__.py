@@ -31,6 +31,7 @@ from .cases import PADS, Case, healthy, planted
 
 def first_wrong_step(case: Case) -> int | None:
     """Return the first step whose output is not the truth; None for none."""
+    data = case.data or case.shown_by
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -41,12 +42,12 @@ def first_wrong_step(case: Case) -> int | None:
     count = int(case.options.split()[1])
     right_pairs = StepLoader(case.reference or case.model).plan.pairs if case.kind else ()
     loader = StepLoader(case.model, steps=count, states=_states(case, right_pairs))
-    if case.data is not None:
+    if data is not None:
         loader = StepLoader(
             case.model,
-            steps=len(case.data),
+            steps=len(data),
             states=_states(case, right_pairs),
-            data_loader=case.data,
+            data_loader=data,
         )
     memory, whole, outputs = StateMemory(), [], []
     for feed in loader:
@@ -58,11 +59,11 @@ def first_wrong_step(case: Case) -> int | None:
         memory.keep(feed, fed, values, "session")
         outputs.append(values[names[0]][-1])
         whole.append(dict(fed))
-    right = _truth(case, whole)
+    right = _truth(case, whole, data)
     size, start = float(np.sqrt(np.mean(right**2))), 0
     for at, rows in enumerate(outputs):
         expected = right[start : start + len(rows)]
-        skipped = PADS if case.data is not None and at == 0 else 0
+        skipped = PADS if data is not None and at == 0 else 0
         if np.abs(rows - expected)[skipped:].max() > 5e-3 * size:
             return at
         start += len(rows)
@@ -79,12 +80,12 @@ def _states(case: Case, pairs: Iterable[Any]) -> list[str] | None:
     return [f"{one.name}:{other}" for one, other in zip(list(case.model.graph.output)[1:], inputs)]
 
 
-def _truth(case: Case, feeds: list[dict[str, Any]]) -> Any:
+def _truth(case: Case, feeds: list[dict[str, Any]], data: Any) -> Any:
     if isinstance(case.spec, str):
         return streams.truth(case.spec, np.concatenate([feed["chunk"][0] for feed in feeds]))
     tokens = np.concatenate([feed["input_ids"][-1] for feed in feeds])
     encoded = feeds[0].get("encoder_hidden_states")
-    pads = PADS if case.data is not None else 0
+    pads = PADS if data is not None else 0
     return decoders.truth(case.spec, tokens, None if encoded is None else encoded[0], pads)
 
 

@@ -106,6 +106,7 @@ class Case:
         spec: the decoder, or the kind of a stream.
         options: further words of the command line.
         data: inputs of each step; None for generated ones.
+        shown_by: the same that show the fault, which the command line is not given.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Case:
     spec: Any = None
     options: str = "--steps 10"
     data: list[dict[str, Any]] | None = None
+    shown_by: list[dict[str, Any]] | None = None
 
 
 def planted() -> Iterator[Case]:
@@ -127,8 +129,18 @@ def planted() -> Iterator[Case]:
                 model, wrong = decoders.decoder(spec, fault)
                 right = decoders.decoder(spec)[0] if is_beside else None
                 way = "beside" if is_beside else "alone"
-                data = padded(spec) if fault == "mask loses padding" and is_beside else None
-                yield Case(f"{way}: {fault}, {host}", fault, model, right, wrong, spec, data=data)
+                pads = padded(spec) if fault == "mask loses padding" else None
+                data, shown_by = (pads, None) if is_beside else (None, pads)
+                yield Case(
+                    f"{way}: {fault}, {host}",
+                    fault,
+                    model,
+                    right,
+                    wrong,
+                    spec,
+                    data=data,
+                    shown_by=shown_by,
+                )
     for fault, kinds in STREAMS.items():
         for kind in kinds:
             for nameless in (False, True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -254,13 +254,29 @@ def decoder(spec: Spec, fault: str = "") -> tuple[onnx.ModelProto, set[str]]:
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     _without_idle_weights(model)
-    return model, net.wrong
+    return model, net.wrong | _added(spec, fault, model)
+
+
+def _added(spec: Spec, fault: str, model: onnx.ModelProto) -> set[str]:
+    """Return the nodes that a fault adds."""
+    if not fault:
+        return set()
+    right = {node.name for graph in _graphs(decoder(spec)[0].graph) for node in graph.node}
+    return {node.name for graph in _graphs(model.graph) for node in graph.node} - right
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _graphs(attribute.g)
 
 
 def _change_weights(net: _Net, fault: str) -> None:
     if fault == "table end":
         net.weights["pos_table"][9:] *= -1.2
-        net.blame("n_places")
+        net.blame("n_places", "n_p_places", "n_d_places")
     if fault == "rotary base":
         net.weights["cos"], net.weights["sin"] = rotary(500.0)
     if fault == "rotary table end":
@@ -451,7 +467,7 @@ def _body(net: _Net, spec: Spec, fault: str, names: Mapping[str, str], has_past:
                 )
             if spec.rotary and fault == "rotated twice" and at == 0 and has_past:
                 keys = _turn_whole(net, keys, total, f"keys_again{at}")
-                presents["0.key"] = keys
+                presents["0.key"], keys = keys, presents["0.key"]
                 net.blame(
                     f"n_{net.prefix}keys_again0",
                     f"n_{net.prefix}keys_again0_a",

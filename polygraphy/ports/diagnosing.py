@@ -340,7 +340,8 @@ class QuantizedModel(Protocol):
     Attributes:
         sites: where it is quantized.
         nodes: what computes, as before it was quantized.
-        producer: which quantizer made it: ``onnxruntime``, ``nncf``, ``modelopt`` or empty.
+        producer: which quantizer made it: ``static``, ``dynamic`` or ``nbits`` of ONNX Runtime,
+            ``nncf``, ``modelopt``, ``olive``, ``genai``; empty if it is not known.
     """
 
     sites: Sequence[Site]

@@ -323,6 +323,28 @@ def save_to_file(
 
 
 @port
+def move_weights(model: Any, epsilon: float, seed: int) -> Any:
+    """Return a copy of a model in which each floating-point weight is off by up to half an epsilon
+    of itself, at random: what rounding does to them.
+
+    Args:
+        model: an ``onnx.ModelProto``; it stays as it is.
+        epsilon: the epsilon of a data type.
+        seed: of the random numbers.
+    """
+
+
+@port
+def stored_precision(model: Any) -> str | None:
+    """Return the half precision, such as ``float16``, that the float32 weights of a model were
+    rounded to, as their digits show; None if they have more digits.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+    """
+
+
+@port
 def infer_symbolic_shapes(model: Any) -> Any:
     """Return a model in which more tensors have a data type and a shape; `model` (an
     ``onnx.ModelProto``) stays as it is.

@@ -67,6 +67,11 @@ class Console(Protocol):
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         """A runner is done; `runtimes` are the seconds of its iterations, in order."""
 
+    def loading_included(self, runner: str) -> None:
+        """The time of a runner's only iteration includes loading libraries and kernels of a device;
+        called after `runner_completed`.
+        """
+
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         """What a runner's device measured of its iterations, in order; called after
         `runner_completed`, if there is any.

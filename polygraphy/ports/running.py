@@ -83,6 +83,12 @@ class RunnerExtras(Protocol):
     def device_memory(self) -> int:
         """Return the bytes that activations take; only while active."""
 
+    @property
+    def uses_device(self) -> bool:
+        """Whether it computes on a device, where the first inference loads libraries and kernels;
+        only while active.
+        """
+
 
 Promise = Literal["leaves_inputs_alone", "outputs_are_fresh", "rewrites_nothing"]
 """Attributes that a `Runner` may have besides, False where it has none.

@@ -17,13 +17,13 @@ from tests.support.examples import spread
 
 LAB = Path(__file__).resolve().parents[2] / "lab"
 SEEDS = {
-    "element": 1,
+    "element": 2,
     "scaled": 2,
     "transposed": 3,
     "epsilon": 4,
     "attribute": 5,
     "swapped": 6,
-    "dropped": 7,
+    "dropped": 6,
     "missing": 10,
     "rewired": 11,
 }

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
-from tests.support.decoders import decoder
+from tests.support.decoders import decoder, stream
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def test_steps_that_cannot_be_run_end_with_one_line(
 
 
 CULPRITS = {
-    "position": ("n_places", "state"),
+    "position": ("n_positions", "state"),
     "stale": ("n_present.0.value", "state"),
     "crossed": ("n_cache_value0", "state"),
 }
@@ -129,3 +131,45 @@ def test_outputs_without_names_that_change_places_are_seen_beside_a_reference(
     done = polygraphy("polygraphy diagnose wrong.onnx --onnxrt --steps 4 --reference right.onnx")
     assert done.code == 1
     assert "'a' according to the reference: the outputs are wired wrongly" in done.out
+
+
+def test_weights_rounded_to_float16_are_no_fault(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    model = decoder(layers=2)
+    onnx.save(model, "right.onnx")
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype == np.float32 and array.size > 1:
+            rounded = array.astype(np.float16).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(rounded, tensor.name))
+    onnx.save(model, "rounded.onnx")
+    done = polygraphy("polygraphy diagnose rounded.onnx --onnxrt --steps 6 --reference right.onnx")
+    assert done.code == 0
+    assert "Within what these explain: weights rounded to float16." in done.out
+    wrong = decoder(layers=2, fault="weight")
+    onnx.save(wrong, "rounded.onnx")
+    assert (
+        polygraphy(
+            "polygraphy diagnose rounded.onnx --onnxrt --steps 8 --reference right.onnx"
+        ).code
+        == 1
+    )
+
+
+def test_a_context_from_the_wrong_end_is_named_by_the_stream_itself(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    onnx.save(stream(), "m.onnx")
+    assert polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 4").code == 0
+    model = stream()
+    [start] = [each for each in model.graph.initializer if each.name == "start"]
+    start.CopyFrom(numpy_helper.from_array(np.array([-4]), "start"))
+    end = next(each for each in model.graph.initializer if each.name == "end")
+    end.CopyFrom(numpy_helper.from_array(np.array([-1]), "end"))
+    onnx.save(model, "m.onnx")
+    done = polygraphy("polygraphy diagnose m.onnx --onnxrt --steps 4 --report r.json")
+    assert done.code == 1
+    [culprit] = json.loads((folder / "r.json").read_text())["culprits"]
+    assert culprit["tensor"] == "out"
+    assert [fact["step"] for fact in culprit["facts"][:1]] == [1]

@@ -512,3 +512,21 @@ def test_progress_ends_with_a_run_that_is_left() -> None:
         next(run)
         run.close()  # type: ignore[attr-defined]
     assert progress.jobs == [FollowedJob("Running", 3, 1, True)]
+
+
+class OnDevice(FakeRunner):
+    """A runner on a device."""
+
+    uses_device = True
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_device_loads_before_what_is_timed_unless_there_is_only_one_iteration(
+    run: Run, console: RecordingConsole, count: int
+) -> None:
+    device = OnDevice(lambda fed: {"y": fed["x"]}, INPUTS, name="device")
+    made = run([device, doubler("cpu")], DataLoader(iterations=count))
+    assert len(device.feeds) == (1 if count == 1 else 3)
+    assert len(made["device"]) == count
+    assert len(console.arguments_of("runner_completed")[0][1]) == count
+    assert console.arguments_of("loading_included") == ([("device",)] if count == 1 else [])

@@ -258,6 +258,7 @@ def test_the_life_of_a_run_can_be_reported(console: Console, runtimes: list[floa
     console.runner_activating("runner " * 20)
     console.iteration_starting(0)
     console.runner_completed("runner", runtimes)
+    console.loading_included("runner")
     console.device_times_measured("runner", [DeviceTimes(s, 2 * s, 0.0) for s in (runtimes or [1])])
 
 

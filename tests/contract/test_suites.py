@@ -70,10 +70,16 @@ def implements(adapter: type, port: type) -> bool:
     )
 
 
+def bindings() -> list[tuple[str, str]]:
+    """Return each port that is bound, with its key, and the place of its adapter."""
+    table: dict[str, dict[str, str]] = vars(wiring)["_ADAPTERS"]
+    return [row for section in table.values() for row in section.items()]
+
+
 def adapters() -> dict[str, set[tuple[str, str]]]:
     """Return by port the class names of its adapters, each with the key that it is bound by."""
     found: dict[str, set[tuple[str, str]]] = {name: set() for name in protocols()}
-    for slot, place in vars(wiring)["_ADAPTERS"].items():
+    for slot, place in bindings():
         name, _, key = slot.partition("/")
         if name in found:  # Else it is a function.
             found[name].add((place.partition(":")[2], key))
@@ -90,6 +96,15 @@ SEVERAL = sorted(
 )
 
 
+def test_the_table_of_adapters_is_sorted_by_the_module_of_the_port_and_by_its_name() -> None:
+    table: dict[str, dict[str, str]] = vars(wiring)["_ADAPTERS"]
+    assert [*table] == sorted(table)
+    for module, section in table.items():
+        assert [*section] == sorted(section, key=str.lower)
+        names = {slot.partition("/")[0] for slot in section}
+        assert {getattr(import_module(module), name).__module__ for name in names} == {module}
+
+
 def test_ports_with_one_adapter_have_a_reason() -> None:
     text = (FOLDER.parent.parent / "docs" / "development" / "architecture.md").read_text(
         encoding="utf-8"
@@ -97,7 +112,7 @@ def test_ports_with_one_adapter_have_a_reason() -> None:
     section = text.partition("## Ports with one adapter\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
-    bound = {slot.partition("/")[0] for slot in vars(wiring)["_ADAPTERS"]}
+    bound = {slot.partition("/")[0] for slot, _ in bindings()}
     assert sorted(listed) == sorted((bound & protocols().keys()).difference(SEVERAL))
 
 
@@ -105,7 +120,7 @@ def test_functions_that_are_ports_are_bound_and_take_what_the_port_says() -> Non
     declared = _functions()
     bound = [
         (slot.partition("/")[0], place)
-        for slot, place in vars(wiring)["_ADAPTERS"].items()
+        for slot, place in bindings()
         if slot.partition("/")[0] not in protocols()
     ]
     assert declared.keys() == {name for name, _ in bound}

@@ -21,6 +21,8 @@ SAVED = "m.onnx --onnxrt --load-inputs in.json --load-outputs gold.json"
         (f"{BOTH} --mark-all", BOTH),
         (f"{SAVED} --rtol auto --atol y:1e-3 auto", SAVED),
         ("m.onnx --onnxrt --rtol=1e-2 --onnx", BOTH),
+        (f"{BOTH} --val-range=-1,1", f"{BOTH} --val-range=-1,1"),
+        ("m.onnx --onnxrt --openvino", "m.onnx --onnxrt --openvino"),
         (f"{BOTH} --load-outputs gold.json", ""),
         ("m.onnx --onnxrt --onnxrt", ""),
         ("m.onnx --onnxrt --trt", ""),

@@ -33,8 +33,6 @@ SAID = {
 }
 """Names of a technology that use cases may have, and why."""
 NAMED = {
-    "application/diagnose/lowered/half_verdict.py": "what computes a reference, by its key",
-    "application/doctor.py": "a source of facts about the machine, by its key",
     "application/models/linting.py": "what reads, tries and lints the native format, by their keys",
     "application/models/model_inspection.py": "the readers of each format, by their keys",
 }

@@ -68,8 +68,8 @@ class LogConsole:
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         if not runtimes:
             G_LOGGER.finish(
-                f"{label_of_runner(runner):35} | Completed; the runner does not measure its"
-                " inference time."
+                f"{label_of_runner(runner):35} | Completed; this runner does not measure"
+                " inference times."
             )
             return
         total = sum(runtimes) * 1000
@@ -79,6 +79,12 @@ class LogConsole:
         )
         if len(runtimes) >= _ENOUGH_TO_SPREAD:
             G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_spread(runtimes)}")
+
+    def loading_included(self, runner: str) -> None:
+        G_LOGGER.info(
+            f"{label_of_runner(runner):35} | The time includes loading libraries and kernels. With"
+            " --iterations, one run comes first that is not timed."
+        )
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_device_spread(times)}")
@@ -106,10 +112,11 @@ class LogConsole:
                 verdicts.log_output(pair, name, result, draws=self._draws)
             verdicts.log_iteration(pair)
 
-    def comparison_finished(self, result: AccuracyResult) -> None:
+    def comparison_finished(self, result: AccuracyResult, *, is_explained: bool = True) -> None:
+        """Log how many iterations matched and, unless others say it, in words what follows."""
         from polygraphy.adapters.console import verdicts
 
-        verdicts.log_summary(result)
+        verdicts.log_summary(result, is_explained=is_explained)
 
     def samples_compared(self, found: SamplesCompared) -> None:
         from polygraphy.adapters.console.tables import sample_lines

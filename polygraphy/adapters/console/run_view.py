@@ -200,7 +200,8 @@ class RunView:
         if not self._compared:  # The results are those of a file.
             self._compared += sum(1 for _ in result.scan())
             self._decide(self._compared)
-        self._tell("comparison_finished", result)
+        # A single comparison that fails ends with the lines that every other run has: `_hint`.
+        self._tell("comparison_finished", result, is_explained=not self._explains_itself())
 
     def output_validated(self, runner: str, validity: Any) -> None:
         """The values of an output were checked."""
@@ -219,13 +220,18 @@ class RunView:
 
     def _hint(self, code: int) -> None:
         """Log what else there is to say about a comparison that is reported line by line."""
-        if doubts := self._terminal().doubts():
+        terminal = self._terminal()
+        if doubts := terminal.doubts():
             G_LOGGER.warning(doubts)
-        from polygraphy.domain.tensors.naming import typeable
+        for line, _ in terminal.findings(code):
+            G_LOGGER.error(line)
 
-        command = self._terminal().next_step() if code else ""
-        if command.startswith("polygraphy diagnose "):
-            G_LOGGER.start(f"To find the cause: {typeable(command)}")
+    def _explains_itself(self) -> bool:
+        """Return whether the console is going to say below the transcript why it failed."""
+        from polygraphy.adapters.console.screen import WAITING
+
+        is_waiting = self._screen is not None and self._screen.form == WAITING
+        return is_waiting and self._banner and self._compared == 1 and self._failed
 
     def _show(self, code: int, seconds: float) -> None:
         """Show what was recorded, and the verdict."""

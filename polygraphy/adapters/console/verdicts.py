@@ -155,8 +155,8 @@ def _log_array(runner: str, result: OutputCompareResult, index: int, summary: Su
     G_LOGGER.verbose(lambda: f"{label} | Percentiles: {percentiles(summary)}")
     if summary.nan or summary.posinf or summary.neginf:
         G_LOGGER.warning(
-            f"{label} | Of {summary.size} elements {summary.nan} are NaN, {summary.posinf} are +inf"
-            f" and {summary.neginf} are -inf; the statistics are those of the others."
+            f"{label} | {summary.nan} of {summary.size} elements are NaN, {summary.posinf} are"
+            f" +inf and {summary.neginf} are -inf; statistics skip them."
         )
     array = result.arrays[index]
     if array.size <= _SMALL:
@@ -243,8 +243,10 @@ def _by(label: str) -> str:
     return "" if label == "simple" else f" | {label}"
 
 
-def log_summary(result: AccuracyResult) -> None:
-    """Log how many iterations matched, or on average outputs, and in words what that comes to."""
+def log_summary(result: AccuracyResult, *, is_explained: bool = True) -> None:
+    """Log how many iterations, or average outputs, matched; if `is_explained`, also what that
+    means.
+    """
     for position, tally in enumerate(result.tallies()):
         text = (
             f"Accuracy Summary{_by(result.label)} | {label_of_runners(tally.runners)} | Passed:"
@@ -258,7 +260,7 @@ def log_summary(result: AccuracyResult) -> None:
         if result.is_average:
             _log_averages(result.average_results(position))
     report = G_LOGGER.finish if result else G_LOGGER.error
-    if G_LOGGER.is_enabled_for(G_LOGGER.FINISH if result else G_LOGGER.ERROR):
+    if is_explained and G_LOGGER.is_enabled_for(G_LOGGER.FINISH if result else G_LOGGER.ERROR):
         for text in _conclusion(result):
             report(text)
 

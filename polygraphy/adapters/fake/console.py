@@ -72,6 +72,10 @@ class RecordingConsole:
         """A runner is done."""
         self._record("runner_completed", runner, list(runtimes))
 
+    def loading_included(self, runner: str) -> None:
+        """The time of its only iteration includes loading."""
+        self._record("loading_included", runner)
+
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         """What a runner's device measured."""
         self._record("device_times_measured", runner, list(times))

@@ -28,6 +28,7 @@ from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
+    are_on_host,
     facts_of,
     inputs_of_node,
     scalars_of,
@@ -275,7 +276,7 @@ class _Output:
 def _static(name: str, shape: Any) -> Sequence[int]:
     if shape is None or is_shape_dynamic(shape):
         raise InputError(
-            f"The data for input {name!r} are an address, which does not tell their shape.",
+            f"The data for input {name!r} are an address, without a shape.",
             hint="Wrap it: polygraphy.cuda.DeviceView(address, shape, dtype).",
         )
     static: Sequence[int] = shape
@@ -408,6 +409,12 @@ class OnnxrtRunner(BaseRunner):
         self._may_take_long = True
         self._gpu = gpu_of(self.sess)
 
+    @property
+    def uses_device(self) -> bool:
+        """Whether the session computes on a device."""
+        assert self.sess is not None
+        return not are_on_host(self.sess.get_providers()[:1])
+
     def get_model_facts(self) -> Facts:
         """Return what the model tells, as far as the session was made by `SessionFromOnnx`."""
         assert self.sess is not None
@@ -499,10 +506,10 @@ class OnnxrtRunner(BaseRunner):
         if self._gpu is None and not to_host:
             assert self.sess is not None
             raise UsageError(
-                f"{self.name}: the outputs cannot stay on a GPU, because the session computes with"
-                f" {self.sess.get_providers()[0]}, or has an input or output that is no tensor of"
-                " numbers.",
-                hint="Leave copy_outputs_to_host out.",
+                f"{self.name}: the outputs cannot stay on a GPU, because the session uses"
+                f" {self.sess.get_providers()[0]}, or has an input or output that is not a"
+                " numeric tensor.",
+                hint="Remove copy_outputs_to_host.",
             )
         if self._gpu is None or (to_host and not any(map(is_on_device, feed_dict.values()))):
             outputs = self._infer_plain(

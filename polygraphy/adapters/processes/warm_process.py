@@ -35,6 +35,8 @@ from polygraphy.python_command import safe_command
 _MAIN = "from polygraphy.adapters.processes.warm_process import main; main()"
 _MOST = 2
 """Processes that stay warm: of more settings, the one that was used first has to start again."""
+_MOST_CRASHES = 20
+"""Crashes after which a process is not started again: each start takes seconds on a device."""
 _CHANGING = frozenset({"PYTEST_CURRENT_TEST"})
 """Variables of the environment that change all the time and are no setting."""
 
@@ -76,6 +78,7 @@ class WarmProcess:
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._limits: tuple[float | None, bool] = (None, False)
+        self._crashes = 0
 
     @property
     def is_running(self) -> bool:
@@ -128,7 +131,7 @@ class WarmProcess:
                 message = Message((how, function, arguments))
             except Exception as error:
                 self._released += released
-                raise UsageError(f"{self._what} cannot be handed to a process: {error}") from error
+                raise UsageError(f"{self._what} cannot be sent to a subprocess: {error}") from error
             try:
                 with message:
                     message.send(self._channel)
@@ -138,8 +141,8 @@ class WarmProcess:
             except OSError as error:
                 self.close()
                 raise BackendError(
-                    f"{self._what} cannot exchange data with its process: {error.strerror}.",
-                    hint="It needs memory for them: use a smaller batch, or a smaller model.",
+                    f"{self._what} cannot exchange data with its subprocess: {error.strerror}.",
+                    hint="The data need memory: use a smaller batch, or a smaller model.",
                 ) from error
             except BaseException:  # Ctrl-C, of which a process in a group of its own hears nothing.
                 self.close()
@@ -155,7 +158,7 @@ class WarmProcess:
             self.close()
             raise BackendError(
                 f"{self._what} took longer than {timeout:g} s and was stopped.",
-                hint="Allow more time, or find out where it hangs with -vv.",
+                hint="Raise the time limit, or find where it hangs with -vv.",
             )
         return receive(self._channel)
 
@@ -166,6 +169,7 @@ class WarmProcess:
             process.wait(5)
         code = process.poll()
         self.close()
+        self._crashes += 1
         if code is not None and code < 0:
             return crash_error(self._what, -code)
         return BackendError(f"{self._what} ended its process with exit code {code}.")
@@ -181,6 +185,11 @@ class WarmProcess:
             self.close()  # Libraries read settings when they are loaded.
         if self._process is not None:
             return
+        if self._crashes >= _MOST_CRASHES:
+            raise BackendError(
+                f"{self._what} crashed {self._crashes} times, and is not started again.",
+                hint="Run the model by itself to see why: polygraphy run with -vv.",
+            )
         self._environment = environment
         self._channel, other = socket.socketpair()
         paths = json.dumps([path for path in sys.path if path])
@@ -220,7 +229,7 @@ _warm: dict[str, WarmProcess] = {}
 def warm_process(what: str, key: str) -> WarmProcess:
     """Return the process for a setting; see the port."""
     if not (hasattr(socket, "send_fds") and hasattr(os, "fork")):
-        raise UsageError("Processes that stay warm need sockets that hand over files.")
+        raise UsageError("Warm subprocesses require sockets that can pass file descriptors.")
     process = _warm.pop(key, None) or WarmProcess(what)
     while len(_warm) >= _MOST:
         _warm.pop(next(iter(_warm))).close()
@@ -306,7 +315,7 @@ def _message(answer: tuple[bool, Any], lines: Sequence[tuple[str, int]]) -> Mess
     try:
         return Message((*answer, lines))
     except Exception as error:
-        text = f"The result cannot be handed over by its process: {_described(error)}."
+        text = f"The subprocess cannot return its result: {_described(error)}."
         if not answer[0]:
             text = _described(answer[1])
         return Message((False, BackendError(text), lines))

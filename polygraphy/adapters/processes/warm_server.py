@@ -22,6 +22,7 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -138,7 +139,10 @@ def _stop(number: int) -> None:
 def _begin(request: dict[str, Any], files: Sequence[int], prepare: Callable[[], None]) -> int:
     """Run a command line in a fork, which alone has the files from then on; return its process."""
     reading, writing = os.pipe()
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of threads, which imported libraries may start, and which do nothing.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid == 0:
         prepare()
         os.close(reading)

@@ -14,6 +14,7 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
+from polygraphy.adapters.tensorrt.describe.describe_engine import tensorrt_tf32
 from polygraphy.adapters.tensorrt.engine.build import EngineFromNetwork
 from polygraphy.adapters.tensorrt.engine.config import CreateConfig
 from polygraphy.adapters.tensorrt.engine.profile import Profile
@@ -24,9 +25,11 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
     NetworkFromOnnxPath,
 )
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
+from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.data.loading import fit_feed
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.machine import computes_in_tf32
 
 
 @mod.export()
@@ -53,7 +56,7 @@ class TrtParty:
     ) -> None:
         """Set how engines are built: see `CreateConfig`; and what the party is called."""
         self.name = name or type(self).name
-        self.lowers_to = "fp16" if fp16 else "bf16" if bf16 else None
+        self._half = "fp16" if fp16 else "bf16" if bf16 else None
         self._settings: dict[str, Any] = {
             "tf32": tf32,
             "memory_pool_limits": memory_pool_limits,
@@ -68,11 +71,23 @@ class TrtParty:
         return type(self).name
 
     @property
+    def lowers_to(self) -> str | None:
+        """Return in what it computes where that is not float32; see the port."""
+        return self._half or (None if self.lowered is None else self.lowered.dtype)
+
+    @property
+    def lowered(self) -> ComputePrecision | None:
+        """Return which operators may be computed in TF32; None if none are."""
+        if self._half or not self._settings["tf32"] or not computes_in_tf32():
+            return None
+        return tensorrt_tf32()
+
+    @property
     def options(self) -> dict[str, Any]:
         """Return how engines are built: see the port."""
         how = self._settings
         options = {
-            **({self.lowers_to: True} if self.lowers_to else {}),
+            **({self._half: True} if self._half else {}),
             "tf32": how["tf32"],
             "pool_limit": how["memory_pool_limits"],
             "builder_optimization_level": how["builder_optimization_level"],
@@ -81,15 +96,15 @@ class TrtParty:
 
     def in_float32(self) -> TrtParty:
         """Return the same party, computing in float32."""
-        return TrtParty(**self._settings, name=self.name)
+        return TrtParty(**{**self._settings, "tf32": None}, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Return what builds an engine when it is given data first; see the port."""
         made = evaluate(model)
         if without and not isinstance(made, str):
             self._unnamed = {n.output[0] for n in made.graph.node if not n.name and n.output}
-        lowered = {} if plain or self.lowers_to is None else {self.lowers_to: True}
-        settings = {**self._settings, **lowered}
+        lowered = {} if self._half is None else {self._half: True}
+        settings = {**self._settings, **({"tf32": None} if plain else lowered)}
         return _Built(made, settings, self._layer_names(without), self._timings)
 
     def executed(self, model: Any, *, without: Collection[str] = ()) -> None:

@@ -142,6 +142,11 @@ class PytRunner(BaseRunner):
         """Describe the inputs."""
         return self._inputs
 
+    @property
+    def uses_device(self) -> bool:
+        """Whether the model runs on a device."""
+        return self._place is not None and self._place.type not in ("cpu", "meta")
+
     def get_model_facts(self) -> Facts:
         """Return what is known of the model: whether all tensors of a program are outputs, and
         whether they are computed in TF32.

@@ -23,6 +23,16 @@ from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import open_model
 
+_HOPS = (1, 2, 4, 8)
+"""How many nodes around a region are taken with it: what is rewritten may depend on them."""
+_SMALL = 60
+"""Nodes of a part in which every rewrite is tried alone."""
+_HEALED = 0.1
+
+Wrong = Callable[[Sequence[str]], float]
+"""Returns how wrong a part is without some rewrites, in multiples of what rounding explains;
+infinite where it is refused."""
+
 
 def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Culprit:
     """Return what is known of a place."""
@@ -60,8 +70,16 @@ def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Cul
     )
 
 
-def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed) -> list[Culprit]:
-    """Apply the remedies, and see whether all outputs match then."""
+def proven(
+    case: Case, culprits: Sequence[Culprit], pairs: Sequence[tuple[Feed, Values]]
+) -> list[Culprit]:
+    """Apply the remedies, and see whether all outputs match then.
+
+    Args:
+        case: what is diagnosed.
+        culprits: who is to blame.
+        pairs: all data, with the outputs that are right; those first on which outputs are wrong.
+    """
     made = []
     with case.attempt("remedy") as result:
         for party in case.parties:
@@ -72,8 +90,10 @@ def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed
             tried: dict[tuple[bool, tuple[str, ...]], float | None] = {}
             for plain, without in ((False, tuple(passes)), (True, ())):
                 if own and party.rewrites and (plain or without):
-                    how = {"plain": plain, "without": without}
-                    tried[plain, without] = _left(case, party, feed, expected, **how)
+                    how: dict[str, Any] = {"plain": plain, "without": without}
+                    left = [_left(case, party, feed, right, **how) for feed, right in pairs]
+                    known = [off for off in left if off is not None]
+                    tried[plain, without] = max(known) if len(known) == len(left) else None
             best = next((how for how, off in tried.items() if off is not None), None)
             for one in own:
                 remedy = Remedy()
@@ -123,17 +143,6 @@ def _left(
         return None
     made = (deviation(values[name], expected[name]).largest for name in case.model.outputs)
     return max(filter(np.isfinite, made), default=0.0)
-
-
-_HOPS = (1, 2, 4, 8)
-"""How many nodes around a region are taken with it: what is rewritten may depend on them."""
-_SMALL = 60
-"""Nodes of a part in which every rewrite is tried alone."""
-_HEALED = 0.1
-
-Wrong = Callable[[Sequence[str]], float]
-"""Returns how wrong a part is without some rewrites, in multiples of what rounding explains;
-infinite where it is refused."""
 
 
 @frozen

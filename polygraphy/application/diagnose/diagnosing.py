@@ -17,9 +17,9 @@ from polygraphy.application.diagnose.lowered.half_verdict import cast, diagnose_
 from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.oracles.against_golden import against_golden
+from polygraphy.application.diagnose.oracles.against_program import against_program
 from polygraphy.application.diagnose.oracles.against_reference import against_reference
 from polygraphy.application.diagnose.oracles.between_backends import between_backends
-from polygraphy.application.diagnose.oracles.exporting import against_program
 from polygraphy.application.diagnose.oracles.over_steps import check_oracle_of_steps, diagnose_steps
 from polygraphy.application.diagnose.oracles.precision import lowered_first, lowered_last
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps

@@ -136,9 +136,15 @@ def _refusing(case: Case, error: PolygraphyException | str) -> str:
 def _refusal_of_the_whole(result: DiagnosisResult) -> str:
     """Return how backends refuse a model of which they refuse no part; empty if they do not."""
     kinds = ("no_part_refused", "nobody_runs")
-    return next(
-        (str(one.values["messages"]) for one in facts_of(result.reason) if one.kind in kinds), ""
-    )
+    reason = [str(f.values["messages"]) for f in facts_of(result.reason) if f.kind in kinds]
+    refusals = [
+        str(fact.values["message"])
+        for one in result.culprits
+        if one.cause == "refusal" and not one.nodes
+        for fact in one.facts
+        if fact.kind == "refused"
+    ]
+    return next(iter([*reason, *refusals]), "")
 
 
 def _is_backend(case: Case, culprit: Culprit) -> bool:

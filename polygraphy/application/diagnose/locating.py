@@ -56,6 +56,8 @@ the element and to the size of all that it makes.
 """
 _OF_ONE = 4.0
 """Epsilons of 1 by which an approximation of a function is off whose values lie below that."""
+_VARIANCE, _DIVISOR = ("BatchNormalization", 4), ("Div", 1)
+"""Operators that make NaN of the weights at these places, if these are negative, or zero."""
 _SAMPLES = 4
 _FEW, _MANY = 3, 16
 """A region of as many nodes is small; of more than the second is not made smaller."""
@@ -512,10 +514,6 @@ def _weights(case: Case, node: GraphNode) -> Mapping[str, Any]:
         return {}
     weights = case.model.indexed_graph.weights
     return {name: weights[name].values for name in read if name in weights}
-
-
-_VARIANCE, _DIVISOR = ("BatchNormalization", 4), ("Div", 1)
-"""Operators that make NaN of the weights at these places, if these are negative, or zero."""
 
 
 def _of_weights(case: Case, node: GraphNode) -> Iterator[Fact]:

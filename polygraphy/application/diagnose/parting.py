@@ -33,6 +33,10 @@ _WORK = 8 << 30
 """Bytes of tensors that all of them compute together, if these are more than the fewest."""
 _SOLVED = 16
 """In regions of more nodes no number is searched: that of another node may do the same."""
+_CANDIDATES = 64
+"""Tensors that are tried instead of an operand."""
+_MANY = 64
+"""So many nodes are named together at most: the first, which are nearest to equal tensors."""
 
 
 @frozen
@@ -48,10 +52,6 @@ class Differences:
     culprits: Sequence[Culprit] = ()
     repaired: Callable[[], OpenModel | None] | None = None
     is_open: bool = False
-
-
-_CANDIDATES = 64
-"""Tensors that are tried instead of an operand."""
 
 
 @frozen
@@ -328,10 +328,6 @@ class Change:
 
 def _output(variant: Variant) -> str:
     return next(filter(None, variant.node.outputs))
-
-
-_MANY = 64
-"""So many nodes are named together at most: the first, which are nearest to equal tensors."""
 
 
 def parted(

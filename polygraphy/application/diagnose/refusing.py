@@ -42,9 +42,20 @@ _OPERATORS = 6
 
 
 def diagnose_refusals(
-    case: Case, third: SuspectedParty, refusals: Mapping[int, PolygraphyException], feed: Feed
+    case: Case,
+    third: SuspectedParty,
+    refusals: Mapping[int, PolygraphyException],
+    feed: Feed,
+    others: Sequence[Feed] = (),
 ) -> Found:
     """Find out which nodes are refused by parties, given by their positions with what they said.
+
+    Args:
+        case: what is diagnosed.
+        third: who computes what is right.
+        refusals: what parties said, by their positions.
+        feed: the data on which they did.
+        others: further data, on which a remedy has to work as well.
 
     Raises:
         UnavailableError: a party can run nothing here, so that the model is not what is refused.
@@ -70,8 +81,8 @@ def diagnose_refusals(
             continue
     messages = [str(error) for error in refusals.values()]
     if known is None and len(refusals) == len(case.parties):
-        first, *others = (case.parties[index].name for index in refusals)
-        also = reasons.cannot_either(others) if others else ""
+        first, *rest = (case.parties[index].name for index in refusals)
+        also = reasons.cannot_either(rest) if rest else ""
         raise BackendError(f"{messages[0]}{also}{_of_open_shapes(case)}", backend=first)
     if known is None:
         reason = reasons.nobody_runs(" ".join(messages), _of_open_shapes(case))
@@ -81,7 +92,7 @@ def diagnose_refusals(
         for index, error in refusals.items():
             # What is refused may crash without some of the rewrites, if it did not at once.
             careful = CarefulParty(case.parties[index])
-            found = refused(case, careful, known, str(error))
+            found = refused(case, careful, known, str(error), others)
             if found is not None:
                 found = _of_names(found)
                 culprits.append(found)
@@ -119,9 +130,18 @@ def _lacking(culprits: Sequence[Culprit], errors: Iterable[PolygraphyException])
     return reasons.lost_operators(lacks)
 
 
-def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Culprit | None:
+def refused(
+    case: Case, party: SuspectedParty, known: Trace, message: str, others: Sequence[Feed] = ()
+) -> Culprit | None:
     """Return the fewest nodes that a party refuses with the values that another computed; None
     where it refuses no part of the model.
+
+    Args:
+        case: what is diagnosed.
+        party: who refuses it.
+        known: what another one computed.
+        message: what the party said.
+        others: further data, on which a remedy has to work as well.
     """
     held = known.held
     nodes = case.model.nodes
@@ -142,7 +162,7 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
 
     end = _first(len(nodes), lambda count: refuses(range(count)))
     if end is None:
-        return _only_whole(case, party, known, message)
+        return _only_whole(case, party, known, message, others)
     firsts = {node.op: index for index, node in reversed([*enumerate(nodes)])}
     if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
         facts = [evidence.refused(party.name, message), evidence.each_node_refused()]
@@ -155,7 +175,7 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
         refusal = evidence.refused(party.name, message, because=True)
         return evolve(wrong, facts=[*wrong.facts, refusal])
     plain = bool(party.rewrites) and not refuses(chosen, plain=True)
-    return _of_part(case, party, known, message, chosen, part_of(chosen), plain)
+    return _of_part(case, party, known, message, chosen, part_of(chosen), plain, others)
 
 
 def _of_part(
@@ -166,6 +186,7 @@ def _of_part(
     chosen: Sequence[int],
     part: Part | None,
     plain: bool,
+    others: Sequence[Feed],
 ) -> Culprit:
     """Return what is known of the fewest nodes that a party refuses.
 
@@ -177,18 +198,20 @@ def _of_part(
         chosen: the nodes, by position.
         part: the part that they are; None if its inputs are not known.
         plain: whether the party runs that with nothing rewritten.
+        others: further data, on which a remedy has to work as well.
     """
-    nodes = case.model.nodes
+    nodes, feeds = case.model.nodes, [known.feed, *others]
     passes = refusal_passes(party, part) if part is not None and party.passes else []
-    healed = passes and _runs(case, party, known.feed, whole=True, without=passes)
+    healed = passes and _runs(case, party, *feeds, whole=True, without=passes)
     if passes and not healed:  # Around the part, others do the same.
         wider = refusal_passes(party, Part(case.model.given, known.feed))
-        passes, healed = wider or passes, bool(wider)
+        healed = bool(wider) and _runs(case, party, *others, whole=True, without=wider)
+        passes = wider or passes
     is_whole = bool(healed)
     command = ""
     if healed:
         command = case.command(party, without=passes)
-    elif plain and (healed := _runs(case, party, known.feed, whole=True, plain=True)):
+    elif plain and (healed := _runs(case, party, *feeds, whole=True, plain=True)):
         command = case.command(party, plain=True)
     facts = [
         evidence.refused(party.name, message),
@@ -211,12 +234,16 @@ def _of_part(
     )
 
 
-def _only_whole(case: Case, party: SuspectedParty, known: Trace, message: str) -> Culprit | None:
+def _only_whole(
+    case: Case, party: SuspectedParty, known: Trace, message: str, others: Sequence[Feed]
+) -> Culprit | None:
     """Return what makes a party refuse a model of which it refuses no part alone; None where
     nothing that can be switched off does.
     """
     passes = refusal_passes(party, Part(case.model.given, known.feed)) if party.passes else []
     if not passes and not (party.rewrites and _runs(case, party, known.feed, plain=True)):
+        return None
+    if not _runs(case, party, *others, whole=True, plain=not passes, without=passes):
         return None
     command = case.command(party, plain=not passes, without=passes)
     facts = [
@@ -263,12 +290,14 @@ def _first(most: int, holds: Callable[[int], bool]) -> int | None:
     return high
 
 
-def _runs(
-    case: Case, party: SuspectedParty, feed: Feed, *, whole: bool = False, **how: Any
-) -> bool:
-    """Return whether a party runs the model, with the branches that it takes alone or whole."""
+def _runs(case: Case, party: SuspectedParty, *feeds: Feed, whole: bool = False, **how: Any) -> bool:
+    """Return whether a party runs the model on all of some data, with the branches that it takes
+    alone or whole.
+    """
     try:
-        party.load(case.model.given if whole else case.model.proto, **how)(feed)
+        compute = party.load(case.model.given if whole else case.model.proto, **how)
+        for feed in feeds:
+            compute(feed)
     except PolygraphyException:
         return False
     return True

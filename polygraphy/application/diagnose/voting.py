@@ -25,7 +25,7 @@ from polygraphy.domain.rounding import Deviation, deviation
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 
 _FORMULAS = "formulas"
-_WORDS = {_FORMULAS: titles.FORMULAS, "package": titles.ONNX_EVALUATOR}
+_WORDS = {_FORMULAS: titles.FORMULAS, "package": titles.REFERENCE_EVALUATOR}
 """What those are called who are only asked."""
 _FAR = 10.0
 """How many times as far off a party has to be as the other to be wrong alone."""

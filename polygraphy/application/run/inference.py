@@ -130,6 +130,8 @@ class _RunnerState:
     runtimes: array[float] = Factory(lambda: array("d"))
     device_times: list[DeviceTimes] = Factory(list)
     is_streaming: bool = False
+    uses_device: bool = False
+    includes_loading: bool = False
     memory: StateMemory = Factory(StateMemory)
     _roughly: tuple[str, Callable[[Feed], Sequence[Mapping[str, Any]]]] | None = None
     _moved: tuple[Feed, str, Sequence[Mapping[str, Any]]] | None = None
@@ -175,14 +177,26 @@ class _RunnerState:
             return outputs
         return {name: self.keep(array) for name, array in outputs.items()}
 
-    def warmed_up(self) -> None:
-        """Forget what was measured so far."""
+    def warm_up(self, feed: Feed, times: int) -> None:
+        """Run some times, and forget what was measured."""
+        for _ in range(times):
+            self.infer(feed)
         self.runtimes = array("d")
         self.device_times.clear()
+
+    def load_device(self, feed: Feed, iterations: int | None) -> None:
+        """Let a device load libraries and kernels before the first iteration is timed, unless it is
+        the only one.
+        """
+        if self.uses_device and iterations != 1:
+            self.warm_up(feed, 1)
+        self.includes_loading = self.uses_device and iterations == 1
 
     def completed(self, console: Console) -> None:
         """Report that all iterations ran."""
         console.runner_completed(self.runner.name, self.runtimes)
+        if self.includes_loading and self.runtimes:
+            console.loading_included(self.runner.name)
         if self.device_times:
             console.device_times_measured(self.runner.name, self.device_times)
 
@@ -228,6 +242,8 @@ def stream(
             if feeds.none_wanted:
                 feeds.tell_none()
                 return
+            for state in states:
+                state.load_device(feeds.current, feeds.total)
             step = active.enter_context(resolve(Progress).follow("Running", feeds.total))
             index = 0
             while True:
@@ -386,9 +402,10 @@ def _one_turn(
             feeds.describe_model_inputs([runner], may_be_none=True)
             fresh = feeds.all_copied()
         data = cached or fresh
-        for _ in range(warm_up if data else 0):
-            state.infer(data[0])
-        state.warmed_up()
+        if data and warm_up:
+            state.warm_up(data[0], warm_up)
+        elif data:
+            state.load_device(data[0], len(data))
         done = active.enter_context(resolve(Progress).follow(runner.name, len(data)))
         iterations = []
         for index, feed in enumerate(data):
@@ -403,7 +420,13 @@ def _one_turn(
 def _activated(active: ExitStack, runner: Runner, console: Console) -> _RunnerState:
     console.runner_activating(runner.name)
     active.enter_context(runner)
-    return _RunnerState(runner, InputAdapter(runner, console), kept_as(runner), facts_of(runner))
+    return _RunnerState(
+        runner,
+        InputAdapter(runner, console),
+        kept_as(runner),
+        facts_of(runner),
+        uses_device=bool(getattr(runner, "uses_device", False)),
+    )
 
 
 def kept_as(runner: Runner) -> Callable[[Any], Any]:

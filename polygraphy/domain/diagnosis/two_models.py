@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ class Suspect:
             position here, and there.
         inner: the names of the nodes in the body of a node that have it, if it is in one.
         op: the operator of the last of these.
+        attribute: the name of the attribute that differs, if one does.
     """
 
     nodes: tuple[int, ...]
@@ -53,6 +54,7 @@ class Suspect:
     twins: tuple[tuple[int, int], ...] = ()
     inner: tuple[str, ...] = ()
     op: str = ""
+    attribute: str = ""
 
 
 def named(side: Side, suspect: Suspect) -> list[str]:
@@ -245,6 +247,7 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
                 "epsilon" if name == "epsilon" else "attribute",
                 changes.other_attribute(mine.op, name, mine_value, value),
                 twins=((index, other),),
+                attribute=name,
             )
 
 
@@ -395,6 +398,8 @@ class NodeCopy:
             that is new there.
         captured: what the graphs that it holds read of those around them: the name in the
             reference, and in the model.
+        attributes: the attributes that are taken, where all else of the node of the model stays but
+            its inputs; None for the whole node.
     """
 
     twin: str
@@ -402,6 +407,7 @@ class NodeCopy:
     outputs: tuple[str, ...]
     replaces: str | None = None
     captured: dict[str, str] = field(factory=dict)
+    attributes: tuple[str, ...] | None = None
 
 
 @frozen
@@ -415,14 +421,24 @@ class Mending:
 
 
 def mending(pairing: Pairing, found: Iterable[Suspect]) -> Mending:
-    """Return how a model is made to agree with the reference in what suspects name.
+    """Return how a model is made to agree with the reference in what suspects name, and in nothing
+    else.
 
     Raises:
         UsageError: what is to be copied reads an input that the model does not have.
     """
     plan = _Plan(pairing)
-    for index, other in dict(pair for suspect in found for pair in suspect.twins).items():
-        plan.replace(index, other)
+    chosen: dict[tuple[int, int], list[Suspect]] = {}
+    for suspect in found:
+        for twins in suspect.twins:
+            chosen.setdefault(twins, []).append(suspect)
+    for (index, other), ones in dict(chosen).items():
+        if all(one.weights or one.attribute for one in ones):
+            weights = {name for one in ones for name, _ in one.weights}
+            attributes = tuple(one.attribute for one in ones if one.attribute)
+            plan.change(index, other, weights, attributes)
+        else:
+            plan.replace(index, other)
     return Mending(tuple(plan.nodes), plan.weights)
 
 
@@ -451,6 +467,20 @@ class _Plan:
         held = {name: self._operand(name, name) for name in captured(theirs)}
         place = next(filter(None, mine.outputs))
         self.nodes.append(NodeCopy(made, inputs, outputs, place, held))
+
+    def change(
+        self, index: int, other: int, weights: Collection[str], attributes: tuple[str, ...]
+    ) -> None:
+        """Give a node of the model some weights and attributes of one of the reference."""
+        mine = self.pairing.model.nodes[index]
+        theirs = self.pairing.reference.nodes[other]
+        twins = [*theirs.inputs, *[""] * len(mine.inputs)]
+        inputs = tuple(
+            self._operand(twin, name) if name in weights else name
+            for name, twin in zip(mine.inputs, twins)
+        )
+        made, place = (next(filter(None, node.outputs)) for node in (theirs, mine))
+        self.nodes.append(NodeCopy(made, inputs, tuple(mine.outputs), place, attributes=attributes))
 
     def _operand(self, name: str, here: str = "") -> str:
         """Return what a tensor of the reference is called in the model, where it is copied to if it

@@ -57,29 +57,41 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
 
     Args:
         site: where it is quantized.
-        array: its elements on all data, in floating point.
+        array: its elements on all data, in floating point; by channel, if each has a scale.
     """
     scheme = site.scheme
     assert scheme is not None
+    axis = scheme.axis
     low, high = (float(np.min(array)), float(np.max(array))) if array.size else (0.0, 0.0)
+    if not scheme.is_per_tensor:
+        if array.ndim != 2 or len(array) != scheme.scale.size or scheme.block:
+            return SiteLoss(0.0, 0.0, 0.0, (low, high))
+        read = None if site.read is None else evolve(site.read, axis=0)
+        scheme = evolve(scheme, axis=0)
+        site = evolve(site, scheme=scheme, read=read)
     loss = _relative(site.stored(array) - array, array)
-    bottom, top = (float(np.min(each)) for each in scheme.limits())
-    top = float(np.max(scheme.limits()[1]))
+    bottom, top = (_by_element(each, array) for each in scheme.limits())
     margin = (top - bottom) / 255 / 2
     outside = (array < bottom - margin) | (array > top + margin)
     cut = float(np.mean(outside)) if array.size else 0.0
-    if not scheme.is_per_tensor:
-        return SiteLoss(loss, loss, cut, (low, high))
-    best = _best(array, scheme, low, high)
+    ends = (array.min(1), array.max(1)) if not scheme.is_per_tensor else (low, high)
+    best = _best(array, scheme, *ends)
     least = min((one for one, _ in best), default=loss)
     chosen = next((made for one, made in best if one <= _SYMMETRIC_COST * least), None)
+    if chosen is not None:
+        chosen = evolve(chosen, axis=axis)
     return SiteLoss(loss, min(least, loss), cut, (low, high), None, chosen)
 
 
-def _best(array: Array, scheme: Scheme, low: float, high: float) -> list[tuple[float, Scheme]]:
+def _by_element(limits: Array, array: Array) -> Array:
+    """Return limits in a shape that broadcasts to the elements, which may be by channel."""
+    limits = np.asarray(limits)
+    return limits.reshape(()) if limits.size == 1 else limits.reshape(-1, 1)
+
+
+def _best(array: Array, scheme: Scheme, low: Any, high: Any) -> list[tuple[float, Scheme]]:
     """Return schemes with what they lose: of the kind that the model has first."""
-    stored = scheme.stored
-    is_symmetric = float(scheme.zero_point.reshape(-1)[0]) == stored.middle
+    is_symmetric = bool(np.all(scheme.zero_point == scheme.stored.middle))
     kinds = (True, False) if is_symmetric else (False, True)
     results = []
     for symmetric in kinds:
@@ -130,6 +142,15 @@ def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
             made = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
             values = made.values(made.codes(exact))
             candidates.append((_rms(values - exact), made, values))
+    if scheme.block and scheme.stored.minifloat is None:
+        # The largest number is the least code, which is one step further from zero.
+        extreme = np.where(-low > high, low, high)
+        steps = extreme / (scheme.stored.least - scheme.stored.middle)
+        steps = np.where(steps, steps, 1.0).reshape(np.shape(scheme.scale))
+        middle = np.full(np.shape(steps), float(scheme.stored.middle))
+        made = Scheme(scheme.dtype, steps, middle, scheme.axis, scheme.block)
+        values = made.values(made.codes(exact))
+        candidates.append((_rms(values - exact), made, values))
     _, best, values = min(candidates, key=lambda each: each[0])
     return best, values
 
@@ -177,13 +198,20 @@ def with_exact(site: Site, exact: Array | None) -> Site:
     return evolve(site, exact=exact)
 
 
-def sampled(arrays: Sequence[Array], most: int = 1 << 16) -> Array:
+def sampled(arrays: Sequence[Array], most: int = 1 << 16, axis: int | None = None) -> Array:
     """Return elements of an activation on several data: all of them, or so many, the smallest and
-    the largest among them.
+    the largest among them. With an axis, they are in one row for each channel.
     """
+    if axis is not None:
+        rows = [np.moveaxis(np.asarray(one, np.float64), axis, 0) for one in arrays]
+        joined = np.concatenate([one.reshape(len(one), -1) for one in rows], 1)
+        joined = joined[:, np.isfinite(joined).all(0)]
+        step = max(1, -(-joined.size // most))
+        ends = np.stack([joined.min(1), joined.max(1)], 1) if joined.size else joined[:, :0]
+        return np.asarray(np.concatenate([joined[:, ::step], ends], 1) if step > 1 else joined)
     flat = np.concatenate([np.asarray(each, np.float64).reshape(-1) for each in arrays])
     flat = flat[np.isfinite(flat)]
     if flat.size <= most:
         return np.asarray(flat)
-    ends = [flat.min(), flat.max()]
-    return np.asarray(np.concatenate([flat[:: -(-flat.size // most)], ends]))
+    limits = [flat.min(), flat.max()]
+    return np.asarray(np.concatenate([flat[:: -(-flat.size // most)], limits]))

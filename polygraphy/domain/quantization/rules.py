@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
-from polygraphy.domain.quantization.sites import RAW, FloatNode, Site
+from polygraphy.domain.quantization.sites import CORRECTED, RAW, FloatNode, Site
 
 Asks = Literal["all", "inputs", "follows", "output", "nothing"]
 
@@ -22,6 +22,15 @@ _FOLLOWS = frozenset(
     }
 )  # fmt: skip
 """Operators whose output ONNX Runtime quantizes only if their input is."""
+_MOVES = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators behind which some quantizers put what the next node asks for in front of them."""
+_STATIC = _FOLLOWS | {
+    "Add", "ArgMax", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "CumSum",
+    "EmbedLayerNormalization", "Gemm", "GlobalAveragePool", "InstanceNormalization",
+    "LayerNormalization", "LeakyRelu", "MatMul", "Mul", "Pad", "Sigmoid", "Softmax", "Split",
+    "Where",
+}  # fmt: skip
+"""Operators that ONNX Runtime quantizes statically, if it is not given a list."""
 
 
 @frozen
@@ -33,11 +42,15 @@ class Rules:
         sites: what is quantized.
         asks: by the name of a node what it asks for: ``all`` its inputs and outputs, its
             ``inputs``, its output if it ``follows`` an input that is quantized, or ``nothing``.
+        biases: by the name of a node the corrected bias that another node adds behind it.
+        fixed: the sites for which no node is known to ask.
     """
 
     nodes: Sequence[FloatNode]
     sites: Sequence[Site]
     asks: dict[str, Asks]
+    biases: dict[str, str] = field(factory=dict)
+    fixed: frozenset[int] = frozenset()
 
     def quantized(self, without: Collection[str]) -> set[int]:
         """Return the sites that remain if nodes are left out."""
@@ -46,6 +59,8 @@ class Rules:
             asked = self.asks.get(node.name, "nothing")
             if node.name in without or asked == "nothing":
                 continue
+            if node.name in self.biases:
+                marked.add(self.biases[node.name])
             if asked == "follows":
                 if node.reads and node.reads[0] in marked:
                     marked.update((node.reads[0], *node.makes))
@@ -59,40 +74,49 @@ class Rules:
         return {
             number
             for number, site in enumerate(self.sites)
-            if site.name in marked or site.name + RAW in marked
+            if site.name in marked or site.name + RAW in marked or number in self.fixed
         }
 
     def askers(self, site: int) -> list[str]:
         """Return the nodes because of which a site is quantized."""
         names = {self.sites[site].name, self.sites[site].name + RAW}
-        return [
-            node.name
-            for node in self.nodes
-            if self.asks.get(node.name, "nothing") != "nothing"
-            and not (
-                names.isdisjoint(node.reads)
-                and (names.isdisjoint(node.makes) or self.asks[node.name] == "inputs")
-            )
-        ]
+        return [node.name for node in self.nodes if not names.isdisjoint(self._asked(node))]
+
+    def _asked(self, node: FloatNode) -> tuple[str, ...]:
+        """Return the tensors that a node may ask for."""
+        asked = self.asks.get(node.name, "nothing")
+        if asked == "nothing":
+            return ()
+        reads = () if asked == "output" else (*node.reads, self.biases.get(node.name, ""))
+        return reads if asked == "inputs" else (*reads, *node.makes)
 
     @property
     def candidates(self) -> list[str]:
-        """The nodes that can be left out with an effect."""
+        """The nodes that can be left out with an effect. A Relu or Clip that the quantizer removed
+        has none: without it, its input is quantized instead.
+        """
         names = {name for site in self.sites for name in (site.name, site.name + RAW)}
         return [
             node.name
             for node in self.nodes
-            if self.asks.get(node.name, "nothing") != "nothing"
-            and not names.isdisjoint((*node.reads, *node.makes))
+            if not names.isdisjoint(self._asked(node))
+            and not any(name.endswith(RAW) for name in node.reads)
         ]
 
 
-def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site]) -> Rules:
+def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = "") -> Rules:
     """Return what nodes ask for, as the quantized model shows it: a node asks for its inputs if all
     of them are quantized, and for its outputs if those of all such nodes of its operator are.
+
+    Args:
+        nodes: the nodes that compute.
+        sites: what is quantized.
+        producer: which quantizer made the model; empty if it is not known.
     """
-    names = {name for site in sites for name in (site.name, site.name + RAW)}
     operators = {site.name for site in sites if site.kind == "operator"}
+    tensors = [site.name for site in sites if site.kind != "operator"]
+    names = {name for site in tensors for name in (site, site + RAW)}
+    nodes = _without_moves(nodes, names)
     made = {name for node in nodes for name in node.makes}
     activations = {site.name for site in sites if site.kind == "activation"}
     read = {name for node in nodes for name in node.reads}
@@ -100,6 +124,8 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site]) -> Rules:
     asks: dict[str, Asks] = {}
     complete: dict[str, list[bool]] = {}
     for node in nodes:
+        if producer == "static" and node.op not in _STATIC:
+            continue
         inputs = [name for name in node.reads if name in activations or name in made]
         reads_quantized = any(name in names for name in node.reads)
         is_asking = reads_quantized and all(name in names for name in inputs)
@@ -119,4 +145,31 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site]) -> Rules:
             asks[node.name] = "follows" if node.op in _FOLLOWS else "all"
         elif node.op in _FOLLOWS:
             asks[node.name] = "follows" if names.issuperset(node.makes) else "nothing"
-    return Rules(nodes, sites, asks)
+    rules = Rules(nodes, sites, asks, _biases(nodes, asks))
+    return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized(()))
+
+
+def _without_moves(nodes: Sequence[FloatNode], names: Collection[str]) -> list[FloatNode]:
+    """Let nodes read the tensor that is quantized where nodes between only move its elements."""
+    moves = {node.makes[0]: node.reads[0] for node in nodes if node.op in _MOVES and node.reads}
+
+    def before(name: str) -> str:
+        start = name
+        while name not in names and name in moves:
+            name = moves[name]
+        return name if name in names else start
+
+    return [evolve(node, reads=[before(name) for name in node.reads]) for node in nodes]
+
+
+def _biases(nodes: Sequence[FloatNode], asks: dict[str, Asks]) -> dict[str, str]:
+    """Return the corrected biases that are added behind a node, which go with that node."""
+    makers = {name: node.name for node in nodes for name in node.makes}
+    biases = {}
+    for node in nodes:
+        corrected = [name for name in node.reads if name.endswith(CORRECTED)]
+        before = [makers[name] for name in node.reads if makers.get(name) in asks]
+        if node.op == "Add" and corrected and before:
+            biases[before[0]] = corrected[0]
+            asks.pop(node.name, None)
+    return biases

@@ -14,6 +14,8 @@ RAW = "//raw"
 """What is added to the name of a tensor for the input of an activation that quantizers remove,
 because the range of the integers does the same.
 """
+CORRECTED = "//corrected"
+"""What is added to the name of a bias in floating point that the quantizer changed."""
 Kind = Literal["activation", "weight", "bias", "operator"]
 
 
@@ -44,6 +46,13 @@ class Site:
     codes: Array | None = field(default=None, repr=False)
     format: str = ""
     packing: Any = field(default=None, repr=False)
+
+    @property
+    def axis(self) -> int | None:
+        """The axis of an activation whose channels have scales of their own; None otherwise."""
+        scheme = self.scheme
+        is_split = scheme is not None and not scheme.is_per_tensor and not scheme.block
+        return scheme.axis if scheme is not None and is_split else None
 
     def stored(self, array: Any) -> Array:
         """Return what is read of an activation after it is quantized."""

@@ -101,6 +101,9 @@ class DataFacts:
 class Times:
     """How long inferences took, in seconds; the first, which pays for what later ones reuse, also
     by itself.
+
+    Attributes:
+        includes_loading: whether a device loaded libraries and kernels meanwhile.
     """
 
     count: int
@@ -109,6 +112,7 @@ class Times:
     min: float
     median: float
     max: float
+    includes_loading: bool = False
 
 
 @frozen
@@ -416,6 +420,11 @@ class Recorder:
                 median=float(middle.mean()),
                 max=max(runtimes),
             )
+
+    def loading_included(self, runner: str) -> None:
+        party = self._party(runner)
+        if party.get("times") is not None:
+            party["times"] = evolve(party["times"], includes_loading=True)
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         mean = {

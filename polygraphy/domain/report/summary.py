@@ -340,9 +340,10 @@ def _cell(row: Mapping[str, Any]) -> Check:
 
 
 _OF_DIAGNOSE = {
-    "--onnxrt", "--onnx", "--torch", "--input-shapes", "--inputs", "--providers", "--seed",
-    "--val-range", "--iterations", "--load-inputs", "--data-loader-script", "--load-outputs",
-    "--runner", "--graph-optimization-level", "--disabled-optimizers", "--intra-op-threads",
+    "--onnxrt", "--onnx", "--openvino", "--torch", "--input-shapes", "--inputs", "--providers",
+    "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
+    "--load-outputs", "--runner", "--graph-optimization-level", "--disabled-optimizers",
+    "--intra-op-threads",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = frozenset({"--report", "--format", "--log-file", "--log-format"})
@@ -409,7 +410,7 @@ def advice_on_outputs(
             )
         return
     is_rounding = failing and all(row.worst.is_rounding for row in failing)
-    if is_rounding and not (diagnosis and _is_coarse(failing)):
+    if is_rounding and not _is_coarse(failing):
         yield Advice(
             "Rounding explains every difference: use the rounding limit as tolerance.",
             _held_to_rounding(command) if runs else "",
@@ -432,7 +433,7 @@ def advice_on_outputs(
     if "--mark-all" not in words:
         if "--load-outputs" not in words:
             yield Advice("Find the first layer that differs.", _with(command, "--mark-all"))
-    elif "auto" not in words:
+    elif "auto" not in words and not _is_coarse(failing):
         yield Advice(
             "Hold each layer to what rounding and its inputs explain: what fails then is wrong by"
             " itself.",
@@ -497,14 +498,20 @@ def diagnosis_instead_of(command: str) -> str:
     """Return the command that finds the culprit of a run whose outputs differ; empty where diagnose
     does not take its options.
     """
-    return _diagnosis(command, ((1, 1, 0, 0), (1, 0, 1, 0), (1, 0, 0, 1), (0, 1, 0, 1)))
+    return _diagnosis(
+        command,
+        (
+            (1, 1, 0, 0, 0), (1, 0, 1, 0, 0), (1, 0, 0, 1, 0), (0, 1, 0, 1, 0),
+            (1, 0, 0, 0, 1), (0, 1, 0, 0, 1), (1, 1, 0, 0, 1),
+        ),
+    )  # fmt: skip
 
 
 def diagnosis_of_values(command: str) -> str:
     """Return the command that finds what makes the first NaN or infinity of a run; empty where
     diagnose does not take its options.
     """
-    return _diagnosis(command, ((1, 0, 0, 0), (1, 1, 0, 0), (1, 0, 1, 0)))
+    return _diagnosis(command, ((1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 1, 0, 0)))
 
 
 def _diagnosis(command: str, known: Collection[tuple[int, ...]]) -> str:
@@ -517,17 +524,17 @@ def _diagnosis(command: str, known: Collection[tuple[int, ...]]) -> str:
     asked = _without(_words(command), _TOLERANCES)  # It judges by rounding.
     asked = _without(asked, _ABOUT_OUTPUT, most=1)
     words = [word for word in asked if word not in _LEFT_OUT]
-    flags = {word for word in words if word.startswith("-")}
-    parties = tuple(map(words.count, _PARTIES))
+    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+    parties = tuple(map(flags.count, _PARTIES))
     is_known = parties in known
-    if (named := words.count(_NAMED)) > 0:  # Each is a backend of its own, which parsing checks.
+    if (named := flags.count(_NAMED)) > 0:  # Each is a backend of its own, which parsing checks.
         is_known = named + sum(parties[:2]) > 1 and not any(parties[2:])
-    if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or not is_known:
+    if words[:2] != ["polygraphy", "run"] or not _OF_DIAGNOSE.issuperset(flags) or not is_known:
         return ""
     return command_line("diagnose", words[2:])
 
 
-_PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch")
+_PARTIES = ("--onnxrt", "--onnx", "--load-outputs", "--torch", "--openvino")
 _NAMED = "--runner"
 """The flag of a backend with a name and options of its own."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from polygraphy.domain.asked import read_config, read_graph, read_tokens
 from polygraphy.domain.catalog.steps import DEFAULT_PROMPT, DEFAULT_STEPS
@@ -18,6 +19,8 @@ from polygraphy.domain.model.description import Graph, Tensor
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import (
     GROWS,
+    REPLACED,
+    SLOTS,
     Conflict,
     StatePair,
     describe_pairs,
@@ -69,12 +72,25 @@ class StatePlan:
         self.graph = graph
         self.pairs, self.conflicts = state_pairs(graph, config, states)
         self.roles: Roles = roles_of(graph, self.pairs)
+        if not self.is_decoder:  # A stream writes each chunk into the same places.
+            self.pairs = [
+                evolve(pair, kind=REPLACED, axis=None) if pair.kind == SLOTS else pair
+                for pair in self.pairs
+            ]
+            self.roles = roles_of(graph, self.pairs)
         self.inputs: dict[str, Tensor] = {tensor.name: tensor for tensor in graph.inputs}
         self._lengths: dict[str, int] = {}
 
     def lines(self) -> list[str]:
         """Return what was found, in one line for the states and one for the other inputs."""
         return [describe_pairs(self.pairs), str(self.roles), *map(str, self.conflicts)]
+
+    def accuracy_levels(self) -> set[int]:
+        """Return the precisions in which products with weights of a few bits may be computed."""
+        nodes = (node for inner in self.graph.walk() for node in inner.nodes)
+        return {
+            int(node.attribute("accuracy_level", 0)) for node in nodes if node.op == "MatMulNBits"
+        }
 
     @property
     def is_decoder(self) -> bool:
@@ -287,6 +303,20 @@ class StepLoader:
             self.iterations,
             self._first_length(),
             None if self._states is None else [":".join(pair) for pair in self._states],
+            self._tokens_file,
+            self._data,
+        )
+
+    def with_states(self, pairs: Sequence[tuple[str, str]]) -> StepLoader:
+        """Return the loader of the same steps with other states."""
+        source = self._model
+        if source is None and self.model_facts is not None:
+            source = self.model_facts.source
+        return StepLoader(
+            source,
+            self.iterations,
+            self._first_length(),
+            [":".join(pair) for pair in pairs],
             self._tokens_file,
             self._data,
         )

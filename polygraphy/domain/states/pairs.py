@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -36,7 +36,8 @@ class StatePair:
         input: what the next step reads.
         kind: `GROWS`, `SLOTS`, `REPLACED` or `CONSTANT`.
         axis: along which it grows, or slots are written; None where that is not known.
-        source: what says so: ``graph``, ``genai_config.json``, ``names`` or ``--state``.
+        source: what says so: ``graph``, ``genai_config.json``, ``names``, ``order``, ``shapes`` or
+            ``--state``.
     """
 
     output: str
@@ -68,8 +69,8 @@ class Conflict:
     def __str__(self) -> str:
         if not self.expected:
             return (
-                f"Output {self.output!r} hands input {self.input!r} on unchanged, while other"
-                " states grow."
+                f"Output {self.output!r} hands input {self.input!r} on unchanged, unlike other"
+                " states."
             )
         where = f" (node {self.node!r})" if self.node else ""
         return (
@@ -158,15 +159,147 @@ def state_pairs(
                 kind, axis = _kind_by_shape(tensors[output], tensors[name])
                 pairs[output] = StatePair(output, name, kind, axis, source)
                 taken.add(name)
-    grows = any(pair.kind == GROWS for pair in by_graph)
     conflicts += [
         Conflict(pair.output, pair.input, "", "the graph", _node_behind(graph, pair.output))
         for pair in by_graph
-        if grows and pair.kind == CONSTANT and not is_cross_attention(pair.input)
+        if _is_stale(pair, by_graph, tensors)
     ]
+    conflicts += _swapped(graph, by_graph, tensors)
+    for output, name in _left_over(graph, pairs, taken):
+        kind, axis = _kind_by_shape(tensors[output], tensors[name])
+        pairs[output] = StatePair(output, name, kind, axis, "order")
+    if not pairs:
+        pairs = {pair.output: pair for pair in _by_shape(graph)}
+    pairs = {output: _like_others(pair, by_graph, tensors) for output, pair in pairs.items()}
     seen: set[str] = set()
     first = [each for each in conflicts if each.output not in seen and not seen.add(each.output)]  # type: ignore[func-returns-value]
     return [pairs[name] for name in outputs if name in pairs], first
+
+
+def _like_others(
+    pair: StatePair, known: Sequence[StatePair], tensors: Mapping[str, Tensor]
+) -> StatePair:
+    """Return a state that the graph does not show, with what a step does with others like it."""
+    if pair.source == "graph" or pair.kind != REPLACED:
+        return pair
+    own = tensors[pair.input]
+    for other in known:
+        like = tensors[other.input]
+        if other.kind in (GROWS, SLOTS) and (like.dtype, like.shape) == (own.dtype, own.shape):
+            return evolve(pair, kind=other.kind, axis=other.axis)
+    return pair
+
+
+def _is_stale(pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]) -> bool:
+    """Return whether a state is handed on as it was, though others of its kind are changed."""
+    if pair.kind != CONSTANT or is_cross_attention(pair.input):
+        return False
+    changed = [other for other in pairs if other.kind not in (CONSTANT, BRANCH)]
+    if any(other.kind == GROWS for other in changed):
+        return True
+    own = tensors[pair.input]
+    return any(
+        (tensors[other.input].dtype, tensors[other.input].shape) == (own.dtype, own.shape)
+        for other in changed
+    )
+
+
+def _swapped(
+    graph: Graph, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]
+) -> list[Conflict]:
+    """Return two outputs that changed places: all other states come in the order of their inputs,
+    and names say nothing.
+    """
+    outputs = [tensor.name for tensor in graph.outputs]
+    inputs = [tensor.name for tensor in graph.inputs]
+    ordered = sorted(pairs, key=lambda pair: outputs.index(pair.output))
+    expected = sorted((pair.input for pair in pairs), key=inputs.index)
+    off = [(pair, name) for pair, name in zip(ordered, expected) if pair.input != name]
+    if len(off) != _PAIR or len(pairs) < 2 * _PAIR:
+        return []
+    if pairs_by_name([pair.output for pair, _ in off], inputs):
+        return []
+    if not all(_is_same_kind(tensors[pair.output], tensors[name], pair.axis) for pair, name in off):
+        return []
+    return [
+        Conflict(pair.output, pair.input, name, "the order", _node_behind(graph, pair.output))
+        for pair, name in off
+    ]
+
+
+_PAIR = 2
+
+
+def _left_over(
+    graph: Graph, pairs: Mapping[str, StatePair], taken: Collection[str]
+) -> list[tuple[str, str]]:
+    """Return the only output and the only input that are left, if they are like the states that are
+    known: the output is computed from the wrong state.
+    """
+    if not pairs:
+        return []
+    known = {(tensor.dtype, tensor.shape) for tensor in graph.inputs if tensor.name in taken}
+    made = {(tensor.dtype, tensor.shape) for tensor in graph.outputs if tensor.name in pairs}
+    inputs = [tensor for tensor in graph.inputs if tensor.name not in taken]
+    outputs = [tensor for tensor in graph.outputs if tensor.name not in pairs]
+    left = [
+        (output.name, tensor.name)
+        for output in outputs
+        for tensor in inputs
+        if (
+            ((tensor.dtype, tensor.shape) in known and (output.dtype, output.shape) in made)
+            or (_is_fixed(tensor) and (tensor.dtype, tensor.shape) == (output.dtype, output.shape))
+        )
+    ]
+    # Something is left for the data, and for what is computed of them.
+    has_data = len(inputs) > 1 and len(outputs) > 1
+    return left if len(left) == 1 and has_data else []
+
+
+def _is_fixed(tensor: Tensor) -> bool:
+    """Return whether all dimensions of a tensor are known, and there are several elements."""
+    shape = tensor.shape or ()
+    return (
+        bool(shape)
+        and all(isinstance(dim, int) for dim in shape)
+        and any(dim != 1 for dim in shape)
+    )
+
+
+def _by_shape(graph: Graph) -> list[StatePair]:
+    """Return outputs and inputs of one type and shape, in order, where neither the graph nor names
+    show a state: the cell of a recurrent network, written as products and sums. Another input has
+    to be left for the data, and another output for what is computed of them.
+    """
+    rest = list(graph.inputs)
+    pairs = []
+    for output in graph.outputs:
+        behind = _inputs_behind(graph, output.name)
+        fits = (
+            tensor
+            for tensor in rest
+            if output.shape
+            and (tensor.dtype, tensor.shape) == (output.dtype, output.shape)
+            and tensor.name in behind
+        )
+        partner = next(fits, None)
+        if partner is not None:
+            rest.remove(partner)
+            pairs.append(StatePair(output.name, partner.name, REPLACED, None, "shapes"))
+    is_whole = not rest or len(pairs) == len(graph.outputs)
+    return [] if is_whole else pairs
+
+
+def _inputs_behind(graph: Graph, output: str) -> set[str]:
+    """Return the inputs that an output is computed from, in this graph alone."""
+    makers, queue, seen = graph.makers, [output], set()
+    while queue:
+        name = queue.pop()
+        if name not in seen:
+            seen.add(name)
+            node = makers.get(name)
+            queue += [] if node is None else [each for each in node.inputs if each]
+    return seen & {tensor.name for tensor in graph.inputs}
 
 
 def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
@@ -341,6 +474,9 @@ def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]
         return kind, axis
     if axis < 0:
         axis += len(shape)
+    if isinstance(shape[axis], int) and made is not None and made[axis] == shape[axis]:
+        kind, open_axis = _kind_by_shape(output, read)  # Halves of a head are joined, too.
+        return (kind, open_axis) if kind == GROWS else (REPLACED, None)
     if isinstance(shape[axis], int):
         is_longer = made is not None and isinstance(made[axis], int) and made[axis] != shape[axis]
         return (GROWS, axis) if is_longer else (REPLACED, None)

@@ -240,11 +240,16 @@ def _capacity(
     return min(lengths, default=None)
 
 
+_SEQUENCE = frozenset({"seq", "sequence", "time", "frames", "steps"})
+
+
 def _axis_of(main: Sequence[Tensor], is_decoder: bool) -> int:
     """Return the axis of positions: the first open one behind the batch, else the second."""
     for tensor in main:
         shape = tensor.shape or ()
         if len(shape) == 1:
+            return 0
+        if isinstance(shape[0], str) and set(words_of(shape[0])) & _SEQUENCE:
             return 0
         open_axes = [at for at, dim in enumerate(shape) if at and not isinstance(dim, int)]
         if open_axes:

@@ -79,3 +79,31 @@ def test_a_mended_model_computes_what_the_reference_does(tmp_path, fault, consta
     assert not np.allclose(run(wrong), run(right))
     np.testing.assert_allclose(run(made), run(right), rtol=1e-6)
     assert wrong.SerializeToString(deterministic=True) == before
+
+
+def test_only_what_is_named_is_taken_from_the_reference(tmp_path):
+    """One node differs in both weights and two attributes; each is a difference of its own."""
+
+    def gemm(scale, alpha, beta):
+        weights = {"w": np.full((3, 3), scale), "b": np.full(3, scale)}
+        node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], "gemm", alpha=alpha, beta=beta)
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph(
+            [node],
+            "net",
+            [value("x", TensorProto.FLOAT, [2, 3])],
+            [value("y", TensorProto.FLOAT, [2, 3])],
+            [numpy_helper.from_array(v.astype(np.float32), k) for k, v in weights.items()],
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+    wrong, right = gemm(2.0, 0.5, 0.25), gemm(1.0, 1.5, 1.25)
+    pairing = paired(graph_of(wrong, tmp_path), graph_of(right, tmp_path))
+    found = suspects(pairing)
+    assert len(found) == 4
+    [bias] = [one for one in found if one.weights == (("b", "b"),)]
+    [alpha] = [one for one in found if one.attribute == "alpha"]
+    [node] = mended(wrong, right, mending(pairing, [bias, alpha])).graph.node
+    taken = {one.name: one.f for one in node.attribute}
+    assert (taken, node.input[1]) == ({"alpha": 1.5, "beta": 0.25}, "w")
+    assert node.input[2] != "b"

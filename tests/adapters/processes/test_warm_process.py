@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 
+from polygraphy.adapters.processes import warm_process
 from polygraphy.adapters.processes.warm_process import WarmProcess
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -102,8 +103,6 @@ def test_a_variable_that_changes_meanwhile_does_not_lose_what_is_kept(
 
 
 def test_what_nobody_keeps_any_more_is_let_go(process: WarmProcess) -> None:
-    from polygraphy.adapters.processes import warm_process
-
     kept = process.keep(list, "abc")
     before = process.call(_count_kept)
     del kept
@@ -122,9 +121,9 @@ def test_errors_logs_and_silence(process: WarmProcess, capfd: pytest.CaptureFixt
         process.call(_fail, UsageError("no such thing"))
     with pytest.raises(BackendError, match="ended its process with exit code 3"):
         process.call(sys.exit, 3)
-    with pytest.raises(BackendError, match="cannot be handed over"):
+    with pytest.raises(BackendError, match="cannot return its result"):
         process.call(eval, "lambda: 1")
-    with pytest.raises(UsageError, match="cannot be handed to a process"):
+    with pytest.raises(UsageError, match="cannot be sent to a subprocess"):
         process.call(lambda: 1)
     with G_LOGGER.verbosity(G_LOGGER.WARNING):
         process.call(_log, "quiet")
@@ -150,9 +149,22 @@ def test_what_hangs_is_stopped(process: WarmProcess) -> None:
         process.call(time.sleep, 60)
 
 
+def test_what_crashes_again_and_again_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_process, "_MOST_CRASHES", 2)
+    made = WarmProcess("backend")
+    for _ in range(2):
+        with pytest.raises(BackendError, match="crashed: "), made.limited(is_silent=True):
+            made.call(crash, signal.SIGKILL)
+    with pytest.raises(BackendError, match="crashed 2 times, and is not started again"):
+        made.call(pid_of)
+
+
 def test_it_ends_with_a_parent_that_is_killed() -> None:
     program = """
 import os, signal
+from polygraphy.adapters.processes import warm_process
 from polygraphy.adapters.processes.warm_process import WarmProcess
 print(WarmProcess("backend").call(os.getpid), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

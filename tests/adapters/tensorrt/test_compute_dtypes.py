@@ -177,6 +177,21 @@ def test_a_runner_reports_what_its_engine_was_built_with(trt: FakeTensorRT) -> N
         assert runner.get_model_facts().compute_dtypes == {"Y": "float16"}
 
 
+@pytest.mark.parametrize(
+    ("dtypes", "is_lowered"),
+    [({"Y": "tf32"}, True), ({"Y": "tf32", "Z": "float16"}, False), ({"Y": "float32"}, False)],
+)
+def test_tf32_of_an_engine_is_named_with_what_leaves_it_out(
+    trt: FakeTensorRT, dtypes: dict[str, str], is_lowered: bool
+) -> None:
+    engine = identity(trt)
+    remember_record(engine, BuildRecord("TensorRT", "10.0", compute_dtypes=dtypes))
+    lowered = engine_facts(engine).lowered
+    assert (lowered is not None) is is_lowered
+    if lowered is not None:
+        assert "trt computes" in lowered.describe() and "--tf32" in lowered.option
+
+
 def test_automatic_tolerances_follow_from_it(trt: FakeTensorRT) -> None:
     feed = {"X": np.ones((4, 2), np.float32)}
 

@@ -43,3 +43,18 @@ def test_what_helps_is_printed_with_how_it_was_built(monkeypatch: pytest.MonkeyP
     plain = run_command("m.onnx", [("trt", "trt", party.remedy(plain=True, without=[]))], {})
     assert plain == f"polygraphy run m.onnx --trt {built}"
     assert main([*shlex.split(line)[1:], "--gen-script", "-"]) == 0
+
+
+def test_tf32_is_known_and_left_out_for_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_obeys", lambda: True)
+    monkeypatch.setattr(module, "computes_in_tf32", lambda: True)
+    party = TrtParty(tf32=True, builder_optimization_level=1)
+    assert party.lowers_to == "tf32"
+    assert party.lowered is not None and party.lowered.option == "leave out --tf32"
+    assert party.in_float32().options == {"builder_optimization_level": 1}
+    assert party.load("m.onnx")._settings["tf32"] is True
+    assert party.load("m.onnx", plain=True)._settings["tf32"] is None
+    assert TrtParty(tf32=True, fp16=True).lowers_to == "fp16"
+    assert TrtParty(tf32=True, fp16=True).in_float32().options == {}
+    monkeypatch.setattr(module, "computes_in_tf32", lambda: False)
+    assert party.lowers_to is None

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
@@ -273,3 +274,26 @@ def test_environments_of_which_none_can_be_used_are_refused_before_anything_is_c
     refused = pytest.raises(BackendError, match="broken: No module named wrong")
     with bind(open_environment, Elsewhere(), "wrong"), refused:
         diagnose(network(()), [WrongRewriter(), OnnxParty()], environments=["broken"])
+
+
+class WrongOnSomeData(WrongRewriter):
+    """Computes large data wrongly whatever is rewritten."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        compute = super().load(model, plain=plain, without=without)
+
+        def changed(feed: Any) -> Any:
+            is_large = "x" in feed and feed["x"].max() > 1
+            return {n: v + 1e-2 if is_large else v for n, v in compute(feed).items()}
+
+        return changed
+
+
+@pytest.mark.parametrize(("largest", "is_proven"), [(0.7, True), (2, False)])
+def test_a_remedy_of_a_rewrite_is_proven_on_all_data(
+    largest: float, is_proven: bool, kept: Kept
+) -> None:
+    data = [{"x": np.full((3, 6), value, np.float32)} for value in (-0.9, largest)]
+    with bind(command_line, command_of_fakes):
+        assert not diagnose(network(), [WrongOnSomeData(), OnnxParty()], data)
+    assert [one["remedy"]["proven"] for one in kept.culprits] == [is_proven]

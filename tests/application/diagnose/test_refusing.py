@@ -281,3 +281,31 @@ def test_what_is_refused_beside_a_reference_is_asked_in_half_precision_as_well()
 
     with bind(Findings, Kept()), pytest.raises(InconclusiveError, match="It cannot be"):
         diagnose(refused, [OnlyInParts()], reference=scaled())
+
+
+class RefusingSomeData(WrongRewriter):
+    """Refuses what its rewrite makes, and without rewrites data that are larger than 1."""
+
+    def __init__(self) -> None:
+        super().__init__(refuses=True)
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        compute = super().load(model, plain=plain, without=without)
+
+        def checked(feed: Mapping[str, Any]) -> Any:
+            if "x" in feed and np.max(feed["x"]) > 1:
+                raise BackendError("It is too large.", backend=self.name)
+            return compute(feed)
+
+        return checked
+
+
+@pytest.mark.parametrize(("largest", "is_proven"), [(1, True), (2, False)])
+def test_a_remedy_of_a_refusal_works_on_all_data(largest: int, is_proven: bool) -> None:
+    kept = Kept()
+    data = [{"x": np.full((3, 6), value, np.float32)} for value in (0.5, largest)]
+    with bind(Findings, kept), bind(command_line, command_of_fakes):
+        assert not diagnose(layers(), [RefusingSomeData(), OnnxParty()], data)
+    [culprit] = kept.culprits
+    assert (culprit["party"], culprit["cause"]) == ("wrong", "refusal")
+    assert culprit["remedy"]["proven"] is is_proven

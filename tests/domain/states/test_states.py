@@ -192,3 +192,56 @@ def test_a_state_that_is_scaled_before_it_is_handed_out_is_paired_by_those_besid
     last.output[0] = "unscaled"
     model.graph.node.append(helper.make_node("Mul", ["unscaled", "root"], ["cat"]))
     assert pairs_of(model) == {"cat": "a", "cat_1": "b"}
+
+
+def test_a_cell_without_names_is_paired_by_shapes_if_inputs_and_outputs_are_left() -> None:
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    cell (float[1, 3] x, float[1, 4] a, float[1, 4] b) => (float[1, 2] y, float[1, 4] u, float[1, 4] v)
+    <float[3, 4] w, float[4, 4] r, float[4, 2] o>
+    {
+        wx = MatMul(x, w)
+        ra = MatMul(a, r)
+        s = Add(wx, ra)
+        g = Sigmoid(s)
+        v = Mul(g, b)
+        u = Tanh(v)
+        y = MatMul(u, o)
+    }
+    """
+    plan = plan_of(onnx.parser.parse_model(text))
+    assert [(pair.output, pair.input, pair.source) for pair in plan.pairs] == [
+        ("u", "a", "shapes"),
+        ("v", "b", "shapes"),
+    ]
+    assert plan.roles.named("chunk") == ["x"]
+
+
+def test_the_data_of_a_stream_are_no_state_and_its_cache_has_no_capacity() -> None:
+    text = """
+    <ir_version: 8, opset_import: ["" : 18]>
+    stream (float[1, 9, 2] mix, float[2, 4] cache, int64[1, 1] at) => (float[1, 9, 2] enh, float[2, 4] out)
+    <float[1, 4] row>
+    {
+        out = ScatterND(cache, at, row)
+        enh = Relu(mix)
+    }
+    """
+    plan = plan_of(onnx.parser.parse_model(text))
+    assert [(pair.output, pair.kind) for pair in plan.pairs] == [("out", "replaced")]
+    assert plan.roles.capacity is None
+
+
+def test_two_outputs_that_changed_places_without_names_contradict_the_order() -> None:
+    names = {f"{side}.{layer}.{part}": f"{name}{2 * layer + (part == 'value')}"
+             for side, name in (("present", "u"), ("past", "a"))
+             for layer in range(2) for part in ("key", "value")}  # fmt: skip
+    assert not plan_of(decoder(layers=2, names=names)).conflicts
+    crossed = decoder(layers=2, names=names)
+    first, second = (node for node in crossed.graph.node if node.output[0] in ("u0", "u1"))
+    first.input[0], second.input[0] = second.input[0], first.input[0]
+    found = plan_of(crossed).conflicts
+    assert [(each.output, each.expected, each.source) for each in found] == [
+        ("u0", "a0", "the order"),
+        ("u1", "a1", "the order"),
+    ]

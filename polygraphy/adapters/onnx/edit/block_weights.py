@@ -112,10 +112,35 @@ def _packed(codes: Array, bits: int) -> Array:
     return made
 
 
-def repacked(model: ModelProto, node: NodeProto, site: Site, scheme: Scheme) -> None:
+def restored_integers(
+    model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
+) -> None:
+    """Store a weight that MatMulInteger or ConvInteger reads again, by another scheme."""
+    for node in region:
+        if node.op_type not in ("MatMulInteger", "ConvInteger") or site.exact is None:
+            continue
+        stem = node.input[1].removesuffix("_quantized")
+        held = {weight.name: weight for weight in model.graph.initializer}
+        codes, scale = held.get(node.input[1]), held.get(f"{stem}_scale")
+        if codes is None or scale is None:
+            continue
+        kind = onnx.numpy_helper.to_array(codes).dtype
+        arrays = {
+            codes.name: scheme.codes(site.exact).astype(kind),
+            scale.name: scheme.scale.astype(numpy.float32).reshape(tuple(scale.dims)),
+        }
+        zero = held.get(node.input[3]) if len(node.input) > 3 else None
+        if zero is not None:
+            arrays[zero.name] = scheme.zero_point.astype(kind).reshape(tuple(zero.dims))
+        for name, array in arrays.items():
+            held[name].CopyFrom(onnx.numpy_helper.from_array(array, name))
+
+
+def repacked(model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme) -> None:
     """Store a weight of blocks again, by another scheme."""
     packing: Packing = site.packing
-    if packing is None or site.exact is None:
+    node = next((one for one in region if one.op_type == "MatMulNBits"), None)
+    if packing is None or site.exact is None or node is None:
         return
     codes = scheme.codes(site.exact)
     rows, columns = codes.shape
@@ -134,4 +159,7 @@ def repacked(model: ModelProto, node: NodeProto, site: Site, scheme: Scheme) -> 
         arrays[f"{prefix}_zero"] = _packed(scheme.zero_point, packing.bits).reshape(-1)
     for name, array in arrays.items():
         add_weight(model, onnx.numpy_helper.from_array(array), name)
-    node.input[:] = [node.input[0], *arrays, *[*node.input][4:]]
+    rest = [*node.input][4:]
+    if rest and len(arrays) == 2:
+        rest = ["", *rest]
+    node.input[:] = [node.input[0], *arrays, *rest]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,10 @@ def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProt
     places = {_first_output(node): node for node in graph.node}
     for one in plan.nodes:
         place = places[one.replaces] if one.replaces else graph.node.add()
+        if one.attributes is not None:
+            _take_attributes(place, twins[one.twin], one.attributes)
+            place.input[:] = one.inputs
+            continue
         name = place.name
         place.CopyFrom(twins[one.twin])
         place.name = name if one.replaces else ""
@@ -74,6 +78,13 @@ def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProt
     del graph.value_info[:]
     sort(graph)
     return copy
+
+
+def _take_attributes(node: NodeProto, twin: NodeProto, names: Collection[str]) -> None:
+    """Give a node some attributes of its twin; one that the twin does not have is removed."""
+    kept = [copy_of(one) for one in node.attribute if one.name not in names]
+    del node.attribute[:]
+    node.attribute.extend([*kept, *(one for one in twin.attribute if one.name in names)])
 
 
 def _first_output(node: NodeProto) -> str:
@@ -224,7 +235,7 @@ class CopyNodes(BaseLoader):
         _drop_replaced(made.graph, required_tensors(model.graph) - required_tensors(made.graph))
         for one in chosen[:_SHOWN]:
             G_LOGGER.info(f"Undone: {one.change}.")
-        G_LOGGER.info(f"Copied what differs in {counted(len(chosen), 'place')}.")
+        G_LOGGER.info(f"Copied {counted(len(chosen), 'difference')}.")
         _warn_of_domains(model, nodes)
         _warn_of_versions(model, reference, nodes)
         return made
@@ -239,8 +250,8 @@ class CopyNodes(BaseLoader):
                 raise UsageError("The models do not differ, so there is nothing to copy.")
             if said := stranger(pairing):
                 raise UsageError(
-                    f"The reference is another model: {said}.",
-                    hint="Name the nodes to be copied (--nodes) if that is meant.",
+                    f"The reference is a different model: {said}.",
+                    hint="If you want to copy from it anyway, list the nodes with --nodes.",
                 )
             return [one for one, _ in found]
         known = {side.identity(index) for index in range(len(side.nodes))}
@@ -259,9 +270,9 @@ def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
     kinds = {(node.domain, node.op_type) for node in nodes if domain_of(node.domain)} - before
     if kinds:
         G_LOGGER.warning(
-            "Operators outside the ONNX specification were copied:"
-            f" {', '.join(sorted('::'.join(kind) for kind in kinds))}. A reference that a backend"
-            " optimised has them, and other backends may not run the result."
+            "Copied operators outside the ONNX specification:"
+            f" {', '.join(sorted('::'.join(kind) for kind in kinds))}. They come from a"
+            " reference that a backend optimized, and other backends may not run the result."
         )
 
 
@@ -273,9 +284,9 @@ def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[
     }
     if other:
         G_LOGGER.warning(
-            f"Operators whose definition differs between ONNX versions were copied:"
-            f" {', '.join(sorted(other))}. The opset of the model is {here.get('')}, of the"
-            f" reference {there.get('')}: convert one of them before (polygraphy convert --opset)."
+            f"Copied operators that differ between opset {here.get('')} of the model and opset"
+            f" {there.get('')} of the reference: {', '.join(sorted(other))}. Convert one of the"
+            " models first (polygraphy convert --opset)."
         )
 
 

@@ -6,14 +6,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from polygraphy import mod
-from polygraphy.adapters.onnx.edit.block_weights import block_weight, repacked
+from polygraphy.adapters.onnx.edit.block_weights import block_weight, repacked, restored_integers
+from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
 from polygraphy.adapters.onnx.edit.integer_operators import as_pairs
 from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.domain.diagnosis.pairing import is_coarse
 from polygraphy.domain.quantization.schemes import STORED, Scheme
-from polygraphy.domain.quantization.sites import RAW, FloatNode, Kind, Site
+from polygraphy.domain.quantization.sites import CORRECTED, RAW, FloatNode, Kind, Site
 from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
@@ -28,15 +31,18 @@ numpy = mod.lazy_import("numpy")
 SWITCHES = "polygraphy//switches"
 """The input that says of each site whether it is on."""
 _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
-REMOVABLE = ("Relu", "Clip")
-"""Operators that quantizers leave out if the range of the integers does the same."""
+_INT32 = 2.0**31
+_CORRECTION = 0.5
+"""A corrected bias differs by less than this share of the larger rms (chosen; the lab's largest is
+below).
+"""
 _ALIKE = 0.5
 """A weight of the reference may differ from the quantized one by this share of its rms."""
 
 
 def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> QuantizedModel:
     """Return the sites of a model; see the port."""
-    return QuantizedModel(model, [_Reference(each.graph) for each in references])
+    return QuantizedModel(model, [FloatGraph(each.graph) for each in references])
 
 
 class QuantizedModel:
@@ -48,7 +54,7 @@ class QuantizedModel:
         producer: which quantizer made it; empty if it does not say.
     """
 
-    def __init__(self, model: ModelProto, references: Sequence[_Reference]) -> None:
+    def __init__(self, model: ModelProto, references: Sequence[FloatGraph]) -> None:
         self._model: ModelProto = copy_of(model)
         self._references = references
         self.producer = _producer(model)
@@ -61,6 +67,8 @@ class QuantizedModel:
         self._restore_activations()
         self._find_pairs()
         self._find_operators()
+        if self.sites:
+            self._find_corrections()
 
     # What there is.
 
@@ -123,7 +131,8 @@ class QuantizedModel:
         there = {value.name for value in copy.graph.output}
         copy.graph.output.extend(
             onnx.ValueInfoProto(name=name)
-            for name in dict.fromkeys(self.source(site) for site in self.sites)
+            for site in dict.fromkeys(self.source(site) for site in self.sites)
+            for name in (site, f"{site}{RAW}")
             if name in made - there
         )
         return copy
@@ -148,7 +157,8 @@ class QuantizedModel:
         if scheme is None:
             return
         if pair.twin is not None:
-            repacked(self._model, pair.region[-1], site, scheme)
+            repacked(self._model, pair.region, site, scheme)
+            restored_integers(self._model, pair.region, site, scheme)
             return
         prefix = f"{site.name}//repaired"
         kind = pair.kind
@@ -181,14 +191,31 @@ class QuantizedModel:
                 continue
             scale = (first.scale.reshape(-1) * second.scale.reshape(-1)).astype(numpy.float32)
             exact = bias.exact if bias.exact is not None else bias.values
+            assert exact is not None
+            scale = self._wide_enough(fresh.sites[w], w, scale, exact, first)
             made = Scheme(
                 bias.scheme.dtype,
                 scale if scale.size > 1 else scale.reshape(()),
                 numpy.zeros(scale.shape if scale.size > 1 else ()),
                 0,
             )
-            assert exact is not None
             self._set_bias(b, made, exact)
+
+    def _wide_enough(
+        self, weight: Site, number: int, scale: Array, exact: Array, reads: Scheme
+    ) -> Array:
+        """Return the scale of a bias, for which that of its weight is enlarged where the bias does
+        not fit into int32.
+        """
+        least = numpy.abs(exact) / (_INT32 * 0.999)
+        least = least if scale.size > 1 else least.max(keepdims=True)
+        if weight.scheme is None or weight.exact is None or numpy.all(least <= scale):
+            return scale
+        wider: Array = numpy.maximum(scale, least).astype(numpy.float32)
+        shape = weight.scheme.scale.shape
+        steps = (wider.astype(numpy.float64) / reads.scale.reshape(-1)).reshape(shape)
+        self._set(number, evolve(weight.scheme, scale=steps))
+        return wider
 
     def _set_bias(self, number: int, scheme: Scheme, exact: Array) -> None:
         site, pair = self.sites[number], self._pairs[number]
@@ -265,6 +292,14 @@ class QuantizedModel:
             tensor = constant_tensor(maker) if maker.op_type == "Constant" else None
         return None if tensor is None else onnx.numpy_helper.to_array(tensor)
 
+    @cached_property
+    def _readers(self) -> dict[str, list[tuple[NodeProto, int]]]:
+        readers: dict[str, list[tuple[NodeProto, int]]] = {}
+        for node in self._graph.node:
+            for at, name in enumerate(node.input):
+                readers.setdefault(name, []).append((node, at))
+        return readers
+
     @property
     def _weights(self) -> dict[str, Any]:
         return {weight.name: weight for weight in self._graph.initializer}
@@ -296,11 +331,13 @@ class QuantizedModel:
             return False
         return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
 
-    def _restore(self, maker: NodeProto, name: str, twin: NodeProto, reference: _Reference) -> None:
+    def _restore(self, maker: NodeProto, name: str, twin: NodeProto, reference: FloatGraph) -> None:
         result = twin.output[0]
         raw = f"{result}{RAW}"
         for node in self._graph.node:
-            node.input[:] = [result if one == name else one for one in node.input]
+            # What is stored is what the integers make of the input of the Relu.
+            end = raw if node.op_type == _QUANTISE else result
+            node.input[:] = [end if one == name else one for one in node.input]
         maker.output[:] = [raw if one == name else one for one in maker.output]
         node = onnx.NodeProto()
         node.CopyFrom(twin)
@@ -339,7 +376,7 @@ class QuantizedModel:
         if scheme is None or read is None:
             return
         exact = constant(node.input[0])
-        name = self._dequantized.get(node.input[0], node.input[0])
+        name = self._dequantized.get(node.input[0], node.input[0]).removesuffix(RAW)
         aliases = self._aliases.setdefault(name, [])
         if any(site.name == name for site in self.sites):
             aliases.append(f"{name}//again{len(aliases)}")
@@ -373,18 +410,20 @@ class QuantizedModel:
         values = scheme.values(stored)
         stem = output.removesuffix("_DequantizeLinear_Output").removesuffix("_dequantized")
         stem = stem if stem != output else node.input[0].removesuffix("_quantized")
-        exact = self._exact_weight((output, stem, f"{stem}".removesuffix("_q")), values)
+        exact = self._exact_weight((output, stem, f"{stem}".removesuffix("_q")), values, output)
         kind: Kind = "bias" if scheme.dtype == "int32" else "weight"
         scale = constant(node.input[1])
         self.sites.append(Site(output, kind, scheme, None, values, exact, stored, _format(scheme)))
         self._pairs.append(_Pair(number, [output], None, [node], scale.dtype))
         self._dequantized[output] = output
 
-    def _exact_weight(self, names: Sequence[str], values: Array) -> Array | None:
-        """Return a weight as the reference has it: of the same name, or else the most alike."""
+    def _exact_weight(self, names: Sequence[str], values: Array, output: str) -> Array | None:
+        """Return a weight as the reference has it: of the same name, or what the same node reads,
+        or else the most alike.
+        """
         for reference in self._references:
-            for name in dict.fromkeys(names):
-                array = reference.constant(name)
+            read = (reference.operand(node, at) for node, at in self._readers.get(output, ()))
+            for array in (*map(reference.constant, dict.fromkeys(names)), *read):
                 if array is not None and array.shape == values.shape:
                     return array
         return self._most_alike(values)
@@ -399,6 +438,39 @@ class QuantizedModel:
                 if error < least:
                     best, least = array, error
         return best
+
+    def _find_corrections(self) -> None:
+        """Find biases that the quantizer changed, to compensate for the average error."""
+        if not self._references:
+            return
+        weights = self._weights
+        chosen: dict[str, Array] = {}
+        for node in self._graph.node:
+            for at, name in enumerate(node.input):
+                tensor = weights.get(name)
+                if tensor is None or name in chosen or not 1 <= _long_axes(tensor.dims) <= 1:
+                    continue
+                exact = self._references[0].operand(node, at)
+                if exact is None or not is_float(exact) or exact.shape != tuple(tensor.dims):
+                    continue
+                own = onnx.numpy_helper.to_array(tensor)
+                if own.dtype == exact.dtype and _is_corrected(own, exact):
+                    chosen[name] = exact
+        for name, exact in chosen.items():
+            self._add_correction(name, onnx.numpy_helper.to_array(weights[name]), exact)
+        if chosen:
+            sort(self._graph)
+
+    def _add_correction(self, name: str, own: Array, exact: Array) -> None:
+        output, number = f"{name}{CORRECTED}", len(self.sites)
+        for node in self._graph.node:
+            node.input[:] = [output if one == name else one for one in node.input]
+        self._graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
+        values = own.astype(numpy.float64)
+        site = Site(output, "bias", None, None, values, exact, None, "float, corrected")
+        self.sites.append(site)
+        self._pairs.append(_Pair(number, [output], None, [], own.dtype))
+        self._dequantized[output] = output
 
     def _find_operators(self) -> None:
         """Find operators that compute in few bits, whose tensors the reference has as well."""
@@ -449,7 +521,7 @@ class QuantizedModel:
         self._pairs.append(pair)
 
     def _region(
-        self, name: str, makers: Mapping[str, NodeProto], reference: _Reference
+        self, name: str, makers: Mapping[str, NodeProto], reference: FloatGraph
     ) -> list[NodeProto]:
         """Return the nodes that compute a tensor of others that the reference has, too."""
         found: dict[int, NodeProto] = {}
@@ -505,69 +577,6 @@ class _Pair:
         return self.outputs[0]
 
 
-class _Reference:
-    """The graph that a model was quantized from.
-
-    Args:
-        graph: that graph.
-    """
-
-    def __init__(self, graph: GraphProto) -> None:
-        self._graph = graph
-        self.makers = {
-            name: node
-            for node in graph.node
-            for name in node.output
-            if name and node.op_type != "Constant"
-        }
-        self._weights = {weight.name: weight for weight in graph.initializer}
-        for node in graph.node:
-            if node.op_type == "Constant" and (tensor := constant_tensor(node)) is not None:
-                self._weights[node.output[0]] = tensor
-        self._arrays: dict[str, Array] = {}
-
-    def removed_activation(self, name: str, makers: Mapping[str, NodeProto]) -> NodeProto | None:
-        """Return the Relu or Clip that a quantizer removed behind the node that makes a tensor,
-        which has its name or that of what it read; None if there is none.
-
-        Args:
-            name: the tensor.
-            makers: the nodes of the quantized model by what they make.
-        """
-        twin = self.makers.get(name)
-        if twin is None or makers[name].op_type in REMOVABLE:
-            return None
-        if twin.op_type in REMOVABLE:
-            before = self.makers.get(twin.input[0])
-            is_same = before is not None and before.op_type == makers[name].op_type
-            return twin if is_same else None
-        readers = [node for node in self._graph.node if name in node.input]
-        is_removed = len(readers) == 1 and readers[0].op_type in REMOVABLE
-        return readers[0] if is_removed and readers[0].output[0] not in makers else None
-
-    def constant(self, name: str) -> Array | None:
-        """Return a weight; None if there is none of that name."""
-        if name not in self._weights:
-            return None
-        if name not in self._arrays:
-            self._arrays[name] = onnx.numpy_helper.to_array(self._weights[name])
-        return self._arrays[name]
-
-    def of_shape(self, shape: Sequence[int]) -> Iterator[Array]:
-        """Yield weights in floating point of a shape, or those that have it transposed."""
-        for name, tensor in self._weights.items():
-            dims = tuple(tensor.dims)
-            if dims not in (tuple(shape), tuple(shape)[::-1]):
-                continue
-            array = self.constant(name)
-            if array is None or not is_float(array):
-                continue
-            if dims == tuple(shape):
-                yield array
-            if len(dims) == 2 and dims[::-1] == tuple(shape):
-                yield numpy.ascontiguousarray(array.T)
-
-
 def _scheme(node: NodeProto, constant: Any, codes: Array | None = None) -> Scheme | None:
     """Return how a node stores or reads; None if that is not known before the model runs."""
     scale = constant(node.input[1])
@@ -597,12 +606,41 @@ def _scheme(node: NodeProto, constant: Any, codes: Array | None = None) -> Schem
 def _producer(model: ModelProto) -> str:
     """Return which quantizer made a model; empty if it does not say."""
     notes = " ".join(f"{entry.key} {entry.value}" for entry in model.metadata_props)
-    names = [node.name for node in model.graph.node if node.op_type == _QUANTISE]
-    if "nncf" in notes.lower() or any("nncf" in name.lower() for name in names):
+    maker = f"{model.producer_name} {notes}".lower()
+    for name in ("nncf", "modelopt", "olive", "genai"):
+        if name in maker:
+            return name
+    nodes = model.graph.node
+    made = {name for node in nodes for name in node.output}
+    reads = [node for node in nodes if node.op_type == _DEQUANTISE]
+    if any(node.output[0].startswith("dq_output_") for node in reads):
         return "nncf"
-    if "modelopt" in f"{model.producer_name} {notes}".lower():
-        return "modelopt"
-    return "onnxruntime" if model.producer_name == "onnx.quantize" else ""
+    if any(node.name.endswith("_compressed_matmul") for node in nodes):
+        return "nncf"
+    if any(node.op_type == "MatMulNBits" for node in nodes):
+        ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))
+        is_ours = any(node.op_type == "MatMulNBits" and node.name.endswith(ends) for node in nodes)
+        return "nbits" if is_ours else ""
+    if model.producer_name != "onnx.quantize":
+        return ""
+    if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):
+        return "dynamic"
+    weights = {weight.name for weight in model.graph.initializer}
+    pairs = [node for node in nodes if node.op_type == _QUANTISE and node.input[0] in weights]
+    # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs.
+    return "modelopt" if pairs and not any(one.input[0] not in made for one in reads) else "static"
+
+
+def _long_axes(dims: Sequence[int]) -> int:
+    """Return how many axes have more than one element."""
+    return sum(size > 1 for size in dims)
+
+
+def _is_corrected(own: Array, exact: Array) -> bool:
+    """Return whether a bias is another by a little."""
+    error = float(numpy.sqrt(numpy.mean(numpy.square(own - exact, dtype=numpy.float64))))
+    size = max(float(numpy.sqrt(numpy.mean(numpy.square(one)))) for one in (own, exact))
+    return 1e-6 * size < error < _CORRECTION * size
 
 
 def _is_same(scheme: Scheme, other: Scheme) -> bool:

@@ -27,6 +27,7 @@ from polygraphy.domain.checks.operator_call import (
     Operand,
     OperatorCall,
     Violation,
+    shape_text,
 )
 from polygraphy.domain.checks.operator_rules import violations
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -54,13 +55,45 @@ _TYPES = OnnxDataTypes()
 def find_violations(model: ModelProto, values: Mapping[str, Any]) -> list[InvalidNode]:
     """Return the nodes that break the ONNX specification; see the port."""
     labels = [str(index) for index in range(len(model.graph.node))]
-    invalid: dict[int, InvalidNode] = {}
+    invalid = {one.index: one for one in _wrong_declarations(model, values)}
     for entry, violation in NodeChecks(model, values).findings(labels):
         index = int(entry.nodes[0].partition("/")[0]) if entry.nodes else -1
         if 0 <= index < len(labels):
             kind, tensor = (violation.kind, violation.tensor) if violation else (SHAPE, "")
             invalid.setdefault(index, InvalidNode(index, entry.op, entry.message, kind, tensor))
     return [invalid[index] for index in sorted(invalid)]
+
+
+def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterator[InvalidNode]:
+    """Yield nodes that compute tensors of other sizes than the graph declares: a dimension with a
+    name has one size wherever the graph names it.
+    """
+    sizes: dict[str, int] = {}
+    for value in model.graph.input:
+        for dim, size in zip(_dims(value.type) or (), np.shape(values.get(value.name, ()))):
+            if isinstance(dim, str) and dim != "?":
+                sizes.setdefault(dim, size)
+    declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
+    for index, node in enumerate(model.graph.node):
+        for name in node.output:
+            array = values.get(name)
+            dims = _dims(declared[name]) if name in declared else None
+            if dims is None or not isinstance(array, np.ndarray):
+                continue
+            wanted = [dim if isinstance(dim, int) else sizes.get(dim) for dim in dims]
+            if len(wanted) != array.ndim or any(
+                size is not None and size != actual for size, actual in zip(wanted, array.shape)
+            ):
+                shape = f"({', '.join(map(str, dims))})"
+                text = (
+                    f"{node.op_type} computes {name!r} of shape {shape_text(array.shape)}, but the"
+                    f" graph declares {shape}"
+                )
+                named = {dim: size for dim, size in sizes.items() if dim in dims}
+                known = ", ".join(f"{dim} is {size}" for dim, size in named.items())
+                text += f", where {known}." if known else "."
+                yield InvalidNode(index, node.op_type, text, SHAPE, name)
+                break
 
 
 class NodeChecks:

@@ -14,6 +14,7 @@ from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.library.module import mute_log, trt
 from polygraphy.adapters.tensorrt.network.network import layers_of
 from polygraphy.binding import Unbound
+from polygraphy.domain.catalog.compute import CONVOLUTIONS, PRODUCTS, TF32, ComputePrecision
 from polygraphy.domain.model.engine import EngineDescription, EngineProfile, Layer, ProfileTensor
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import DeferredFacts, InputHint, ModelFacts
@@ -303,7 +304,8 @@ def _facts(engine: Any) -> ModelFacts:
     record = record_of(engine)
     if record is not None and record.compute_dtypes:
         _tell(record.compute_dtypes.values(), "so the network and the flags of its build say")
-        return ModelFacts(record.compute_dtypes, _input_hints(record))
+        lowered = _lowered(record.compute_dtypes.values())
+        return ModelFacts(record.compute_dtypes, _input_hints(record), lowered=lowered)
     dtype = inspected_dtype(engine)
     if not dtype:
         G_LOGGER.verbose(
@@ -312,7 +314,18 @@ def _facts(engine: Any) -> ModelFacts:
         )
         return ModelFacts()
     _tell([dtype], "so the engine inspector says")
-    return ModelFacts({"": dtype})
+    return ModelFacts({"": dtype}, lowered=_lowered([dtype]))
+
+
+def tensorrt_tf32() -> ComputePrecision:
+    """Return what TensorRT may compute in TF32, if it is allowed to."""
+    return ComputePrecision(TF32, (*CONVOLUTIONS, *PRODUCTS), "trt", "leave out --tf32")
+
+
+def _lowered(dtypes: Iterable[str]) -> ComputePrecision | None:
+    """Return how an engine computes float32 tensors, if in TF32, by the types of its outputs."""
+    found = set(dtypes)
+    return tensorrt_tf32() if TF32 in found and found <= {TF32, "float32"} else None
 
 
 def _tell(dtypes: Iterable[str], reason: str) -> None:

@@ -119,6 +119,7 @@ class TrtRunner(BaseRunner):
 
     outputs_are_fresh = True
     leaves_inputs_alone = True
+    uses_device = True
 
     def __init__(
         self,

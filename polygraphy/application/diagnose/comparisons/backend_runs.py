@@ -22,6 +22,7 @@ class BackendRuns:
         request: the data, and who decides.
         outputs: what each computes of each set of data, by its position in the case.
         refusals: how the others refuse the model.
+        refused_on: the number of the first set of data on which each of these does.
         compared: how the outputs of the first differ from those of the others.
         has_nan: whether outputs are not numbers.
         half: makes the model in float32, if it computes in half precision.
@@ -32,6 +33,7 @@ class BackendRuns:
     request: Request
     outputs: Mapping[int, Sequence[Values]]
     refusals: Mapping[int, PolygraphyException]
+    refused_on: Mapping[int, int]
     compared: Compared
     has_nan: bool
     half: Callable[[], HalfModel | None]

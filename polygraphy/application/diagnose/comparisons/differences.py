@@ -114,7 +114,17 @@ def with_copying(
     if not pair.matches(case, case.model.proto, pairing, chosen, feed, expected):
         return differences
     remedy = Remedy(copy_command(case.path, pair.path, names) or None, True)
-    return evolve(differences, culprits=[evolve(each, remedy=remedy) for each in culprits])
+    named_changes = {
+        str(one.values["change"])
+        for each in culprits
+        for one in each.facts
+        if one.kind == "changed"
+    }
+    others = [one.change for one in chosen if str(one.change) not in named_changes]
+    copied = [evolve(each, remedy=remedy) for each in culprits]
+    if others and remedy.command and named_changes:
+        copied[-1] = evolve(copied[-1], facts=[*copied[-1].facts, evidence.also_copied(others)])
+    return evolve(differences, culprits=copied)
 
 
 def _optimized(

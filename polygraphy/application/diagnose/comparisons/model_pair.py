@@ -22,7 +22,7 @@ from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, susp
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.goal import QuantizedGoal
-from polygraphy.ports.diagnosing import SuspectedParty, mended
+from polygraphy.ports.diagnosing import Compute, SuspectedParty, mended
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
 
@@ -44,6 +44,8 @@ class ModelPair:
         arbiter: the backend that computes what is right where that one cannot.
         diagnose: diagnoses another pair in the same way.
         goal: what the model has to reach, if it is quantized and that is given.
+        also: further data, with what the reference computes of them, on which outputs have to match
+            with some differences mended.
     """
 
     reference: OpenModel
@@ -53,6 +55,7 @@ class ModelPair:
     arbiter: SuspectedParty
     diagnose: Callable[[Case, ModelPair, Sequence[Feed]], StepOutcome]
     goal: QuantizedGoal | None = None
+    also: Sequence[tuple[Feed, Values]] = ()
 
     def feed_reference(self, feed: Feed) -> dict[str, Any]:
         """Return data by the names, and in the floating-point types, of the reference."""
@@ -83,14 +86,13 @@ class ModelPair:
         """Return whether all outputs match with some differences mended."""
         try:
             compute = self.party.load(lambda: self.mend(model, pairing, chosen))
-            values = compute(feed)
-            noise = noise_of(compute, feed, values)
         except (PolygraphyException, KeyError):
             return False
+        pairs = ((feed, expected), *self.also)
+        is_right = all(matches_reference(case, compute, *each) for each in pairs)
         del compute
         release_memory()
-        differing = case.differing(values, expected, noise)
-        return all(off.relative <= _CLOSE for off in differing.values())
+        return is_right
 
     def describe_harmless(
         self, case: Case, values: Sequence[Values], expected: Sequence[Values]
@@ -109,6 +111,17 @@ class ModelPair:
             return constant
         is_exact = are_equal(values, expected)
         return together(reasons.model_differs(len(differences), [*names], is_exact), constant)
+
+
+def matches_reference(case: Case, compute: Compute, feed: Feed, expected: Values) -> bool:
+    """Return whether a model that is loaded computes what is expected, but for rounding."""
+    try:
+        values = compute(feed)
+        noise = noise_of(compute, feed, values)
+    except (PolygraphyException, KeyError):
+        return False
+    differing = case.differing(values, expected, noise)
+    return all(off.relative <= _CLOSE for off in differing.values())
 
 
 @frozen

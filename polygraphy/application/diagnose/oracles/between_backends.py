@@ -69,14 +69,18 @@ def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
     """Run the model in every backend, on all data."""
     outputs: dict[int, Sequence[Values]] = {}
     refusals: dict[int, PolygraphyException] = {}
+    refused_on: dict[int, int] = {}
 
     def runs(index: int) -> bool:
+        values: list[Values] = []
         try:
             compute = case.loaded(case.parties[index])
-            outputs[index] = [compute(feed) for feed in request.feeds]
+            values.extend(map(compute, request.feeds))  # It keeps those before an error.
         except REFUSALS as error:
-            refusals[index] = error
-        return index in outputs
+            refusals[index], refused_on[index] = error, len(values)
+            return False
+        outputs[index] = values
+        return True
 
     with case.attempt("outputs") as notes:
         for index, party in enumerate(case.parties):
@@ -92,7 +96,15 @@ def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
         notes.append(_describe(case, request, compared, len(outputs), has_nan))
     half = cache(partial(half_model, case, request.feeds))
     return BackendRuns(
-        request, outputs, refusals, compared, has_nan, half, unexplained, between_backends
+        request,
+        outputs,
+        refusals,
+        refused_on,
+        compared,
+        has_nan,
+        half,
+        unexplained,
+        between_backends,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import evolve
 
@@ -123,7 +123,7 @@ def _conclude(
         unclear: nodes of which nothing decides who computes them wrongly.
     """
     if culprits or mistaken:
-        culprits = proven(case, culprits, _right_outputs(case, runs, known), known.feed)
+        culprits = proven(case, culprits, [*_right_pairs(case, runs, known)] if culprits else [])
         if unclear and not any(culprit.remedy.proven for culprit in culprits):
             return _undecided(unclear, [*mistaken, *culprits])
         return DiagnosisResult(FAULT, [*mistaken, *culprits])
@@ -156,6 +156,14 @@ def _right_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
     """Return the outputs of who computed all tensors: a backend where the arbiter cannot."""
     is_plain = known.party is not runs.request.arbiter
     return case.loaded(known.party, plain=is_plain)(known.feed)
+
+
+def _right_pairs(case: Case, runs: BackendRuns, known: Trace) -> Iterator[tuple[Feed, Values]]:
+    """Yield all data with the outputs that are right, those first that show the fault."""
+    is_plain = known.party is not runs.request.arbiter
+    compute = case.loaded(known.party, plain=is_plain)
+    for feed in (known.feed, *(each for each in runs.request.feeds if each is not known.feed)):
+        yield feed, compute(feed)
 
 
 def _find_places(

@@ -33,9 +33,13 @@ def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
     """
     if not runs.refusals:
         return Skip("no backend refuses the model")
-    request, feed = runs.request, runs.request.feeds[0]
-    case = evolve(case, data_options=data_options(case.model, request.data_loader, 0, feed))
-    refused = diagnose_refusals(case, request.arbiter, runs.refusals, feed)
+    request = runs.request
+    number = min(runs.refused_on.values())
+    feed = request.feeds[number]
+    options = data_options(case.model, request.data_loader, number, feed)
+    case = evolve(case, feed=feed, data_options=options)
+    others = [each for each in request.feeds if each is not feed]
+    refused = diagnose_refusals(case, request.arbiter, runs.refusals, feed, others)
     if len(runs.outputs) < 2 or not runs.compared:
         return refused
     result = runs.diagnose(runs.able(case), request).result

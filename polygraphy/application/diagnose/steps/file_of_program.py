@@ -8,12 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
+from polygraphy.application.diagnose.comparisons.exported_again import (
+    ExportedAgain,
+    export_for_example,
+    feed_export,
+)
+from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.counterparts import Counterparts
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.rounding import adds_up
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.exported import EXPORTER, near, operations, same_weight
 from polygraphy.domain.diagnosis.facts import Fact
@@ -29,11 +34,9 @@ from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
 from polygraphy.domain.model.description import Model, Node
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
-    Exporter,
     OpenedProgram,
     describe_with_weights,
 )
-from polygraphy.ports.editing import OpenModel, open_model
 
 _ALIKE = 0.5
 """The share of nodes that a file has in common with another export, unless another tool has
@@ -47,131 +50,19 @@ _LARGEST = 1 << 22
 _READ_BY_PYTHON = ("aten._local_scalar_dense", "aten.item")
 
 
-@frozen
-class ExportedAgain:
-    """An export of the program that is right, by the exporter of the model.
-
-    Attributes:
-        model: the export.
-        exporter: how it was exported.
-        command: the command line that does it; empty where there is none.
-        is_same_release: whether the model names the version of this exporter.
-        release: the version of this exporter.
-    """
-
-    model: OpenModel
-    exporter: Exporter
-    command: str
-    is_same_release: bool
-    release: str
-
-    @property
-    def words(self) -> str:
-        """The exporter, in words."""
-        return f"dynamo={self.exporter.dynamo}"
-
-
-def export_again(
-    case: Case, program: OpenedProgram, feed: Feed, expected: Values
-) -> ExportedAgain | None:
-    """Export a program as the model was exported.
-
-    Args:
-        case: the model.
-        program: what it was exported from.
-        feed: the data, which are the example.
-        expected: what the program computes, by the outputs of the model.
-
-    Returns:
-        The export; None where the exporter fails, or what it makes is wrong as well.
-    """
-    described = describe_with_weights(case.model.given)
-    producer, _, release = described.producer.rpartition(" ")
-    recorded = bool(getattr(case.facts, "sources", {}))
-    kinds = [recorded] if recorded or "torch" in producer.lower() else [False, True]
-    sizes = {
-        name: {axis: str(dim) for axis, dim in enumerate(meta.shape or ()) if isinstance(dim, str)}
-        for name, meta in case.model.inputs.items()
-    }
-    opset = described.opsets.get("", described.opsets.get("ai.onnx"))
-    with case.attempt(titles.SAME_EXPORTER) as notes:
-        for dynamo in kinds:
-            exporter = Exporter(dynamo, opset, sizes, case.model.outputs)
-            try:
-                model, command, exporter = _exported(program, feed, exporter)
-                is_right = _is_right(case, model, feed, expected)
-            except Exception as error:  # Exporters raise anything.
-                notes.append(steps.twin_fails(f"dynamo={dynamo}", type(error).__name__))
-                continue
-            notes.append(steps.twin_is(f"dynamo={dynamo}", is_right))
-            if is_right:
-                same = release.partition("+")[0] == program.release or not producer
-                return ExportedAgain(model, exporter, command, same, program.release)
-    return None
-
-
-def _exported(
-    program: OpenedProgram, feed: Feed, exporter: Exporter
-) -> tuple[OpenModel, str, Exporter]:
-    """Export with the sizes that may vary, or else with fixed sizes."""
-    try:
-        made, command = program.export_again(feed, exporter)
-    except Exception:
-        if not any(exporter.sizes.values()):
-            raise
-        exporter = evolve(exporter, sizes={})
-        made, command = program.export_again(feed, exporter)
-    return open_model(made), command, exporter
-
-
-def _fed(model: OpenModel, feed: Feed) -> Feed:
-    """Return the data by the names of the inputs of another export."""
-    if set(model.inputs) <= feed.keys():
-        return {name: feed[name] for name in model.inputs}
-    return dict(zip(model.inputs, feed.values(), strict=True))
-
-
-def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> bool:
-    given = _fed(model, feed)
-    made = case.parties[0].load(model.given)(given)
-    names = dict(zip(case.model.outputs, model.outputs, strict=True))
-    right = {names[name]: value for name, value in expected.items()}
-    apart = case.of(model)
-    found = apart.differing(made, right)
-    return not found or adds_up(apart, [given], {0: [made], 1: [right]})
-
-
-def diagnose_file(
-    case: Case, program: OpenedProgram, again: ExportedAgain, feed: Feed, expected: Values
-) -> StepOutcome:
-    """Say in what a file differs from a correct export of its program.
-
-    Args:
-        case: the model.
-        program: what it should have been exported from.
-        again: the correct export.
-        feed: the data on which the model is wrong, or refused.
-        expected: what the program computes, by the outputs of the model.
-
-    Returns:
-        Who is at fault; a skip where nodes have to be compared by what they compute.
-    """
-    return _File(case, program, again, feed, expected).result()
+def explain_by_file(case: Case, comparison: ProgramComparison) -> StepOutcome:
+    """Say in what a file differs from a correct export of its program."""
+    if comparison.again is None:
+        return Skip("the program cannot be exported correctly")
+    return _File(case, comparison, comparison.again).result()
 
 
 class _File:
     """A model beside a correct export of its program."""
 
-    def __init__(
-        self,
-        case: Case,
-        program: OpenedProgram,
-        again: ExportedAgain,
-        feed: Feed,
-        expected: Values,
-    ) -> None:
-        self._case, self._program, self._again = case, program, again
-        self._feed, self._expected = feed, expected
+    def __init__(self, case: Case, comparison: ProgramComparison, again: ExportedAgain) -> None:
+        self._case, self._program, self._again = case, comparison.program, again
+        self._feed, self._expected = comparison.feed, comparison.expected
         self._model: Model = describe_with_weights(case.model.proto)
         self._twin: Model = describe_with_weights(again.model.proto)
         self._nodes = computing_nodes(self._twin.graph)
@@ -235,7 +126,7 @@ class _File:
         with self._case.attempt(titles.OTHER_EXAMPLE) as notes:
             for feed in other_examples(self._feed, self._again.exporter.sizes):
                 try:
-                    made, *_ = _exported(self._program, feed, self._again.exporter)
+                    made, *_ = export_for_example(self._program, feed, self._again.exporter)
                     other = describe_with_weights(made.proto)
                 except Exception:  # Exporters raise anything, and not every example is valid.
                     continue
@@ -381,7 +272,7 @@ class _File:
             apart = self._case.of(self._again.model)
             values = map(self._expected.get, self._case.model.outputs)
             right = dict(zip(self._again.model.outputs, values))
-            given = _fed(self._again.model, self._feed)
+            given = feed_export(self._again.model, self._feed)
             try:
                 # Both take the data by the names of the model that was given.
                 self._pairs = Counterparts(

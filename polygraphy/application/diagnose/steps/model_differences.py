@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.differences import find_differences, with_copying
-from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison
+from polygraphy.application.diagnose.comparisons.model_pair import (
+    ModelComparison,
+    matches_reference,
+)
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.parting import Differences
 from polygraphy.application.diagnose.tracing import Trace, renamed, trace
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import (
@@ -24,15 +28,16 @@ from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
+_MOST_SEARCHES = 4
+"""How often differences are searched, each time on one more set of data."""
+
 
 def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutcome:
     """Return the differences between the models that explain their outputs, or the node that makes
     NaN of finite values.
     """
     pair, feed, goal = comparison.pair, comparison.feed, comparison.goal
-    most = comparison.compared.most
-    differences = find_differences(case, pair, feed, goal, most)
-    differences = with_copying(case, pair, differences, feed, goal)
+    differences = _find_on_all_data(case, comparison)
     case = evolve(case, repaired=differences.repaired)
     _measure_layers(case, comparison)
     culprits = differences.culprits
@@ -46,13 +51,49 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
     if is_quantised(pair.pairing) and all(culprit.cause == "structure" for culprit in culprits):
         # What operators lose that compute in integers is no fault of one of them.
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
-        reason = reasons.quantization_shows(most, tensor)
+        reason = reasons.quantization_shows(comparison.compared.most, tensor)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     if differences.is_open and broken is None:
         names = {name for culprit in culprits for name in culprit.nodes}
         reason = reasons.not_narrowed_down(len(names))
         return Found(DiagnosisResult(INCONCLUSIVE, culprits, reason=reason), case)
     return Found(DiagnosisResult(FAULT, culprits), case)
+
+
+def _find_on_all_data(case: Case, comparison: ModelComparison) -> Differences:
+    """Return the differences that explain the outputs on all data: they are searched on those that
+    differ most, and again with others on which they turn out not to suffice.
+    """
+    pair, feed, goal = comparison.pair, comparison.feed, comparison.goal
+    for _ in range(_MOST_SEARCHES):
+        differences = find_differences(case, pair, feed, goal, comparison.compared.most)
+        differences = with_copying(case, pair, differences, feed, goal)
+        open_set = _first_open_set(case, comparison, differences)
+        if open_set is None:
+            break
+        pair = evolve(pair, also=[*pair.also, open_set])
+    return differences
+
+
+def _first_open_set(
+    case: Case, comparison: ModelComparison, differences: Differences
+) -> tuple[Feed, Values] | None:
+    """Return the first data on which outputs differ with these differences mended; None if there
+    are none, or these are not known.
+    """
+    repaired = None if differences.repaired is None else differences.repaired()
+    others = [
+        pair
+        for number, pair in enumerate(zip(comparison.feeds, comparison.expected))
+        if number != comparison.compared.number
+    ]
+    if repaired is None or not others:
+        return None
+    try:
+        compute = comparison.pair.party.load(repaired.proto)
+    except PolygraphyException:
+        return None
+    return next((each for each in others if not matches_reference(case, compute, *each)), None)
 
 
 def _measure_layers(case: Case, comparison: ModelComparison) -> None:

@@ -34,6 +34,7 @@ from polygraphy.domain.quantization.losses import SiteLoss, activation_loss, sam
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
+from polygraphy.domain.quantization.sites import RAW
 from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.diagnosing import QuantizedModel, open_quantized
 from polygraphy.ports.editing import open_model, save_to_file
@@ -46,8 +47,8 @@ _EXACT = 1e-3
 """Without quantization the model may differ from its reference by this share of the rms."""
 _HELPS = 0.5
 """A repair counts if it leaves no more than this share of the loss."""
-_SHARE = 0.1
-"""A site whose own loss is less than this share of the whole is not repaired."""
+_ALMOST = 1.5
+"""A parameter is not named if the others leave less than so many times as much."""
 _MANY = 3
 """From so many activations that are cut off on, the calibration data are why."""
 _TRIES = 3
@@ -134,7 +135,7 @@ class _GoalSearch:
     def _result(self, model: QuantizedModel, before: float) -> StepOutcome:
         case, goal = self._case, self._goal
         switches = _Switches(self, model)
-        rules = rules_of(model.nodes, model.sites)
+        rules = rules_of(model.nodes, model.sites, model.producer)
         powers = self._powers(switches, rules)
         losses = self._losses(model)
         repair = self._repair(model, losses, powers, before)
@@ -147,7 +148,7 @@ class _GoalSearch:
                 )
             model, before = repair.model, repair.after
             switches = _Switches(self, model)
-            rules = rules_of(model.nodes, model.sites)
+            rules = rules_of(model.nodes, model.sites, model.producer)
             powers = self._powers(switches, rules)
         search, after = self._fewest(model, rules, switches, powers)
         notes = words.search_notes(search, len(rules.candidates))
@@ -156,6 +157,10 @@ class _GoalSearch:
         kept = list(search.kept)
         cost = words.kept_nodes(goal.name, before, after, kept, len(rules.candidates), goal.within)
         facts = [cost, words.tried_sets(search.runs, search.proven, len(kept), search.is_cut_short)]
+        if not kept:
+            return Found(
+                self._saved(DiagnosisResult(FAULT, culprits, reason=notes), model.mixed(())), case
+            )
         off = set(range(len(model.sites))) - rules.quantized(kept)
         for number in sorted(off, key=lambda one: -powers[one])[:2]:
             site = model.sites[number]
@@ -224,20 +229,34 @@ class _GoalSearch:
     def _losses(self, model: QuantizedModel) -> dict[int, SiteLoss]:
         """Return what is lost at each site, as far as that can be measured."""
         losses: dict[int, SiteLoss] = {}
-        arrays: dict[str, list[Any]] = {}
+        arrays: dict[int, list[Any]] = {}
         compute = self._party.load(model.marked())
-        wanted = {model.source(site) for site in model.sites if site.kind == "activation"}
+        wanted = {
+            number: model.source(site)
+            for number, site in enumerate(model.sites)
+            if site.kind == "activation" and site.scheme is not None
+        }
+        errors: dict[int, list[float]] = {}
         for feed in self._feeds[:_MEASURED]:
             values = {**feed, **compute(feed)}
-            for name in wanted & values.keys():
-                arrays.setdefault(name, []).append(sampled([np.asarray(values[name])], 1 << 14))
+            for number, name in wanted.items():
+                if f"{name}{RAW}" in values:
+                    stored = model.sites[number].stored(values[f"{name}{RAW}"])
+                    error, size = np.square(stored - values[name]), np.square(values[name])
+                    errors.setdefault(number, []).append(float(error.sum() / (size.sum() or 1)))
+                if name in values:
+                    array = sampled([np.asarray(values[name])], 1 << 14, model.sites[number].axis)
+                    arrays.setdefault(number, []).append(array)
         del compute
         release_memory()
         for number, site in enumerate(model.sites):
             loss = None
-            if site.kind == "activation" and model.source(site) in arrays:
-                array = sampled(arrays[model.source(site)])
-                loss = activation_loss(site, array) if site.scheme is not None else None
+            if number in arrays:
+                by_channel = None if site.axis is None else 0
+                loss = activation_loss(site, sampled(arrays[number], axis=by_channel))
+                if number in errors:
+                    # A Relu that is gone: what its input becomes counts.
+                    loss = evolve(loss, loss=float(np.sqrt(np.mean(errors[number]))))
             elif site.kind != "activation":
                 loss = weight_loss(site)
             if loss is not None:
@@ -261,27 +280,37 @@ class _GoalSearch:
             return None
         suspects.sort(key=lambda number: -losses[number].ratio * max(losses[number].loss, 1e-9))
         with self._case.attempt(titles.WRONG_PARAMETERS) as notes:
-            tried: dict[tuple[int, ...], tuple[QuantizedModel, float]] = {}
+            tried: dict[tuple[int, ...], tuple[QuantizedModel, float, float]] = {}
+            # Where a part that is lost anyway hides what a repair does to the others, the rms of
+            # everything shows it.
+            whole = RmsRatio()
+            by_metric, first, target = True, before, self._goal.within
 
             def left(numbers: Sequence[int]) -> float:
                 key = tuple(sorted(numbers))
                 if key not in tried:
                     schemes = {number: losses[number].best for number in key}
                     fixed = model.repaired(schemes)
-                    tried[key] = fixed, self._judge(self._run(fixed.mixed(())))
-                return tried[key][1]
+                    values = self._run(fixed.mixed(()))
+                    tried[key] = fixed, self._judge(values), self._judge(values, whole)
+                _, value, rms = tried[key]
+                return value if by_metric else rms
 
             every = left(suspects)
-            if every > max(_HELPS * before, self._goal.within):
+            if every > max(_HELPS * first, target):
+                by_metric, target = False, 0.0
+                first = self._judge(self._comparison.values, whole)
+                every = left(suspects)
+            if every > max(_HELPS * first, target):
                 notes.append(words.repair_does_not_help(len(suspects), every))
                 return None
-            enough = max(1.15 * every, min(self._goal.within, _HELPS * before))
+            enough = max(_ALMOST * every, min(target, _HELPS * first))
             chosen = list(suspects)
             for number in reversed(suspects):
                 rest = [one for one in chosen if one != number]
                 if rest and len(tried) < 24 and left(rest) <= enough:
                     chosen = rest
-            fixed, after = tried[tuple(sorted(chosen))]
+            fixed, after, _ = tried[tuple(sorted(chosen))]
             notes.append(words.repaired(len(chosen), len(suspects), after))
         return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
 

@@ -197,6 +197,12 @@ def restored(count: int = 1) -> str:
 
 
 @fact
+def also_copied(changes: Sequence[Fact]) -> str:
+    others = "; ".join(map(str, changes))
+    return f"Other differences of these nodes, which the fix also undoes: {others}."
+
+
+@fact
 def replaced(tensors: Sequence[str]) -> str:
     return f"With only {_quoted(tensors)} replaced by the reference's, all outputs match."
 
@@ -626,6 +632,24 @@ def state_left_wrong(state: str, step: int) -> str:
 
 
 @fact
+def only_with_padding() -> str:
+    return "The difference shows only if the first positions are padding, which the mask hides."
+
+
+@fact
+def hands_on_another(output: str, source: str) -> str:
+    return (
+        f"Output {output!r} does not hold what the step itself uses, so that the next step reads"
+        f" something else from {source!r}."
+    )
+
+
+@fact
+def exchanged_states(states: Sequence[str], step: int) -> str:
+    return f"With only the reference's {_quoted(states)}, step {step} is correct."
+
+
+@fact
 def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
     return f"In step {step}, {tensor!r} {deviation.in_words()} with all inputs at once."
 
@@ -633,7 +657,7 @@ def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
 @fact
 def continues_another(output: str, source: str, expected: str, by: str) -> str:
     if not expected:
-        return f"Output {output!r} hands input {source!r} on unchanged, while other states grow."
+        return f"Output {output!r} hands input {source!r} on unchanged, unlike other states."
     return (
         f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
         f" {by}: the outputs are wired wrongly."

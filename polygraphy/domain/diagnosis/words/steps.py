@@ -320,6 +320,16 @@ def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
 
 
 @statement
+def not_counted(causes: Sequence[str]) -> str:
+    return f"Within what these explain: {', '.join(causes)}."
+
+
+@statement
+def exchanged_states(states: Sequence[str], step: int) -> str:
+    return f"{some_of(states)} alone correct{'s' if len(states) == 1 else ''} step {step}."
+
+
+@statement
 def fixed_steps(count: int, wrong: int | None) -> str:
     if wrong is None:
         return f"With the fix, all {count} steps match."

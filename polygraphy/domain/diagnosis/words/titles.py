@@ -12,7 +12,7 @@ ANOTHER_BACKEND = "another backend"
 ALL_INPUTS_AT_ONCE = "all inputs at once"
 OTHER_VERSIONS = "other versions"
 FORMULAS = "formulas in float64"
-ONNX_EVALUATOR = "the onnx reference evaluator"
+REFERENCE_EVALUATOR = "the onnx reference evaluator"
 FLOAT32_MODEL = "The float32 model"
 
 # Searches whose tensors, nodes or layers are looked at one after another.

@@ -1,16 +1,18 @@
-"""Finds out why a model does not compute what the program computes that it was exported from."""
+"""Steps: a model differs from the program that it was exported from, tensor by tensor."""
 
 from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.case import REFUSALS, Case, Values
+from polygraphy.application.diagnose.comparisons.exported_again import ExportedAgain
+from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
 from polygraphy.application.diagnose.counterparts import (
     Counterparts,
     OtherWeights,
@@ -19,26 +21,15 @@ from polygraphy.application.diagnose.counterparts import (
     other_weights,
 )
 from polygraphy.application.diagnose.locating import judged
-from polygraphy.application.diagnose.oracle import Oracle, Request
-from polygraphy.application.diagnose.oracles.against_golden import against_results
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import Part, compute_part, cut_part
 from polygraphy.application.diagnose.saved import SavedRun
-from polygraphy.application.diagnose.steps.file_of_program import (
-    ExportedAgain,
-    diagnose_file,
-    export_again,
-)
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
 from polygraphy.domain.diagnosis.culprit import (
-    AGREE,
     FAULT,
-    INCONCLUSIVE,
     MODEL,
     MODEL_FILE,
     Culprit,
-    DiagnosisResult,
     Remedy,
 )
 from polygraphy.domain.diagnosis.exported import (
@@ -48,17 +39,13 @@ from polygraphy.domain.diagnosis.exported import (
     operations,
     same_weight,
 )
-from polygraphy.domain.diagnosis.facts import Fact, together
+from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
-from polygraphy.domain.diagnosis.words import errors, evidence, reasons, remedies, steps, titles
-from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import deviation, moved, said_of, spread
-from polygraphy.domain.tensors.pairing import pair_outputs
+from polygraphy.domain.diagnosis.words import errors, evidence, remedies, steps, titles
+from polygraphy.domain.rounding import moved, spread
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
-    OpenedProgram,
-    SourceProgram,
     SuspectedParty,
 )
 from polygraphy.ports.editing import open_model
@@ -79,199 +66,39 @@ _SHAPING = frozenset(
 """Operators of which a number that an exporter took from its example is an operand."""
 
 
-def against_program(case: Case, request: Request) -> StepOutcome:
-    """Find out why a model and the program that it was exported from differ, if that is given.
-
-    Returns:
-        What was found; a skip where they do not differ, and several backends are compared.
-
-    Raises:
-        InputError: the program takes other inputs than the model.
-        UsageError: they have no output in common.
-    """
-    source, feeds = request.program, request.feeds
-    if source is None:
-        return Skip("no program is given")
-    opened = [source.open(feed) for feed in feeds]
-    if opened[0].unsteady:
-        return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)
-    return _Exported(case, source, opened, feeds, request.arbiter).result()
+def explain_by_program_outputs(case: Case, comparison: ProgramComparison) -> StepOutcome:
+    """Find out why outputs differ, if the program shows no operations."""
+    if comparison.program.nodes:
+        return Skip("the program shows its operations")
+    run = SavedRun(comparison.source, [{**one} for one in comparison.sets], kind=titles.PROGRAM)
+    answer = comparison.diagnose_saved(case, [run], comparison.feeds, comparison.arbiter)
+    if not isinstance(answer, Found):
+        return answer
+    who = EXPORTER if comparison.again is None else MODEL_FILE
+    culprits = [_blame(who, one) for one in answer.result.culprits]
+    return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 
-class _Exported:
-    """A model, run by the first party, and its program."""
-
-    def __init__(
-        self,
-        case: Case,
-        source: SourceProgram,
-        opened: Sequence[OpenedProgram],
-        feeds: Sequence[Feed],
-        third: SuspectedParty,
-    ) -> None:
-        self._case = case
-        self._source = source
-        self._opened = opened
-        self._feeds = feeds
-        self._third = third
-        self._party: SuspectedParty = case.parties[0]
-
-    def result(self) -> StepOutcome:
-        """Go through the steps."""
-        case, party, opened = self._case, self._party, self._opened
-        with case.attempt("outputs") as notes:
-            made = [one.run(feed) for one, feed in zip(opened, self._feeds)]
-            if not opened[0].nodes and self._is_unsteady(made[0]):
-                unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
-                return Found(unsteady, case)
-            values: list[Values] = []
-            refusal = None
-            try:
-                compute = case.loaded(party)
-                values += map(compute, self._feeds)
-            except BackendError as error:
-                notes.append(steps.refuses(party.name))
-                refusal = error
-        if refusal is not None:
-            return self._refused(made, len(values), refusal)
-        with case.attempt("comparison") as notes:
-            names, left_out = self._outputs(made[0], values[0])
-            sets: list[MutableMapping[str, Any]] = [
-                {names[name]: value for name, value in one if name in names} for one in made
-            ]
-            right = Oracle(self._source.name, sets, left_out)
-            compared = right.beside(case, values)
-            case.evidence.compared(right.name, right.left_out)
-            notes.append(said_of(compared.found, len(names), self._source.name))
-        if not compared:
-            if len(case.parties) > 1:
-                return Skip("the model computes what the program does")
-            return Found(DiagnosisResult(AGREE, reason=self._beside(values)), case)
-        number = compared.number
-        feed = self._feeds[number]
-        case = evolve(case, feed=feed)
-        again = export_again(case, opened[number], feed, sets[number])
-        if again is not None:
-            answer = diagnose_file(case, opened[number], again, feed, sets[number])
-            if isinstance(answer, Found):
-                return answer
-        if not opened[number].nodes:
-            run = SavedRun(self._source.name, sets, kind=titles.PROGRAM)
-            found = against_results(case, [run], self._feeds, self._third)
-            if not isinstance(found, Found):
-                return found
-            who = EXPORTER if again is None else MODEL_FILE
-            culprits = [_of_exporter(one, who) for one in found.result.culprits]
-            return evolve(found, result=evolve(found.result, culprits=culprits))
-        return _Inside(
-            case, self._source.name, opened[number], feed, sets[number], self._third, again
-        ).result()
-
-    def _refused(
-        self, made: Sequence[Sequence[tuple[str, Any]]], number: int, error: BackendError
-    ) -> StepOutcome:
-        """Find out whether the file is refused because it is not an export of the program, as
-        where it holds the sizes of another example.
-
-        Args:
-            made: what the program returns.
-            number: which data the backend refuses first.
-            error: what it says.
-        """
-        case, feed, program = self._case, self._feeds[number], self._opened[number]
-        refused = Unexplained(reasons.program_runs(self._source.name, error))
-        if len(made[number]) != len(case.model.outputs):
-            return refused
-        theirs = {name for name, _ in made[number]}
-        names = theirs == {*case.model.outputs}
-        expected = {
-            name if names else own: value
-            for own, (name, value) in zip(case.model.outputs, made[number])
-        }
-        case = evolve(case, feed=feed)
-        again = export_again(case, program, feed, expected)
-        if again is None:
-            return refused
-        answer = diagnose_file(case, program, again, feed, expected)
-        if not isinstance(answer, Found):
-            return refused
-        facts = [evidence.refused(self._party.name, str(error), because=True)]
-        culprits = [evolve(one, facts=[*one.facts, *facts]) for one in answer.result.culprits]
-        case.evidence.compared(self._source.name)
-        return evolve(answer, result=evolve(answer.result, culprits=culprits))
-
-    def _is_unsteady(self, first: Sequence[tuple[str, Any]]) -> bool:
-        """Return whether a program that shows nothing else returns something else when it is run
-        again.
-        """
-        again = self._opened[0].run(self._feeds[0])
-        return any(deviation(value, other) for (_, value), (_, other) in zip(first, again))
-
-    def _outputs(
-        self, made: Sequence[tuple[str, Any]], own: Values
-    ) -> tuple[dict[str, str], list[str]]:
-        """Return the output of the model for each of the program, and which have none, in words.
-
-        Args:
-            made: what the program returns.
-            own: what the model makes.
-        """
-        mine, theirs = self._case.model.outputs, [name for name, _ in made]
-        if len(mine) == len(theirs):
-            return {
-                name: name if {*mine} == {*theirs} else other for name, other in zip(theirs, mine)
-            }, []
-        shapes = {name: np.shape(value) for name, value in made}
-        names = {
-            str(one.name0): str(one.name1)
-            for one in pair_outputs(theirs, mine)
-            if one.is_complete
-            and (one.is_exact or shapes[str(one.name0)] == np.shape(own[str(one.name1)]))
-        }
-        if not names:
-            said = ", ".join(f"{name} {tuple(np.shape(value))}" for name, value in made)
-            raise errors.no_common_output(said, ", ".join(mine))
-        lost = [(name, "program") for name in theirs if name not in names]
-        lost += [(name, "model") for name in mine if name not in names.values()]
-        return names, [reasons.no_counterpart(*each) for each in lost]
-
-    def _beside(self, values: Sequence[Values]) -> str:
-        """Return what else is to be known where all outputs match, in sentences."""
-        said = [*self._opened[0].notes]
-        inputs = self._case.model.inputs
-        for name, dims in self._opened[0].open_dimensions.items():
-            shape = inputs[name].shape or ()
-            fixed = [axis for axis in dims if axis < len(shape) and isinstance(shape[axis], int)]
-            if fixed:
-                said.append(reasons.fixed_dimension(name, shape, fixed))
-        said.append(describe_constant_outputs(constant_outputs(values, self._case.model.outputs)))
-        return together(*said)
+def explain_by_program_tensors(case: Case, comparison: ProgramComparison) -> StepOutcome:
+    """Find the nodes that compute something else than the program, and say why."""
+    return _ProgramTensors(case, comparison).result()
 
 
-class _Inside:
+class _ProgramTensors:
     """A model and its program on data on which they differ, with all tensors of both."""
 
-    def __init__(
-        self,
-        case: Case,
-        source: str,
-        program: OpenedProgram,
-        feed: Feed,
-        expected: Values,
-        third: SuspectedParty,
-        again: ExportedAgain | None,
-    ) -> None:
-        self._again = again
+    def __init__(self, case: Case, comparison: ProgramComparison) -> None:
         self._case = case
-        self._source = source
-        self._program = program
-        self._feed = feed
-        self._expected = expected
-        self._third = third
+        self._comparison = comparison
+        self._again = comparison.again
+        self._source = comparison.source
+        self._program = comparison.program
+        self._feed = comparison.feed
+        self._expected = comparison.expected
         self._party = case.parties[0]
         self._blamed: list[tuple[tuple[str, ...], Culprit]] = []
         with case.attempt("counterparts") as notes:
-            self._found = Counterparts(case, program, feed, expected)
+            self._found = Counterparts(case, self._program, self._feed, self._expected)
             notes.append(self._found.notes())
 
     def result(self) -> StepOutcome:
@@ -280,7 +107,8 @@ class _Inside:
         side = case.model.indexed_graph
         self._check_relation(side)
         run = SavedRun("program", [saved], kind=titles.PROGRAM, is_traced=True)
-        found = against_results(case, [run], [self._feed], self._third)
+        arbiter = self._comparison.arbiter
+        found = self._comparison.diagnose_saved(case, [run], [self._feed], arbiter)
         if not isinstance(found, Found) or found.result.verdict != FAULT:
             return found
         wrong = [
@@ -654,7 +482,8 @@ def _merged(culprits: Sequence[Culprit]) -> list[Culprit]:
     return [one for one in culprits if any(one is each for each in kept)]
 
 
-def _of_exporter(one: Culprit, party: str) -> Culprit:
+def _blame(party: str, one: Culprit) -> Culprit:
+    """Return a culprit that blames a party in place of the model."""
     return evolve(one, party=party) if one.party == MODEL else one
 
 

@@ -1,0 +1,198 @@
+"""Measure `polygraphy diagnose --within` on quantized models.
+
+    python -m quantized [--seeds 1 2] [--only PART] [--part healthy|planted|fewest]
+                        [--folder FOLDER] [--nncf PYTHON] [--modelopt PYTHON]
+
+In the folder `lab`. Hosts are quantized by ONNX Runtime of this interpreter, and by the quantizers
+of the interpreters that are given. Healthy models must not be blamed; a planted fault must be named
+with its cause; the nodes that stay in float must be as few as trying all sets finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.binding import bind
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError, PolygraphyException
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.reporting import Findings
+
+from .cases import Case, healthy_cases, planted_cases, unlike_cases
+from .truth import RIVALS, Switches, fewest
+
+
+class Kept:
+    """Keeps what a diagnosis comes to."""
+
+    def __init__(self) -> None:
+        self.verdict, self.summary = "", ""
+        self.culprits: list[Mapping[str, Any]] = []
+
+    def found(self, kind: str, facts: Mapping[str, Any]) -> None: ...
+
+    def conclude(
+        self, verdict: str, culprits: Sequence[Mapping[str, Any]] = (), summary: str = ""
+    ) -> None:
+        self.verdict, self.culprits, self.summary = verdict, list(culprits), summary
+
+
+def diagnosed(case: Case, within: float) -> tuple[Kept, float]:
+    """Return what `diagnose` says, and in how many seconds."""
+    kept, start = Kept(), time.perf_counter()
+    try:
+        with bind(Findings, kept):
+            diagnose(
+                case.model,
+                [OnnxrtParty()],
+                case.host.samples,
+                reference=case.host.model,
+                within=within,
+            )
+    except InconclusiveError:
+        pass
+    except PolygraphyException as error:
+        kept.verdict = f"{type(error).__name__}: {str(error)[:200]}"
+    except Exception:
+        kept.verdict = f"crash: {traceback.format_exc()[-600:]}"
+    return kept, time.perf_counter() - start
+
+
+def causes(kept: Kept) -> list[tuple[str, list[str]]]:
+    return [(str(one["cause"]), list(one["nodes"])) for one in kept.culprits]
+
+
+def healthy(case: Case) -> bool:
+    """Whether nobody is blamed in a healthy model."""
+    kept, seconds = diagnosed(case, 0.5 * case.value)
+    wrong = [one for one in causes(kept) if one[0] not in ("quantisation",)]
+    is_right = not wrong and kept.verdict in ("fault", "inconclusive")
+    mark = "right" if is_right else "WRONG"
+    said = f"{kept.verdict} {causes(kept)}"
+    print(f"{mark}  {case.name}: {case.value:.3g}, {seconds:.1f} s, {said}", flush=True)
+    return is_right
+
+
+def planted(case: Case) -> tuple[bool, bool]:
+    """Whether the node and the cause are named."""
+    assert case.fault is not None
+    kept, seconds = diagnosed(case, 1.3 * case.healthy + 0.005)
+    named = [one for one in kept.culprits if one["cause"] != "quantisation"]
+    opened = Switches(case.host, case.model).opened
+    around = {
+        node.name
+        for node in opened.nodes
+        for tensor in case.fault.tensors
+        if tensor in node.makes or tensor in node.reads
+    }
+    if case.fault_kind == "unlike":
+        node = bool(named)
+        cause = bool(named) and all(one["cause"] in case.fault.causes for one in named)
+    else:
+        node = len(named) == 1 and (
+            named[0]["tensor"] in case.fault.tensors or set(named[0]["nodes"]) <= around != set()
+        )
+        cause = node and named[0]["cause"] in case.fault.causes
+    mark = "right" if node and cause else "WRONG"
+    print(
+        f"{mark}  {case.name}: {case.healthy:.3g} -> {case.value:.3g}, {seconds:.1f} s, expected"
+        f" {case.fault.tensors} {case.fault.causes}; {kept.verdict} {causes(kept)}",
+        flush=True,
+    )
+    return node, cause
+
+
+SHARES = (0.8, 0.5, 0.3)
+
+
+def searched(case: Case) -> list[dict[str, Any]]:
+    """Compare the nodes that are kept with those that trying all sets finds."""
+    rows = []
+    try:
+        switches = Switches(case.host, case.model)
+    except Exception as error:
+        print(case.name, type(error).__name__, str(error)[:100])
+        return []
+    floor = switches.without(switches.candidates)
+    for share in SHARES:
+        target = share * case.value
+        if floor > 0.9 * target:
+            continue
+        size, good = fewest(switches, target)
+        if not size:
+            continue
+        row: dict[str, Any] = {
+            "case": case.name,
+            "nodes": len(switches.candidates),
+            "target": target,
+            "truth": size,
+        }
+        kept, seconds = diagnosed(case, target)
+        ours = [one for one in kept.culprits if one["cause"] == "quantisation"]
+        row["ours"] = (len(ours[0]["nodes"]) if ours else None, None, round(seconds, 2))
+        row["is_good"] = bool(ours) and tuple(ours[0]["nodes"]) in good
+        row["said"] = causes(kept) if ours else kept.summary[:150] or kept.verdict
+        for name, rival in RIVALS.items():
+            found = rival(switches, target)
+            row[name] = (
+                len(found.nodes) if found.nodes is not None else None,
+                found.sets,
+                round(found.seconds, 2),
+            )
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    return rows
+
+
+def main() -> int:
+    """Measure, and print the tables; 1 if a share is not reached."""
+    parser = argparse.ArgumentParser(prog="quantized", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--part", choices=("healthy", "planted", "fewest"))
+    parser.add_argument("--folder", type=Path, default=Path(".quantized"))
+    parser.add_argument("--nncf", default="")
+    parser.add_argument("--modelopt", default="")
+    given = parser.parse_args()
+    G_LOGGER.module_severity = {"": G_LOGGER.CRITICAL}
+    interpreters = {
+        name: getattr(given, name) for name in ("nncf", "modelopt") if getattr(given, name)
+    }
+    words = given.folder, given.seeds, interpreters, given.only
+    is_right = True
+    if given.part in (None, "healthy"):
+        results = [healthy(case) for case in healthy_cases(*words)]
+        print(f"healthy models: {len(results)}, blamed: {results.count(False)}")
+        is_right = all(results)
+    if given.part in (None, "planted"):
+        nodes, both, kinds = 0, 0, Counter[str]()
+        count = 0
+        for case in chain(planted_cases(*words), unlike_cases(*words)):
+            node, cause = planted(case)
+            count, nodes, both = count + 1, nodes + node, both + (node and cause)
+            kinds[f"{case.fault_kind} {'right' if node and cause else 'wrong'}"] += 1
+        print(f"planted: {count}, node right {nodes}, node and cause right {both}")
+        print(dict(sorted(kinds.items())))
+        is_right = is_right and both >= 0.95 * count
+    if given.part in (None, "fewest"):
+        rows = [row for case in healthy_cases(*words) for row in searched(case)]
+        ours = sum(row["ours"][0] == row["truth"] for row in rows)
+        print(f"searches: {len(rows)}; as few nodes as possible: {ours}")
+        for name in RIVALS:
+            print(f"{name}: {sum(row[name][0] == row['truth'] for row in rows)}")
+        is_right = is_right and all(row["ours"][0] == row["truth"] for row in rows)
+    return 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

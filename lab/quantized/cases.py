@@ -1,0 +1,221 @@
+"""Cases: hosts quantized by released quantizers, healthy and with a wrong parameter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+
+from polygraphy.domain.quantization.metrics import RmsRatio
+
+from . import quantizers
+from .hosts import HOSTS, Host, shipped
+from .planting import KINDS, Fault, changed_data
+from .truth import outputs
+
+STATIC = (
+    "ort-qdq-u8-s8",
+    "ort-qdq-u8-s8-channel",
+    "ort-qdq-s8-s8-channel-symmetric",
+    "ort-qdq-u16-s8",
+    "ort-qoperator-u8-s8",
+)
+BLOCKS = ("nbits-4", "nbits-4-asymmetric", "nbits-8", "nbits-2", "nbits-4-level4", "nbits-4-hqq")
+OTHERS = ("nncf", "nncf-mixed", "modelopt-int8")
+QUANTIZED: Mapping[str, Sequence[str]] = {
+    "cnn": (*STATIC, *OTHERS, "ort-dynamic-u8", "ort-qdq-f8-f8", "modelopt-fp8"),
+    "depthwise": (*STATIC, *OTHERS),
+    "mlp": (
+        *STATIC,
+        *OTHERS,
+        *BLOCKS,
+        "ort-dynamic-s8",
+        "ort-dynamic-s8-channel",
+        "nncf-int4",
+        "ort-qdq-f8-f8",
+    ),
+    "encoder": (
+        "ort-qdq-u8-s8",
+        "ort-qdq-s8-s8-channel-symmetric",
+        "nncf",
+        "modelopt-int8",
+        "nbits-4",
+        "nbits-4-asymmetric",
+        "ort-dynamic-s8",
+    ),
+    "detector": ("ort-qdq-u8-s8", "ort-qoperator-u8-s8", "nncf"),
+    "recurrent": ("ort-dynamic-s8",),
+}
+"""Which quantizers take which host."""
+
+
+class Case(NamedTuple):
+    """A quantized model, and what is wrong with it."""
+
+    name: str
+    host: Host
+    kind: str
+    model: onnx.ModelProto
+    healthy: float
+    value: float
+    fault: Fault | None = None
+    fault_kind: str = ""
+
+
+def interpreter_of(kind: str, interpreters: Mapping[str, str]) -> str | None:
+    """Return the interpreter that has a quantizer; None if none was given."""
+    if kind.startswith(("nncf", "modelopt")):
+        return interpreters.get(kind.partition("-")[0])
+    if kind.endswith("hqq"):
+        return interpreters.get("modelopt")
+    return sys.executable
+
+
+def quantize_all(
+    folder: Path, jobs: Sequence[tuple[Host, str, str, bool]], interpreters: Mapping[str, str]
+) -> None:
+    """Quantize hosts; each job is a host, the name of its file, the quantizer, and whether the
+    calibration sees other data.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lines: dict[str, list[str]] = {}
+    for host, name, kind, is_unlike in jobs:
+        interpreter = interpreter_of(kind, interpreters)
+        out = folder / f"{name}-{kind}{'-unlike' if is_unlike else ''}.onnx"
+        if interpreter is None or out.exists():
+            continue
+        model, data = (
+            folder / f"{name}.onnx",
+            folder / f"{name}{'-unlike' if is_unlike else ''}.npz",
+        )
+        onnx.save(host.model, str(model))
+        rng = np.random.default_rng(len(name))
+        quantizers.stored(changed_data(host, rng) if is_unlike else host.calibration, str(data))
+        job = {"kind": kind, "model": str(model), "data": str(data), "out": str(out)}
+        lines.setdefault(interpreter, []).append(json.dumps(job))
+    for number, (interpreter, texts) in enumerate(lines.items()):
+        path = folder / f"jobs-{number}.txt"
+        path.write_text("\n".join(texts))
+        script = Path(quantizers.__file__)
+        ended = subprocess.run(
+            [interpreter, str(script), str(path)],
+            capture_output=True,
+            text=True,
+            timeout=540,
+            check=False,
+        )
+        for line in ended.stdout.splitlines():
+            if "Error" in line:
+                print("not quantized:", line)
+
+
+def value_of(host: Host, model: onnx.ModelProto) -> float:
+    """Return the rms ratio of a model."""
+    return RmsRatio()(outputs(model, host.samples), outputs(host.model, host.samples))
+
+
+def healthy_cases(
+    folder: Path, seeds: Sequence[int], interpreters: Mapping[str, str], only: str = ""
+) -> Iterator[Case]:
+    """Yield hosts as quantizers make them."""
+    jobs = [
+        (HOSTS[name](seed), f"{name}{seed}", kind, False)
+        for name, kinds in QUANTIZED.items()
+        for kind in kinds
+        for seed in seeds
+        if only in f"{name}{seed}-{kind}"
+    ]
+    quantize_all(folder, jobs, interpreters)
+    for host, name, kind, _ in jobs:
+        path = folder / f"{name}-{kind}.onnx"
+        if not path.exists():
+            continue
+        model = onnx.load(str(path))
+        try:
+            value = value_of(host, model)
+        except Exception as error:
+            print(f"{name}-{kind} does not run: {str(error)[:120]}")
+            continue
+        if value:  # Some quantizers leave out what is too small.
+            yield Case(f"{name}-{kind}", host, kind, model, value, value)
+
+
+def planted_cases(
+    folder: Path, seeds: Sequence[int], interpreters: Mapping[str, str], only: str = ""
+) -> Iterator[Case]:
+    """Yield models with a wrong parameter, which at least doubles what is lost."""
+    for case in healthy_cases(folder, seeds, interpreters):
+        if "f8-f8" in case.kind or "fp8" in case.kind:
+            continue
+        for at, (kind, plant) in enumerate(KINDS.items()):
+            name = f"{case.name}-{kind}"
+            if only not in name:
+                continue
+            rng = np.random.default_rng([seeds[0], at, sum(map(ord, case.name))])
+            for _ in range(4):
+                model = onnx.ModelProto()
+                model.CopyFrom(case.model)
+                reference = onnx.ModelProto()
+                reference.CopyFrom(case.host.model)
+                host = case.host._replace(model=reference)
+                fault = plant(host, model, rng)
+                if fault is None:
+                    break
+                value = value_of(host, model)
+                if value > max(2 * case.healthy, 0.03):
+                    yield case._replace(
+                        name=name, host=host, model=model, value=value, fault=fault, fault_kind=kind
+                    )
+                    break
+
+
+def unlike_cases(
+    folder: Path, seeds: Sequence[int], interpreters: Mapping[str, str], only: str = ""
+) -> Iterator[Case]:
+    """Yield models that were calibrated with other data."""
+    names = ("cnn", "mlp", "depthwise")
+    for seed in seeds:
+        for name in names:
+            host = HOSTS[name](seed)
+            for kind in ("ort-qdq-u8-s8", "ort-qdq-s8-s8-channel-symmetric", "nncf"):
+                stem = f"{name}{seed}"
+                if only not in f"{stem}-{kind}-unlike":
+                    continue
+                quantize_all(
+                    folder, [(host, stem, kind, False), (host, stem, kind, True)], interpreters
+                )
+                path = folder / f"{stem}-{kind}-unlike.onnx"
+                if not path.exists():
+                    continue
+                model = onnx.load(str(path))
+                healthy = value_of(host, onnx.load(str(folder / f"{stem}-{kind}.onnx")))
+                yield Case(
+                    f"{stem}-{kind}-unlike",
+                    host,
+                    kind,
+                    model,
+                    healthy,
+                    value_of(host, model),
+                    Fault((), ("calibration data",)),
+                    "unlike",
+                )
+
+
+def shipped_case(
+    path: Path, kind: str, folder: Path, interpreters: Mapping[str, str], sizes: dict[str, int]
+) -> Case | None:
+    """Return a model of a package as a quantizer makes it."""
+    host = shipped(path, 1, sizes)
+    quantize_all(folder, [(host, path.stem, kind, False)], interpreters)
+    made = folder / f"{path.stem}-{kind}.onnx"
+    if not made.exists():
+        return None
+    model = onnx.load(str(made))
+    value = value_of(host, model)
+    return Case(f"{path.stem}-{kind}", host, kind, model, value, value)

@@ -1,0 +1,346 @@
+"""Wrong parameters in quantized models, one function for each kind.
+
+Each takes a host and a model that was quantized from it, and changes the model (and the host, if
+its weights have to fit); it returns the tensor at which a parameter is wrong, or None if the model
+has no place for this fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from .hosts import Host
+
+Array = Any
+
+
+class Fault(NamedTuple):
+    """What is wrong: the tensors of which one is to be named, and the words for the cause."""
+
+    tensors: tuple[str, ...]
+    causes: tuple[str, ...]
+
+
+class _Graph:
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model, self.graph = model, model.graph
+
+    def array(self, name: str) -> Array:
+        return numpy_helper.to_array(next(w for w in self.graph.initializer if w.name == name))
+
+    def has(self, name: str) -> bool:
+        return any(w.name == name for w in self.graph.initializer)
+
+    def set(self, name: str, array: Array) -> None:
+        for weight in self.graph.initializer:
+            if weight.name == name:
+                weight.CopyFrom(numpy_helper.from_array(np.asarray(array), name))
+                return
+        self.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+
+    def zero(self, node: onnx.NodeProto) -> Array:
+        return self.array(node.input[2]).reshape(())
+
+    def nodes(self, op: str) -> Iterator[onnx.NodeProto]:
+        return (node for node in self.graph.node if node.op_type == op)
+
+    def activations(self) -> list[tuple[onnx.NodeProto, list[onnx.NodeProto]]]:
+        """Pairs whose parameters no other pair has."""
+        found = []
+        for node in self.nodes("QuantizeLinear"):
+            readers = [
+                one for one in self.nodes("DequantizeLinear") if one.input[0] == node.output[0]
+            ]
+            is_weight = self.has(node.input[0])
+            uses = sum(node.input[1] in one.input for one in self.graph.node)
+            is_one = all(self.has(name) and self.array(name).size == 1 for name in node.input[1:])
+            is_one = is_one and len(node.input) > 2
+            if readers and is_one and not is_weight and uses == 1 + len(readers):
+                found.append((node, readers))
+        return found
+
+    def weights(self, kind: str) -> list[onnx.NodeProto]:
+        return [
+            node
+            for node in self.nodes("DequantizeLinear")
+            if self.has(node.input[0])
+            and self.array(node.input[0]).dtype.name
+            in (("int32",) if kind == "bias" else ("int8", "uint8"))
+            and self.array(node.input[0]).size > 8
+        ]
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """Names under which a tensor may be named: a Relu that is gone has taken that of its input."""
+    return (name,)
+
+
+def _choose(rng: np.random.Generator, items: list[Any]) -> Any:
+    return items[int(rng.integers(len(items)))] if items else None
+
+
+def clipped(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The range of an activation is a tenth or so of what it has to be."""
+    graph = _Graph(model)
+    pair = _choose(rng, graph.activations())
+    if pair is None:
+        return None
+    name = pair[0].input[1]
+    graph.set(name, (graph.array(name) * rng.uniform(0.05, 0.25)).astype(np.float32))
+    return Fault(_names(pair[0].input[0]), ("clipped range",))
+
+
+def wide(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The range is ten times or more what it has to be."""
+    graph = _Graph(model)
+    pair = _choose(rng, graph.activations())
+    if pair is None:
+        return None
+    name = pair[0].input[1]
+    graph.set(name, (graph.array(name) * rng.uniform(10, 40)).astype(np.float32))
+    return Fault(_names(pair[0].input[0]), ("wide range",))
+
+
+def zero_point(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The zero point is off by a quarter of the codes."""
+    graph = _Graph(model)
+    pairs = [p for p in graph.activations() if graph.zero(p[0]).dtype.name in ("uint8", "int8")]
+    pair = _choose(rng, pairs)
+    if pair is None:
+        return None
+    zero = graph.zero(pair[0])
+    info = np.iinfo(zero.dtype)
+    middle = (int(info.max) + int(info.min) + 1) // 2
+    step = int(rng.integers(40, 90))
+    moved = int(zero) + (step if int(zero) < middle else -step)
+    name = f"{pair[0].input[2]}_moved"
+    graph.set(name, np.array(moved, zero.dtype))
+    for node in (pair[0], *pair[1]):
+        node.input[2] = name
+    return Fault(_names(pair[0].input[0]), ("zero point",))
+
+
+def signedness(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """Half of the numbers are negative, and none of these can be stored."""
+    graph = _Graph(model)
+    pairs = [
+        p
+        for p in graph.activations()
+        if (graph.zero(p[0]).dtype.name, int(graph.zero(p[0]))) in (("int8", 0), ("uint8", 128))
+        or 118
+        <= int(graph.zero(p[0])) + (128 if graph.zero(p[0]).dtype.name == "int8" else 0)
+        <= 138
+    ]
+    pair = _choose(rng, pairs)
+    if pair is None:
+        return None
+    zero = graph.zero(pair[0])
+    name = f"{pair[0].input[2]}_unsigned"
+    graph.set(name, np.array(np.iinfo(zero.dtype).min, zero.dtype))
+    for node in (pair[0], *pair[1]):
+        node.input[2] = name
+    return Fault(_names(pair[0].input[0]), ("signedness",))
+
+
+def pair_mismatch(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The DequantizeLinear has another scale than its QuantizeLinear."""
+    graph = _Graph(model)
+    pair = _choose(rng, graph.activations())
+    if pair is None:
+        return None
+    name = f"{pair[0].input[1]}_other"
+    graph.set(name, (graph.array(pair[0].input[1]) * rng.uniform(1.5, 3)).astype(np.float32))
+    for node in pair[1]:
+        node.input[1] = name
+    return Fault(_names(pair[0].input[0]), ("pair mismatch",))
+
+
+def scale_order(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The scales of the channels of a weight are those of other channels."""
+    graph = _Graph(model)
+    nodes = [node for node in graph.weights("weight") if graph.array(node.input[1]).size > 4]
+    node = _choose(rng, nodes)
+    if node is None:
+        return None
+    scale = graph.array(node.input[1])
+    graph.set(
+        f"{node.input[1]}_order",
+        scale[rng.permutation(scale.size)] if rng.random() < 0.5 else np.roll(scale, 1),
+    )
+    node.input[1] = f"{node.input[1]}_order"
+    return Fault(_weight_names(node), ("scale order",))
+
+
+def weight_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The scale of a weight is wrong by a factor."""
+    graph = _Graph(model)
+    node = _choose(rng, graph.weights("weight"))
+    if node is None:
+        return None
+    scale = graph.array(node.input[1])
+    graph.set(f"{node.input[1]}_wrong", (scale * rng.choice([0.25, 0.5, 3])).astype(scale.dtype))
+    node.input[1] = f"{node.input[1]}_wrong"
+    return Fault(_weight_names(node), ("weight scale", "scale"))
+
+
+def bias_scale(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """A bias was quantized with the scale of another input."""
+    graph = _Graph(model)
+    nodes = [n for n in graph.weights("bias") if np.abs(graph.array(n.input[0])).max() > 20]
+    node = _choose(rng, nodes)
+    if node is None:
+        return None
+    codes = graph.array(node.input[0])
+    graph.set(node.input[0], np.rint(codes * rng.choice([4.0, 8.0, -3.0])).astype(np.int32))
+    return Fault(_weight_names(node), ("bias scale",))
+
+
+def clipped_bias(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """A channel of tiny weights, whose bias does not fit into int32 with their scale."""
+    graph = _Graph(model)
+    held = {weight.name: weight for weight in host.model.graph.initializer}
+    sites = []
+    for node in graph.nodes("Conv"):
+        makers = {one.output[0]: one for one in graph.nodes("DequantizeLinear")}
+        if len(node.input) > 2 and all(name in makers for name in node.input[1:3]):
+            weight, bias = makers[node.input[1]], makers[node.input[2]]
+            twin = next((n for n in host.model.graph.node if n.name == node.name), None)
+            if (
+                twin is not None
+                and graph.has(weight.input[0])
+                and graph.array(weight.input[1]).size > 1
+            ):
+                sites.append((weight, bias, twin))
+    chosen = _choose(rng, sites)
+    if chosen is None:
+        return None
+    weight, bias, twin = chosen
+    channel = int(rng.integers(graph.array(weight.input[1]).size))
+    factor = 1e-9
+    exact = numpy_helper.to_array(held[twin.input[1]]).copy()
+    exact[channel] *= factor
+    held[twin.input[1]].CopyFrom(numpy_helper.from_array(exact, twin.input[1]))
+    right = numpy_helper.to_array(held[twin.input[2]])
+    for node in (weight, bias):
+        scale = graph.array(node.input[1]).copy()
+        scale[channel] *= factor
+        graph.set(node.input[1], scale)
+    codes = graph.array(bias.input[0]).astype(np.float64)
+    codes[channel] = np.sign(right[channel]) * (2**31 - 1)
+    graph.set(bias.input[0], codes.astype(np.int32))
+    return Fault(_weight_names(bias), ("clipped bias",))
+
+
+def _blocks(graph: _Graph, rng: np.random.Generator) -> onnx.NodeProto | None:
+    found: onnx.NodeProto | None = _choose(rng, list(graph.nodes("MatMulNBits")))
+    return found
+
+
+def _bits(node: onnx.NodeProto) -> int:
+    return next((one.i for one in node.attribute if one.name == "bits"), 4)
+
+
+def nibble_order(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The halves of each byte of a weight of four bits are exchanged."""
+    graph = _Graph(model)
+    node = _blocks(graph, rng)
+    if node is None or _bits(node) != 4:
+        return None
+    packed = graph.array(node.input[1])
+    graph.set(node.input[1], (packed >> 4) | (packed << 4))
+    return Fault((node.output[0],), ("nibble order",))
+
+
+def block_zero_point(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The zero points of blocks were left out, or are off."""
+    graph = _Graph(model)
+    node = _blocks(graph, rng)
+    if node is None:
+        return None
+    bits = _bits(node)
+    if len(node.input) > 3 and node.input[3] and rng.random() < 0.5:
+        del node.input[3:]
+        return Fault((node.output[0],), ("block zero point",))
+    options = {one.name: one.i for one in node.attribute}
+    count = -(-options["K"] // options["block_size"])
+    per_byte = 8 // bits
+    off = 2 ** (bits - 1) + int(rng.choice([-1, 1])) * max(1, 2 ** (bits - 3))
+    codes = np.full(
+        (options["N"], -(-count // per_byte)),
+        sum(off << (at * bits) for at in range(per_byte)),
+        np.uint8,
+    )
+    if len(node.input) > 3:
+        shape = graph.array(node.input[3]).shape if node.input[3] else ()
+        del node.input[3:]
+        codes = codes.reshape(shape) if int(np.prod(shape)) == codes.size else codes
+    node.input.append(f"{node.input[1]}_zero")
+    graph.set(node.input[3], codes.reshape(-1))
+    return Fault((node.output[0],), ("block zero point",))
+
+
+def block_scales(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The scales of the blocks belong to other rows."""
+    graph = _Graph(model)
+    node = _blocks(graph, rng)
+    if node is None:
+        return None
+    scale = graph.array(node.input[2])
+    graph.set(node.input[2], rng.permutation(scale.reshape(-1)).reshape(scale.shape))
+    return Fault((node.output[0],), ("scale order",))
+
+
+def integer_weight(host: Host, model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
+    """The scale of a weight of a dynamically quantized model is wrong."""
+    graph = _Graph(model)
+    nodes = [n for op in ("MatMulInteger", "ConvInteger") for n in graph.nodes(op)]
+    node = _choose(rng, nodes)
+    if node is None:
+        return None
+    stem = node.input[1].removesuffix("_quantized")
+    if not graph.has(f"{stem}_scale"):
+        return None
+    scale = graph.array(f"{stem}_scale")
+    graph.set(f"{stem}_scale", (scale * rng.choice([0.3, 3])).astype(np.float32))
+    return Fault((stem,), ("weight scale", "scale"))
+
+
+def _weight_names(node: onnx.NodeProto) -> tuple[str, ...]:
+    return node.output[0], node.input[0].removesuffix("_quantized")
+
+
+KINDS: dict[str, Callable[[Host, onnx.ModelProto, np.random.Generator], Fault | None]] = {
+    each.__name__: each
+    for each in (
+        clipped,
+        wide,
+        zero_point,
+        signedness,
+        pair_mismatch,
+        scale_order,
+        weight_scale,
+        bias_scale,
+        clipped_bias,
+        nibble_order,
+        block_zero_point,
+        block_scales,
+        integer_weight,
+    )
+}
+
+
+def changed_data(host: Host, rng: np.random.Generator) -> list[dict[str, Array]]:
+    """Data for the calibration that are much smaller than those that the model is judged by."""
+    factor = rng.uniform(0.05, 0.2)
+    return [
+        {
+            name: (array * factor).astype(array.dtype) if array.dtype.kind == "f" else array
+            for name, array in feed.items()
+        }
+        for feed in host.calibration
+    ]

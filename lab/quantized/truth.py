@@ -1,0 +1,164 @@
+"""Which sets of nodes are enough, by trying all of them, and what other rules of search find."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
+from polygraphy.domain.quantization.rules import rules_of
+
+from .hosts import Host
+
+
+def outputs(model: onnx.ModelProto, samples: Sequence[Any]) -> Outputs:
+    """Return what ONNX Runtime computes."""
+    compute = OnnxrtParty().load(model)
+    return Outputs([compute(sample) for sample in samples])
+
+
+class Found(NamedTuple):
+    """What a rule of search comes to: how many nodes, with how many sets, in how long."""
+
+    nodes: tuple[str, ...] | None
+    sets: int
+    seconds: float
+
+
+class Switches:
+    """The model with a switch at each site, and what is quantized without some nodes."""
+
+    def __init__(self, host: Host, model: onnx.ModelProto) -> None:
+        self.host, self.opened = host, open_quantized(model, [host.model])
+        self.rules = rules_of(self.opened.nodes, self.opened.sites, self.opened.producer)
+        self.right = outputs(host.model, host.samples)
+        self.metric = RmsRatio()
+        self.party = OnnxrtParty()
+        proto = self.opened.switched()
+        self.name = proto.graph.input[-1].name
+        self.compute = self.party.load(proto)
+        self.known: dict[frozenset[int], float] = {}
+        self.sets = 0
+
+    def sites(self, on: Collection[int]) -> float:
+        key = frozenset(on)
+        if key not in self.known:
+            flags = np.zeros(len(self.opened.sites), bool)
+            flags[list(on)] = True
+            self.sets += 1
+            values = [self.compute({**feed, self.name: flags}) for feed in self.host.samples]
+            self.known[key] = self.metric(Outputs(values), self.right)
+        return self.known[key]
+
+    def without(self, nodes: Collection[str]) -> float:
+        return self.sites(self.rules.quantized(nodes))
+
+    @property
+    def candidates(self) -> list[str]:
+        return list(self.rules.candidates)
+
+
+def fewest(
+    switches: Switches, target: float, most: int = 6000
+) -> tuple[int | None, list[tuple[str, ...]]]:
+    """Return the size of the smallest sets that are enough, and these; None if it is not known."""
+    names, tried = switches.candidates, 0
+    for size in range(len(names) + 1):
+        tried += comb(len(names), size)
+        if tried > most:
+            return None, []
+        good = [one for one in combinations(names, size) if switches.without(one) <= target]
+        if good:
+            return size, good
+    return None, []
+
+
+def _timed(search: Callable[[Switches, float], tuple[str, ...] | None]) -> Any:
+    def run(switches: Switches, target: float) -> Found:
+        switches.known, switches.sets = {}, 0
+        start = time.perf_counter()
+        nodes = search(switches, target)
+        return Found(nodes, switches.sets, time.perf_counter() - start)
+
+    return run
+
+
+def _prefix(switches: Switches, target: float, order: Sequence[str]) -> tuple[str, ...] | None:
+    for size in range(len(order) + 1):
+        if switches.without(order[:size]) <= target:
+            return tuple(order[:size])
+    return None
+
+
+@_timed
+def debugger(switches: Switches, target: float) -> tuple[str, ...] | None:
+    """The nodes by the error of the tensor that they make, as the debugger of ONNX Runtime ranks
+    tensors: each with all that is quantized before it.
+    """
+    own = OnnxrtParty().load(switches.opened.marked())
+    every = switches.opened.mixed(())
+    made = {name for node in every.graph.node for name in node.output}
+    there = {value.name for value in every.graph.output}
+    names = {
+        switches.opened.source(site) for site in switches.opened.sites if site.kind == "activation"
+    }
+    every.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names & made - there)
+    quantized = OnnxrtParty().load(every)
+    errors: dict[str, float] = {}
+    for feed in switches.host.samples:
+        right, values = own(feed), quantized(feed)
+        for name in right.keys() & values.keys():
+            size = float(np.sqrt(np.mean(np.square(right[name])))) or 1.0
+            off = float(np.sqrt(np.mean(np.square(values[name] - right[name]))))
+            errors[name] = max(errors.get(name, 0), off / size)
+    makers = {name: node.name for node in switches.opened.nodes for name in node.makes}
+    scores = {
+        node: max(
+            (errors.get(name, 0.0) for name, maker in makers.items() if maker == node), default=0.0
+        )
+        for node in switches.candidates
+    }
+    return _prefix(switches, target, sorted(switches.candidates, key=lambda node: -scores[node]))
+
+
+@_timed
+def leave_one_out(switches: Switches, target: float) -> tuple[str, ...] | None:
+    """The nodes by what is left without each alone."""
+    values = {node: switches.without([node]) for node in switches.candidates}
+    return _prefix(switches, target, sorted(values, key=lambda node: values[node]))
+
+
+@_timed
+def one_at_a_time(switches: Switches, target: float) -> tuple[str, ...] | None:
+    """The nodes by what is lost if each alone is quantized."""
+    names = switches.candidates
+    values = {node: switches.without([one for one in names if one != node]) for node in names}
+    return _prefix(switches, target, sorted(values, key=lambda node: -values[node]))
+
+
+@_timed
+def greedy(switches: Switches, target: float) -> tuple[str, ...] | None:
+    """Always the node that helps most; nothing is put back."""
+    kept: list[str] = []
+    while switches.without(kept) > target:
+        rest = [node for node in switches.candidates if node not in kept]
+        if not rest:
+            return None
+        kept.append(min(rest, key=lambda node: switches.without([*kept, node])))
+    return tuple(kept)
+
+
+RIVALS: dict[str, Callable[[Switches, float], Found]] = {
+    "debugger ranking": debugger,
+    "leave one out": leave_one_out,
+    "one at a time": one_at_a_time,
+    "greedy": greedy,
+}

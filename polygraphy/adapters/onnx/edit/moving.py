@@ -1,0 +1,71 @@
+"""Weights moved by a little, to see what rounding them does to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx.storage.weights import all_graphs, load_stored
+from polygraphy.domain.tensors.precision import is_float
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+onnx = mod.lazy_import("onnx")
+numpy = mod.lazy_import("numpy")
+
+_SMALLEST = 16
+"""Weights of fewer elements are settings, such as a scale or an epsilon."""
+
+
+def move_weights(model: ModelProto, epsilon: float, seed: int) -> ModelProto:
+    """Return a copy in which each floating-point weight is off by up to half an epsilon; see
+    `polygraphy.ports.editing.move_weights`.
+    """
+    copy: ModelProto = onnx.ModelProto()
+    copy.CopyFrom(model)
+    draw = numpy.random.default_rng(seed)
+    for tensor in _weights(copy):
+        load_stored(tensor)
+        array = elements(tensor)
+        if not is_float(array) or array.size < _SMALLEST:
+            continue
+        moves = draw.uniform(-0.5, 0.5, array.shape) * epsilon
+        moved = array.astype(numpy.float64) * (1 + moves)
+        other = onnx.numpy_helper.from_array(moved.astype(array.dtype), tensor.name)
+        tensor.CopyFrom(other)
+    return copy
+
+
+def stored_precision(model: ModelProto) -> str | None:
+    """Return the half precision that the float32 weights of a model were rounded to; see
+    `polygraphy.ports.editing.stored_precision`.
+    """
+    import ml_dtypes
+
+    kinds = {"float16": numpy.float16, "bfloat16": ml_dtypes.bfloat16}
+    able = dict.fromkeys(kinds)
+    seen = False
+    for tensor in _weights(model):
+        load_stored(tensor)
+        array = elements(tensor)
+        if array.dtype != numpy.float32 or array.size < _SMALLEST:
+            continue
+        seen = True
+        with numpy.errstate(over="ignore"):
+            for name in list(able):
+                if not (array.astype(kinds[name]).astype(numpy.float32) == array).all():
+                    del able[name]
+        if not able:
+            return None
+    return next(iter(able), None) if seen else None
+
+
+def _weights(model: ModelProto) -> Iterator[TensorProto]:
+    for graph in all_graphs(model.graph):
+        yield from graph.initializer
+        for node in graph.node:
+            if node.op_type == "Constant":
+                yield from (each.t for each in node.attribute if each.HasField("t"))

@@ -1,0 +1,109 @@
+"""A program, exported again by the exporter of a model, if that export is correct."""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.domain.diagnosis.words import steps, titles
+from polygraphy.ports.diagnosing import (
+    Exporter,
+    OpenedProgram,
+    describe_with_weights,
+)
+from polygraphy.ports.editing import OpenModel, open_model
+
+
+@frozen
+class ExportedAgain:
+    """An export of the program that is right, by the exporter of the model.
+
+    Attributes:
+        model: the export.
+        exporter: how it was exported.
+        command: the command line that does it; empty where there is none.
+        is_same_release: whether the model names the version of this exporter.
+        release: the version of this exporter.
+    """
+
+    model: OpenModel
+    exporter: Exporter
+    command: str
+    is_same_release: bool
+    release: str
+
+    @property
+    def words(self) -> str:
+        """The exporter, in words."""
+        return f"dynamo={self.exporter.dynamo}"
+
+
+def export_again(
+    case: Case, program: OpenedProgram, feed: Feed, expected: Values
+) -> ExportedAgain | None:
+    """Export a program as the model was exported.
+
+    Args:
+        case: the model.
+        program: what it was exported from.
+        feed: the data, which are the example.
+        expected: what the program computes, by the outputs of the model.
+
+    Returns:
+        The export; None where the exporter fails, or what it makes is wrong as well.
+    """
+    described = describe_with_weights(case.model.given)
+    producer, _, release = described.producer.rpartition(" ")
+    recorded = bool(getattr(case.facts, "sources", {}))
+    kinds = [recorded] if recorded or "torch" in producer.lower() else [False, True]
+    sizes = {
+        name: {axis: str(dim) for axis, dim in enumerate(meta.shape or ()) if isinstance(dim, str)}
+        for name, meta in case.model.inputs.items()
+    }
+    opset = described.opsets.get("", described.opsets.get("ai.onnx"))
+    with case.attempt(titles.SAME_EXPORTER) as notes:
+        for dynamo in kinds:
+            exporter = Exporter(dynamo, opset, sizes, case.model.outputs)
+            try:
+                model, command, exporter = export_for_example(program, feed, exporter)
+                is_right = _is_right(case, model, feed, expected)
+            except Exception as error:  # Exporters raise anything.
+                notes.append(steps.twin_fails(f"dynamo={dynamo}", type(error).__name__))
+                continue
+            notes.append(steps.twin_is(f"dynamo={dynamo}", is_right))
+            if is_right:
+                same = release.partition("+")[0] == program.release or not producer
+                return ExportedAgain(model, exporter, command, same, program.release)
+    return None
+
+
+def export_for_example(
+    program: OpenedProgram, feed: Feed, exporter: Exporter
+) -> tuple[OpenModel, str, Exporter]:
+    """Export with the sizes that may vary, or else with fixed sizes."""
+    try:
+        made, command = program.export_again(feed, exporter)
+    except Exception:
+        if not any(exporter.sizes.values()):
+            raise
+        exporter = evolve(exporter, sizes={})
+        made, command = program.export_again(feed, exporter)
+    return open_model(made), command, exporter
+
+
+def feed_export(model: OpenModel, feed: Feed) -> Feed:
+    """Return the data by the names of the inputs of another export."""
+    if set(model.inputs) <= feed.keys():
+        return {name: feed[name] for name in model.inputs}
+    return dict(zip(model.inputs, feed.values(), strict=True))
+
+
+def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> bool:
+    given = feed_export(model, feed)
+    made = case.parties[0].load(model.given)(given)
+    names = dict(zip(case.model.outputs, model.outputs, strict=True))
+    right = {names[name]: value for name, value in expected.items()}
+    apart = case.of(model)
+    found = apart.differing(made, right)
+    return not found or adds_up(apart, [given], {0: [made], 1: [right]})

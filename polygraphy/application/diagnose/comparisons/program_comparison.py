@@ -1,0 +1,43 @@
+"""A model, and the program that it was exported from, on data on which they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.exported_again import ExportedAgain
+from polygraphy.application.diagnose.outcome import StepOutcome
+from polygraphy.application.diagnose.saved import SavedRun
+from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty
+
+
+@frozen
+class ProgramComparison:
+    """A model, run by the first backend, and its program.
+
+    Attributes:
+        source: the name of the program.
+        program: the program, opened for the data on which they differ most.
+        feeds: all data.
+        feed: those on which they differ most.
+        sets: what the program computes of all data, by the outputs of the model.
+        expected: the same of the data on which they differ most.
+        arbiter: the backend that computes what is right.
+        again: a correct export of the program; None if there is none.
+        diagnose_saved: finds out why the model differs from results, which are given with the data
+            and the arbiter.
+    """
+
+    source: str
+    program: OpenedProgram
+    feeds: Sequence[Feed]
+    feed: Feed
+    sets: Sequence[Values]
+    expected: Values
+    arbiter: SuspectedParty
+    again: ExportedAgain | None
+    diagnose_saved: Callable[
+        [Case, Sequence[SavedRun], Sequence[Feed], SuspectedParty], StepOutcome
+    ]

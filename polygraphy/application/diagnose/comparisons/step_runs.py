@@ -1,0 +1,496 @@
+"""Two runs of a model with states, side by side: each on its own states, one step in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import define, evolve, field, frozen
+
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.domain.data.loading import describe_model
+from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.rounding import Deviation, deviation, rounding_between
+from polygraphy.domain.states.aligning import fitted_state, padding, step_start, without_padding
+from polygraphy.domain.states.loading import StatePlan, StepLoader
+from polygraphy.domain.states.memory import StateMemory, StepFeed
+from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
+from polygraphy.domain.states.roles import CHUNK, MASK, POSITIONS, TOKENS
+from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
+from polygraphy.domain.tensors.precision import coarsest, is_float, precision_of
+from polygraphy.ports.diagnosing import Compute, SuspectedParty
+from polygraphy.ports.editing import OpenModel, move_weights, stored_precision
+
+_BESIDE = 4.0
+"""How many times the error that rounding was seen to cause is explained by it; `lab/states` prints
+what healthy models reach, and where planted faults start."""
+_LARGEST = 0.25
+"""However sensitive a model is, errors above this share of the size of an output are not explained:
+beyond, its tokens are random."""
+_OTHER = 1e-2
+"""States that differ by more of their size without effect hold something else."""
+_SEEDS = (0, 1)
+_COARSE = ("float16", "bfloat16")
+_LEVEL_4 = 2.0**-6
+"""The epsilon of weights that loses as much as 8-bit activations in blocks of 32 do."""
+
+
+@frozen
+class Party:
+    """One of two that run the steps.
+
+    Attributes:
+        name: who it is.
+        party: the backend.
+        model: its model.
+        plan: the states of that.
+        feeds: the inputs of each step, without states but for the first.
+        facts: what the outputs are.
+    """
+
+    name: str
+    party: SuspectedParty
+    model: OpenModel
+    plan: StatePlan
+    feeds: Sequence[StepFeed]
+    facts: Facts
+
+    def load(self, proto: Any = None) -> Compute:
+        """Return what computes a step of the model, or of a variant of it."""
+        return self.party.load(self.model.proto if proto is None else proto)
+
+    def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:
+        """Return the state that stands for one of another plan: by name, else by order."""
+        by_name = next((own for own in self.plan.pairs if own.input == pair.input), None)
+        if by_name is not None or len(self.plan.pairs) != len(plan.pairs):
+            return by_name
+        return self.plan.pairs[list(plan.pairs).index(pair)]
+
+
+@define
+class Run:
+    """The steps of one party so far, on its own states.
+
+    Attributes:
+        who: the party.
+        compute: what computes a step.
+        at: how many steps were run.
+        feed: what the last one was fed with, states included.
+        values: what it computed, states whole.
+        shown: the same, of states the new slots.
+    """
+
+    who: Party
+    compute: Compute
+    at: int = 0
+    feed: Feed = field(factory=dict)
+    values: Values = field(factory=dict)
+    shown: Values = field(factory=dict)
+    memory: StateMemory = field(factory=StateMemory)
+
+    def advance(self) -> None:
+        """Run the next step.
+
+        Raises:
+            BackendError: it fails; the message says which step it is.
+        """
+        feed = self.who.feeds[self.at]
+        self.feed = self.memory.complete(feed)
+        try:
+            self.values = self.compute(self.feed)
+        except REFUSALS as error:
+            where = steps.failing_step(feed.step.index, feed.step.length)
+            raise BackendError(f"{where}: {error}", backend=self.who.name) from error
+        self.shown = self.memory.keep(feed, self.feed, self.values, self.who.name)
+        self.at += 1
+
+
+class Drift:
+    """What rounding does to a party over the steps: it runs beside copies of itself whose weights,
+    and states if they are kept in half precision, are off by as much as rounding explains.
+    """
+
+    def __init__(self, who: Party, weights: float, states: float) -> None:
+        self._who, self._states = who, states
+        self._weights = weights
+        self._runs: list[Run] | None = None
+        self._seen: list[dict[str, float]] = []
+
+    def of(self, at: int, name: str) -> float:
+        """Return how far rounding moved an output of a step, as the root of the mean square; 0 if
+        that cannot be run. Earlier steps count, too: what is lost there comes back later.
+        """
+        while len(self._seen) <= at:
+            self._seen.append(self._next())
+        return max(seen.get(name, 0.0) for seen in self._seen[: at + 1])
+
+    def _next(self) -> dict[str, float]:
+        try:
+            if self._runs is None:
+                protos = [None, *(self._moved(seed) for seed in _SEEDS)]
+                self._runs = [Run(self._who, self._who.load(proto)) for proto in protos]
+            for number, run in enumerate(self._runs):
+                run.advance()
+                if number and self._states:
+                    self._move_states(run, number)
+        except REFUSALS:
+            self._runs = self._runs or []
+            return {}
+        if not self._runs:
+            return {}
+        exact, *moved = self._runs
+        hidden = padding(self._who.plan, exact.feed)
+        feed = self._who.feeds[exact.at - 1]
+        return {
+            name: max(
+                (rms(_read(self._who.plan, feed, name, run.shown[name], hidden),
+                     _read(self._who.plan, feed, name, value, hidden)) for run in moved),
+                default=0.0,
+            )
+            for name, value in exact.shown.items()
+            if is_float(value)
+        }  # fmt: skip
+
+    def _moved(self, seed: int) -> Any:
+        return move_weights(self._who.model.proto, self._weights, seed)
+
+    def _move_states(self, run: Run, seed: int) -> None:
+        draw = np.random.default_rng([seed, run.at])
+        for name, value in run.memory.states.items():
+            if is_float(value) and value.size:
+                moves = draw.uniform(-0.5, 0.5, value.shape) * self._states
+                run.memory.states[name] = (value.astype(np.float32) * (1 + moves)).astype(
+                    value.dtype
+                )
+
+
+def rms(value: Any, expected: Any) -> float:
+    """Return the root of the mean square of a difference, of what is finite."""
+    if value.shape != expected.shape or not value.size:
+        return 0.0
+    with np.errstate(all="ignore"):
+        off = value.astype(np.float64) - expected.astype(np.float64)
+    off = off[np.isfinite(off)]
+    return float(np.sqrt(np.mean(np.square(off)))) if off.size else 0.0
+
+
+def _read(plan: StatePlan, feed: StepFeed, name: str, value: Any, hidden: Any) -> Any:
+    """Return an output without the positions that nobody reads."""
+    if hidden is None or not is_float(value):
+        return value
+    pair = next((each for each in plan.pairs if each.output == name), None)
+    if pair is None:
+        axis = plan.roles.axis if value.ndim > plan.roles.axis else None
+        start = feed.step.start if axis is None else step_start(feed.step, value, axis)
+        return without_padding(value, hidden, axis, start)
+    if pair.kind not in (GROWS, SLOTS) or pair.axis is None:
+        return value
+    axis = pair.axis % value.ndim
+    is_new = value.shape[axis] == feed.step.length
+    return without_padding(value, hidden, axis, feed.step.start if is_new else 0)
+
+
+@frozen
+class Judge:
+    """Decides whether the outputs of a step of two parties differ by more than rounding.
+
+    Attributes:
+        own: the party that is diagnosed.
+        right: the one that is right.
+        drift: what rounding does over the steps.
+        dtype: the coarsest type that either computes in, stores weights or keeps states in.
+        coarse: what is coarser than float32 on either side, in words.
+    """
+
+    own: Party
+    right: Party
+    drift: Drift
+    dtype: str
+    coarse: Sequence[str] = ()
+
+    @staticmethod
+    def between(case: Case, own: Party, right: Party) -> Judge:
+        """Return the judge of two parties, by the precision of both."""
+        sides = (own, right)
+        computed = [compute_dtype(side.facts, side.plan.roles.judged or "") for side in sides]
+        stored = {stored_precision(side.model.proto) for side in sides}
+        weights = [dtype for dtype in stored if dtype is not None] if len(stored) > 1 else []
+        states = [
+            dtype
+            for side in sides
+            for pair in side.plan.pairs
+            if (dtype := side.plan.inputs[pair.input].dtype) in _COARSE
+        ]
+        epsilons = [
+            known.epsilon
+            for dtype in (*computed, *weights)
+            if dtype is not None and (known := precision_of(dtype)) is not None
+        ]
+        levels = [side.plan.accuracy_levels() for side in sides]
+        if any(4 in level for level in levels):
+            epsilons.append(_LEVEL_4)
+        kept = max((precision_of(dtype).epsilon for dtype in states), default=0.0)  # type: ignore[union-attr]
+        drift = Drift(right, max([*epsilons, 2.0**-23]), kept)
+        types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
+        known = coarsest(types)
+        coarse = [
+            *(f"weights rounded to {dtype}" for dtype in weights),
+            *(f"a {dtype} cache" for dtype in dict.fromkeys(states)),
+            *(["8-bit activations (accuracy_level 4)"] if 4 in {*levels[0], *levels[1]} else []),
+        ]
+        return Judge(own, right, drift, "float32" if known is None else known.name, coarse)
+
+    def differing(
+        self, at: int, own: Run, right: Run, names: Mapping[str, str], *, whole: bool = False
+    ) -> dict[str, Deviation]:
+        """Return which outputs of a step differ, and how.
+
+        Args:
+            at: the step.
+            own: the run that is diagnosed.
+            right: the other.
+            names: its outputs, and those of the other.
+            whole: whether states are compared with their old slots.
+        """
+        pairs = (own.values, right.values) if whole else (own.shown, right.shown)
+        return self.differing_values(at, (own.feed, right.feed), pairs, names)
+
+    def differing_values(
+        self,
+        at: int,
+        feeds: tuple[Feed, Feed],
+        values: tuple[Values, Values],
+        names: Mapping[str, str],
+    ) -> dict[str, Deviation]:
+        """Return which outputs differ of values of a step, and how."""
+        hidden = [padding(side.plan, feed) for side, feed in zip((self.own, self.right), feeds)]
+        differing = {}
+        for name, other in names.items():
+            if name not in values[0] or other not in values[1]:
+                continue
+            value = _read(self.own.plan, self.own.feeds[at], name, values[0][name], hidden[0])
+            expected = _read(
+                self.right.plan, self.right.feeds[at], other, values[1][other], hidden[1]
+            )
+            off = self.judge(at, name, other, value, expected)
+            if off is not None:
+                differing[name] = off
+        return differing
+
+    def judge(self, at: int, name: str, other: str, value: Any, expected: Any) -> Deviation | None:
+        """Return how far an output is off, if rounding does not explain that."""
+        if is_float(value) and is_float(expected) and value.shape == expected.shape:
+            own = value.astype(np.float32, copy=False), expected.astype(np.float32, copy=False)
+            bounded = is_bounded(self.own.facts, name)
+            off = deviation(
+                *own,
+                0.0,
+                rounding_between(own, (self.dtype, None), is_bounded=bounded),
+                is_bounded=bounded,
+            )
+            if not off or off.broken:
+                return off or None
+            error, size = rms(value, expected), rms(expected, np.zeros_like(expected))
+            limit = min(_BESIDE * self.drift.of(at, other), _LARGEST * size)
+            return None if error <= limit else off
+        off = deviation(value, expected, 0.0, None)
+        return off if off else None
+
+
+@frozen
+class FirstWrong:
+    """The first step of which an output that is no state differs.
+
+    Attributes:
+        at: the step.
+        output: the output.
+        off: how it differs.
+        own: the run that is diagnosed, up to this step.
+        right: the other.
+    """
+
+    at: int
+    output: str
+    off: Deviation
+    own: Run
+    right: Run
+
+    @property
+    def position(self) -> int:
+        """The position where it differs most."""
+        step, axis = self.own.who.feeds[self.at].step, self.own.who.plan.roles.axis
+        where = self.off.where
+        offset = where[axis] if len(where) > axis and where[axis] < step.length else step.length - 1
+        return step.start + int(offset)
+
+
+@frozen
+class SideBySide:
+    """What came of two runs.
+
+    Attributes:
+        first: the first wrong step; None if all agree.
+        states: states that differ though all outputs agree: they hold something else.
+    """
+
+    first: FirstWrong | None
+    states: Sequence[str] = ()
+
+
+def output_names(own: Party, right: Party) -> dict[str, str]:
+    """Return the outputs that are compared, which are no states: by name, else the judged ones."""
+    states = {pair.output for pair in own.plan.pairs}
+    others = [*right.model.outputs]
+    shared = {name: name for name in own.model.outputs if name not in states and name in others}
+    if shared:
+        return shared
+    judged, other = own.plan.roles.judged, right.plan.roles.judged
+    return {judged: other} if judged is not None and other is not None else {}
+
+
+def state_names(own: Party, right: Party) -> dict[str, str]:
+    """Return the outputs that are states, and those of the other party."""
+    return {
+        pair.output: other.output
+        for pair in own.plan.pairs
+        if (other := right.partner(pair, own.plan)) is not None
+    }
+
+
+def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
+    """Run two parties on their own states, up to the first wrong step.
+
+    Args:
+        judge: of both.
+        own_model: a variant of the model that is run in its place.
+    """
+    own = Run(judge.own, judge.own.load(own_model))
+    right = Run(judge.right, judge.right.load())
+    outputs, states = output_names(judge.own, judge.right), state_names(judge.own, judge.right)
+    doubtful: set[str] = set()
+    different: set[str] = set()
+    for at in range(len(judge.own.feeds)):
+        own.advance()
+        right.advance()
+        wrong = judge.differing(at, own, right, outputs)
+        if wrong:
+            output, off = next(iter(wrong.items()))
+            return SideBySide(FirstWrong(at, output, off, own, right), sorted(different))
+        different |= doubtful
+        comparable = {*_comparable(own, right, states)}
+        changed = judge.differing(at, own, right, states)
+        doubtful = {name for name in comparable & {*changed} if changed[name].relative > _OTHER}
+    shapes = ((own.values.get(name), right.values.get(other)) for name, other in states.items())
+    resized = {name for name, pair in zip(states, shapes) if _shape(pair[0]) != _shape(pair[1])}
+    return SideBySide(None, [name for name in states if name in different | doubtful | resized])
+
+
+def _shape(value: Any) -> Any:
+    return getattr(value, "shape", None)
+
+
+def _comparable(own: Run, right: Run, names: Mapping[str, str]) -> Iterator[str]:
+    for name, other in names.items():
+        one, two = own.shown.get(name), right.shown.get(other)
+        if one is not None and two is not None and one.shape == two.shape:
+            yield name
+
+
+def same_data(own: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]) -> list[StepFeed]:
+    """Return the steps of another model on the data of a party, by name or by what inputs mean."""
+    plan = right_loader.plan
+    states = {pair.input for pair in plan.pairs}
+    named: dict[str, str] = {}
+    for role in (TOKENS, CHUNK, POSITIONS, MASK):
+        one, two = own.plan.roles.named(role), plan.roles.named(role)
+        if len(one) == len(two) == 1:
+            named[two[0]] = one[0]
+    made = []
+    for theirs, feed in zip(feeds, own.feeds):
+        arrays = dict(theirs)
+        for name, array in theirs.items():
+            source = name if name in feed else named.get(name, "")
+            if name in states or source not in feed:
+                continue
+            new = feed[source]
+            if (
+                new.shape == array.shape
+                or plan.inputs[name].shape is None
+                or new.ndim == array.ndim
+            ):
+                arrays[name] = new.astype(array.dtype, copy=False)
+        batch = next(
+            (feed[name].shape[0] for name in own.plan.roles.named(TOKENS) if feed[name].ndim), 1
+        )
+        for pair in plan.pairs:
+            first = arrays.get(pair.input)
+            if first is not None and first.ndim and first.shape[0] == 1 and batch > 1:
+                arrays[pair.input] = np.repeat(first, batch, 0)
+        made.append(theirs.like(arrays))
+    return made
+
+
+def reference_party(case: Case, own: Party, loader: StepLoader, opened: OpenModel) -> Party:
+    """Return the party that runs a reference on the same data."""
+    right = loader.of_model(opened.proto)
+    describe_model(right, opened.inputs, opened.facts)
+    feeds = same_data(own, right, list(right))
+    return Party("the reference", case.parties[0], opened, right.plan, feeds, opened.facts())
+
+
+def shared_feed(
+    own: Party,
+    right: Party,
+    at: int,
+    own_feed: Feed | None,
+    right_feed: Feed,
+    kept: Sequence[str] = (),
+) -> dict[str, Any] | None:
+    """Return the inputs of a step with the states of the other party; None if they do not fit.
+
+    Args:
+        own: the party that is fed.
+        right: the other.
+        at: the step.
+        own_feed: what the party was fed with on its own states; None if that is not known.
+        right_feed: the same of the other.
+        kept: inputs that keep their own states.
+    """
+    feed = dict(own.feeds[at])
+    for pair in own.plan.pairs:
+        if own_feed is not None and pair.input in kept:
+            feed[pair.input] = own_feed[pair.input]
+            continue
+        other = right.partner(pair, own.plan)
+        value = None if other is None else right_feed.get(other.input)
+        like = _like(own, pair, at, own_feed, value)
+        fitted = None if value is None or like is None else fitted_state(value, like, pair)
+        if fitted is None:
+            return None
+        feed[pair.input] = fitted
+    return feed
+
+
+def _like(own: Party, pair: StatePair, at: int, own_feed: Feed | None, value: Any) -> Any:
+    """Return an array of the shape and type that a state has in a step."""
+    if own_feed is not None and pair.input in own_feed:
+        return own_feed[pair.input]
+    first = own.feeds[0].get(pair.input)
+    if first is None or value is None:
+        return None
+    shape = list(first.shape)
+    if pair.kind == GROWS and pair.axis is not None:
+        shape[pair.axis] = own.feeds[at].step.start
+    elif value.ndim == first.ndim and pair.kind != SLOTS:
+        shape = list(value.shape)
+    return np.broadcast_to(np.zeros((), first.dtype), shape)
+
+
+Search = Callable[[Case, Any, Any], Any]
+
+
+def with_feeds(party: Party, feeds: Sequence[StepFeed]) -> Party:
+    """Return a party on other data."""
+    return evolve(party, feeds=feeds)

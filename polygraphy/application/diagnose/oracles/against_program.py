@@ -1,0 +1,204 @@
+"""What is right: the program of a framework that the model was exported from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.comparisons.exported_again import export_again
+from polygraphy.application.diagnose.comparisons.program_comparison import ProgramComparison
+from polygraphy.application.diagnose.oracle import Oracle, Request
+from polygraphy.application.diagnose.oracles.against_golden import against_results
+from polygraphy.application.diagnose.outcome import (
+    Found,
+    Skip,
+    Step,
+    StepOutcome,
+    Unexplained,
+    take_steps,
+)
+from polygraphy.application.diagnose.steps.file_of_program import explain_by_file
+from polygraphy.application.diagnose.steps.program_tensors import (
+    explain_by_program_outputs,
+    explain_by_program_tensors,
+)
+from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
+from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.rounding import deviation, said_of
+from polygraphy.domain.tensors.pairing import pair_outputs
+from polygraphy.ports.diagnosing import OpenedProgram
+
+STEPS: Sequence[Step[ProgramComparison]] = (
+    explain_by_file,
+    explain_by_program_outputs,
+    explain_by_program_tensors,
+)
+"""What explains that a model and its program differ, in order."""
+
+Outputs = Sequence[tuple[str, Any]]
+
+
+def against_program(case: Case, request: Request) -> StepOutcome:
+    """Find out why a model and the program that it was exported from differ, if that is given.
+
+    Returns:
+        What was found; a skip where they do not differ, and several backends are compared.
+
+    Raises:
+        InputError: the program takes other inputs than the model.
+        UsageError: they have no output in common.
+    """
+    source, feeds = request.program, request.feeds
+    if source is None:
+        return Skip("no program is given")
+    opened = [source.open(feed) for feed in feeds]
+    if opened[0].unsteady:
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)
+    with case.attempt("outputs") as notes:
+        computed = [program.run(feed) for program, feed in zip(opened, feeds)]
+        if not opened[0].nodes and _differs(computed[0], opened[0].run(feeds[0])):
+            unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
+            return Found(unsteady, case)
+        values: list[Values] = []
+        refusal = None
+        try:
+            values += map(case.loaded(case.parties[0]), feeds)
+        except BackendError as error:
+            notes.append(steps.refuses(case.parties[0].name))
+            refusal = error
+    if refusal is not None:
+        return _explain_refusal(case, request, opened, computed, len(values), refusal)
+    with case.attempt("comparison") as notes:
+        names, left_out = _pair_outputs(case, computed[0], values[0])
+        sets = [{names[name]: value for name, value in one if name in names} for one in computed]
+        right = Oracle(source.name, sets, left_out)
+        compared = right.beside(case, values)
+        case.evidence.compared(right.name, right.left_out)
+        notes.append(said_of(compared.found, len(names), source.name))
+    if not compared:
+        if len(case.parties) > 1:
+            return Skip("the model computes what the program does")
+        return Found(DiagnosisResult(AGREE, reason=_notes(case, opened[0], values)), case)
+    return take_steps(STEPS, *_compare(case, request, opened, compared.number, sets))
+
+
+def _compare(
+    case: Case,
+    request: Request,
+    opened: Sequence[OpenedProgram],
+    number: int,
+    sets: Sequence[Values],
+) -> tuple[Case, ProgramComparison]:
+    """Return the case on the set of data with a number, and how it differs from its program."""
+    assert request.program is not None
+    feed, program = request.feeds[number], opened[number]
+    case = evolve(case, feed=feed)
+    comparison = ProgramComparison(
+        request.program.name,
+        program,
+        request.feeds,
+        feed,
+        sets,
+        sets[number],
+        request.arbiter,
+        export_again(case, program, feed, sets[number]),
+        against_results,
+    )
+    return case, comparison
+
+
+def _explain_refusal(
+    case: Case,
+    request: Request,
+    opened: Sequence[OpenedProgram],
+    computed: Sequence[Outputs],
+    number: int,
+    error: BackendError,
+) -> StepOutcome:
+    """Find out whether the file is refused because it is not an export of the program, as where it
+    holds the sizes of another example.
+
+    Args:
+        case: the model.
+        request: what is asked.
+        opened: the program, for each set of data.
+        computed: what it returns.
+        number: which data the backend refuses first.
+        error: what it says.
+    """
+    assert request.program is not None
+    own = case.model.outputs
+    refused = Unexplained(reasons.program_runs(request.program.name, error))
+    if len(computed[number]) != len(own):
+        return refused
+    sets = [
+        dict(zip(_own_names(own, outputs), (value for _, value in outputs))) for outputs in computed
+    ]
+    case, comparison = _compare(case, request, opened, number, sets)
+    answer = explain_by_file(case, comparison)
+    if not isinstance(answer, Found):
+        return refused
+    fact = evidence.refused(case.parties[0].name, str(error), because=True)
+    culprits = [evolve(one, facts=[*one.facts, fact]) for one in answer.result.culprits]
+    case.evidence.compared(request.program.name)
+    return evolve(answer, result=evolve(answer.result, culprits=culprits))
+
+
+def _differs(outputs: Outputs, others: Outputs) -> bool:
+    """Return whether two runs return something else."""
+    return any(deviation(value, other) for (_, value), (_, other) in zip(outputs, others))
+
+
+def _own_names(own: Sequence[str], outputs: Outputs) -> list[str]:
+    """Return the output of the model for each of the program, of as many: by name, or in order."""
+    names = [name for name, _ in outputs]
+    return names if {*names} == {*own} else [*own]
+
+
+def _pair_outputs(case: Case, outputs: Outputs, own: Values) -> tuple[Mapping[str, str], list[str]]:
+    """Return the output of the model for each of the program, and which have none, in words.
+
+    Args:
+        case: the model.
+        outputs: what the program returns.
+        own: what the model computes.
+
+    Raises:
+        UsageError: they have no output in common.
+    """
+    mine, theirs = case.model.outputs, [name for name, _ in outputs]
+    if len(mine) == len(theirs):
+        return dict(zip(theirs, _own_names(mine, outputs))), []
+    shapes = {name: np.shape(value) for name, value in outputs}
+    names = {
+        str(one.name0): str(one.name1)
+        for one in pair_outputs(theirs, mine)
+        if one.is_complete
+        and (one.is_exact or shapes[str(one.name0)] == np.shape(own[str(one.name1)]))
+    }
+    if not names:
+        said = ", ".join(f"{name} {tuple(np.shape(value))}" for name, value in outputs)
+        raise errors.no_common_output(said, ", ".join(mine))
+    lost = [(name, "program") for name in theirs if name not in names]
+    lost += [(name, "model") for name in mine if name not in names.values()]
+    return names, [reasons.no_counterpart(*each) for each in lost]
+
+
+def _notes(case: Case, program: OpenedProgram, values: Sequence[Values]) -> str:
+    """Return what else is to be known where all outputs match, in sentences."""
+    said = [*program.notes]
+    inputs = case.model.inputs
+    for name, dims in program.open_dimensions.items():
+        shape = inputs[name].shape or ()
+        fixed = [axis for axis in dims if axis < len(shape) and isinstance(shape[axis], int)]
+        if fixed:
+            said.append(reasons.fixed_dimension(name, shape, fixed))
+    said.append(describe_constant_outputs(constant_outputs(values, case.model.outputs)))
+    return together(*said)

@@ -1,0 +1,473 @@
+"""A model with states against itself: all inputs at once, and step by step. That needs neither a
+reference nor a second backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.step_runs import Judge, Party, Run
+from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.culprit import MODEL, Culprit
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps
+from polygraphy.domain.rounding import Deviation, deviation, rounding_between
+from polygraphy.domain.states.aligning import (
+    at_once,
+    filled,
+    first_part,
+    last_part,
+    padded_feeds,
+    padding_length,
+    shorter_text,
+)
+from polygraphy.domain.states.loading import StatePlan
+from polygraphy.domain.states.pairs import StatePair
+from polygraphy.domain.tensors.precision import is_float
+from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
+from polygraphy.ports.machine import release_memory
+
+_EVERY = 16
+"""So many steps are all compared; of more, their number doubles from one to the next."""
+_MORE = 20.0
+"""So many times what rounding explains of one operator is a difference."""
+_DEPTH = 16
+_MOVES = frozenset(
+    {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Gather", "Cast",
+     "Split", "Expand", "Flatten"}
+)  # fmt: skip
+"""Operators that hand the elements of a state on."""
+_CARRIERS = frozenset(
+    {"Concat", "ScatterND", "ScatterElements", "TensorScatter", "GroupQueryAttention", "Attention",
+     "MultiHeadAttention", "LSTM", "GRU", "RNN", "Scan", "Loop", "If"}
+)  # fmt: skip
+"""Operators that make the next state of the last one."""
+_DECIDE = frozenset(
+    {"And", "Or", "Not", "Where", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"}
+)
+_MIXES = frozenset({"InstanceNormalization", "Attention", "MultiHeadAttention"})
+"""Operators by which positions of a chunk may see each other, so that chunks cannot be joined."""
+
+
+@frozen
+class Disagreement:
+    """The first step that differs from all inputs at once.
+
+    Attributes:
+        at: the step.
+        output: the judged output.
+        off: how it differs.
+        state: the first state that differs, and the step after which it does; None for none.
+        feeds: what the step before and the step itself were fed with.
+    """
+
+    at: int
+    output: str
+    off: Deviation
+    state: tuple[str, int] | None
+    feeds: tuple[Feed, Feed]
+
+
+def find_obstacle(case: Case, party: Party) -> str:
+    """Return why the inputs of a model cannot be given at once; empty where they can."""
+    plan = party.plan
+    if plan.roles.judged is None:
+        return reasons.NO_PREFILL_STREAM
+    if plan.roles.chunk is not None:
+        return reasons.fixed_chunk(plan.roles.chunk)
+    if not plan.is_decoder and (not plan.roles.named("chunk") or _mixes_positions(plan)):
+        return reasons.NO_PREFILL_STREAM
+    if len(party.feeds) < 2:
+        return reasons.ONE_STEP
+    return ""
+
+
+def _mixes_positions(plan: StatePlan) -> bool:
+    """Return whether positions of a chunk may see each other: by attention, or a mean over them."""
+    nodes = [node for inner in plan.graph.walk() for node in inner.nodes]
+    weights = {name for node in nodes if node.op == "Softmax" for name in node.outputs}
+    products = ("MatMul", "Einsum", "Gemm")
+    return any(
+        node.op in _MIXES or (node.op in products and not weights.isdisjoint(node.inputs))
+        for node in nodes
+    )
+
+
+def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
+    """Compare all inputs at once with step by step, then the same with padding if the model has a
+    mask.
+
+    Returns:
+        What is wrong, None for nothing; and what came of it in words.
+
+    Raises:
+        BackendError: a step fails.
+    """
+    obstacle = find_obstacle(case, party)
+    if obstacle:
+        return None, steps.not_compared([obstacle])
+    padded = padded_feeds(party.plan, party.feeds) if party.plan.is_decoder else None
+    others = [party] if padded is None else [party, evolve(party, feeds=padded)]
+    for own in others:
+        if own is not party and not _supports_padding(case, own):
+            continue
+        found = find_disagreement(case, own)
+        if isinstance(found, str):
+            return None, steps.not_compared([found])
+        if found is not None:
+            step = party.feeds[found.at].step
+            position = step.start + step.length - 1
+            words = steps.first_wrong_step(step.index, position, found.output, found.off)
+            return _culprit(case, own, found, position, own is not party), words
+    return None, steps.all_steps_agree(len(party.feeds), [])
+
+
+def _supports_padding(case: Case, padded: Party) -> bool:
+    """Return whether a model computes the same from a padded text as from the text alone, with all
+    inputs at once: then it has to do so step by step.
+    """
+    plan, last, judged = padded.plan, len(padded.feeds) - 1, padded.plan.roles.judged or ""
+    compute, judge = padded.load(), Judge.between(case, padded, padded)
+    try:
+        whole = compute(at_once(plan, padded.feeds, last))[judged]
+        text = compute(shorter_text(plan, padded.feeds, last, padding_length(padded.feeds)))[judged]
+    except REFUSALS:
+        return False
+    part = last_part(text, whole)
+    return part is not None and judge.judge(0, judged, judged, text, part) is None
+
+
+def find_disagreement(case: Case, party: Party) -> Disagreement | str | None:
+    """Return the first step whose judged output differs from all inputs at once; None if all agree,
+    and a reason if they cannot be compared.
+
+    Raises:
+        BackendError: a step fails.
+    """
+    count, checked = len(party.feeds), [*range(1, min(_EVERY, len(party.feeds)))]
+    while checked and checked[-1] < count - 1:
+        checked.append(min(checked[-1] * 2, count - 1))
+    found = _disagreement(case, party, checked)
+    if isinstance(found, Disagreement):
+        before = max((at for at in checked if at < found.at), default=0)
+        if found.at - before > 1:
+            return _disagreement(case, party, range(before + 1, found.at + 1))
+    return found
+
+
+def _disagreement(case: Case, party: Party, checked: Collection[int]) -> Disagreement | str | None:
+    plan, judged = party.plan, party.plan.roles.judged or ""
+    judge, run, compute = Judge.between(case, party, party), Run(party, party.load()), party.load()
+    state: tuple[str, int] | None = None
+    fed: list[Feed] = []
+    first: Any = None
+    for at in range(max(checked, default=0) + 1):
+        run.advance()
+        fed = [*fed[-1:], run.feed]
+        first = run.values[judged] if at == 0 else first
+        if at not in checked:
+            continue
+        feed = at_once(plan, party.feeds, at)
+        try:
+            whole = compute(feed)
+        except REFUSALS:
+            if plan.is_decoder:
+                raise
+            return reasons.NO_PREFILL_STREAM
+        part = last_part(run.values[judged], whole[judged])
+        if not plan.is_decoder:
+            start = first_part(first, whole[judged])
+            if start is None or part is None or start.shape == whole[judged].shape:
+                return reasons.NO_PREFILL_STREAM
+            if judge.judge(0, judged, judged, first, start) is not None:
+                return reasons.NO_PREFILL_STREAM
+        if part is None:
+            return reasons.NO_PREFILL_STREAM
+        if state is None:
+            state = _first_state(judge, run, whole, at)
+        names = {judged: judged}
+        off = judge.differing_values(at, (run.feed, feed), (run.values, {judged: part}), names)
+        if off:
+            return Disagreement(at, judged, off[judged], state, (fed[0], fed[-1]))
+    return None
+
+
+def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, int] | None:
+    """Return the first state that differs from the one of all inputs at once."""
+    step = run.who.feeds[at].step
+    end = step.start + step.length
+    for pair in run.who.plan.pairs:
+        own = {pair.output: filled(pair, run.values[pair.output], end)}
+        other = {pair.output: filled(pair, whole[pair.output], end)}
+        if own[pair.output].shape != other[pair.output].shape:
+            continue
+        feeds = run.feed, run.feed
+        if judge.differing_values(at, feeds, (own, other), {pair.output: pair.output}):
+            return pair.output, at
+    return None
+
+
+def _culprit(
+    case: Case, party: Party, found: Disagreement, position: int, is_padded: bool
+) -> Culprit:
+    facts: list[Fact] = [evidence.first_wrong_step_alone(found.at, position, found.output)]
+    if is_padded:
+        facts.append(evidence.only_with_padding())
+    if found.state is not None:
+        facts.append(evidence.state_left_wrong(*found.state))
+    place = _locate(case, party, found)
+    if place is None:
+        tensor = found.state[0] if found.state else found.output
+        cause = "state" if found.state else "step"
+        return Culprit([], tensor, MODEL, cause, facts=facts)
+    cause = "state" if found.state or place.is_state else "step"
+    return Culprit([place.node], place.tensor, MODEL, cause, facts=[*facts, *place.facts])
+
+
+@frozen
+class _Place:
+    """A node at fault, or the one that computes an output that is."""
+
+    node: str
+    tensor: str
+    facts: Sequence[Fact] = ()
+    is_state: bool = False
+
+
+def _locate(case: Case, party: Party, found: Disagreement) -> _Place | None:
+    """Return the node whose output differs first in a step from the one with all inputs at once;
+    None where no tensor can be compared.
+    """
+    backend = party.party
+    tracer = resolve(SuspectedParty, REFERENCE) if backend.rewrites else backend
+    plan, at = party.plan, found.at
+    try:
+        compute = tracer.load(case.model.marked(), plain=True)
+        whole = compute(at_once(plan, party.feeds, at))
+        stepwise, before = compute(found.feeds[1]), compute(found.feeds[0])
+        shorter = compute(at_once(plan, party.feeds, at - 1))
+    except REFUSALS:
+        return None
+    finally:
+        release_memory()
+    search = _Search(case, plan, at)
+    judged = plan.roles.judged or ""
+    if plan.is_decoder and at > 1:
+        # Later positions must not change earlier ones.
+        start = first_part(shorter[judged], whole[judged])
+        if start is not None and search.differs(start, shorter[judged]):
+            place = search.first(whole, shorter, first_part)
+            if place is not None:
+                return place
+    place = search.first(whole, stepwise, last_part)
+    if place is None:
+        return None
+    return search.handed_on(place, found.feeds[1], before, stepwise, whole) or place
+
+
+class _Search:
+    """Looks for the node at which two traces of a step part."""
+
+    def __init__(self, case: Case, plan: StatePlan, at: int) -> None:
+        self.case, self.plan, self.at = case, plan, at
+        self.nodes: Sequence[GraphNode] = case.model.nodes
+        self.makers = {name: node for node in self.nodes for name in node.makes}
+        self.states = {pair.input: pair for pair in plan.pairs}
+        coarse = [plan.inputs[name].dtype for name in self.states]
+        self.dtype = next((each for each in coarse if each in ("float16", "bfloat16")), None)
+        self.fresh = self._fresh()
+
+    def _fresh(self) -> set[str]:
+        """Return the tensors that depend on more than states and weights."""
+        fresh = {name for name in self.plan.inputs if name not in self.states}
+        for node in self.nodes:
+            if not fresh.isdisjoint(node.reads):
+                fresh.update(node.makes)
+        return fresh
+
+    def differs(self, value: Any, expected: Any) -> Deviation | None:
+        if not is_float(value):
+            return deviation(value, expected) or None
+        rounding = rounding_between((value, expected), (self.dtype, None))
+        off = deviation(value, expected, 0.0, rounding)
+        return off if off.excess > _MORE or off.broken else None
+
+    def first(self, whole: Values, other: Values, part: Any) -> _Place | None:
+        """Return the first place at which a trace differs from the part of another that is about
+        the same positions.
+        """
+        for node in self.nodes:
+            for name in node.makes:
+                if name not in self.fresh or not is_float(other.get(name)):
+                    continue
+                off = self._off(name, whole, other, part)
+                if off is None:
+                    continue
+                back = self._decided_by(node, whole, other, part)
+                if back is not None:
+                    return _place(*back, self.at)
+                return _place(node, name, off, self.at)
+        return None
+
+    def _off(self, name: str, whole: Values, other: Values, part: Any) -> Deviation | None:
+        value, longer = other.get(name), whole.get(name)
+        if value is None or longer is None or not hasattr(value, "ndim"):
+            return None
+        expected = part(value, longer)
+        return None if expected is None else self.differs(value, expected)
+
+    def _decided_by(
+        self, node: GraphNode, whole: Values, other: Values, part: Any
+    ) -> tuple[GraphNode, str, Deviation] | None:
+        """Return the node that computes whole numbers or flags, such as positions or a mask, that
+        are why another one differs.
+        """
+        found = None
+        for _ in range(_DEPTH):
+            operands = (self._whole_numbers(name, whole, other, part) for name in node.reads)
+            operand = next((each for each in operands if each is not None), None)
+            if operand is None:
+                break
+            found, node = operand, operand[0]
+            if _op(node) not in _MOVES | _DECIDE:
+                break
+        return found
+
+    def _whole_numbers(
+        self, name: str, whole: Values, other: Values, part: Any
+    ) -> tuple[GraphNode, str, Deviation] | None:
+        """Return the node that computes whole numbers or flags, if they differ."""
+        value, maker = other.get(name), self.makers.get(name)
+        if maker is None or value is None or is_float(value) or value.ndim == 0:
+            return None
+        if value.shape == whole[name].shape and value.ndim < 2:
+            return None  # Lengths differ by nature.
+        off = self._off(name, whole, other, part)
+        return None if off is None else (maker, name, off)
+
+    def handed_on(
+        self, place: _Place, feed: Feed, before: Values, stepwise: Values, whole: Values
+    ) -> _Place | None:
+        """Return the output that hands a wrong state on, if that is why a node differs.
+
+        Args:
+            place: the node, which reads a state.
+            feed: what the step was fed with.
+            before: all tensors of the step before.
+            stepwise: all tensors of the step.
+            whole: all tensors with all inputs at once.
+        """
+        node = self.makers[place.tensor]
+        for pair in self._states_of(node):
+            way = [*self._way(pair.output)]
+            carrier = next((one for one in way if _op(one[0]) in _CARRIERS), None)
+            changed = [one for one in way if _op(one[0]) not in _MOVES | _CARRIERS]
+            if carrier is None:
+                if not changed:
+                    return self._output(pair, way)
+                continue
+            if changed:
+                return self._output(pair, changed[-1:])
+            moves = [one for one in way if one != carrier and _op(one[0]) != "Identity"]
+            if moves and not self._carries_on(carrier[1], before, stepwise):
+                return self._output(pair, moves[:1])
+            if carrier[0] is not node and self._is_other(pair, place.tensor, feed, whole):
+                return self._output(pair, [carrier])
+        return None
+
+    def _states_of(self, node: GraphNode) -> Iterator[StatePair]:
+        """Yield the states that a node reads, directly or from nodes that read nothing else."""
+        queue, seen = [*node.reads], set()
+        while queue:
+            name = queue.pop(0)
+            if name in seen:
+                continue
+            seen.add(name)
+            if name in self.states:
+                yield self.states[name]
+            elif name in self.makers and name not in self.fresh:
+                queue += self.makers[name].reads
+
+    def _way(self, output: str) -> Iterator[tuple[GraphNode, str]]:
+        """Yield the nodes from an output back to the one that makes the next state, with their
+        outputs.
+        """
+        name = output
+        for _ in range(_DEPTH):
+            node = self.makers.get(name)
+            if node is None:
+                return
+            yield node, name
+            if _op(node) in _CARRIERS:
+                return
+            operands = [each for each in node.reads if each in self.makers or each in self.states]
+            if not operands:
+                return
+            name = operands[0]
+
+    def _carries_on(self, name: str, before: Values, stepwise: Values) -> bool:
+        """Return whether a tensor holds what it held in the step before, and new slots."""
+        old, new = before.get(name), stepwise.get(name)
+        if old is None or new is None:
+            return True
+        part = first_part(old, new)
+        if part is None:
+            return True
+        size = float(np.abs(old).max(initial=0.0)) + 1e-6
+        off = np.abs(part.astype(np.float32) - old.astype(np.float32)) > 1e-2 * size
+        limit = off.size * (self._new_share(old) if part.shape == new.shape else 0.0)
+        return bool(off.sum() <= limit)
+
+    def _new_share(self, value: Any) -> float:
+        """Return the share of slots that a step writes."""
+        sizes = [size for size in value.shape if size > 1]
+        capacity = self.plan.roles.capacity or max(sizes, default=1)
+        return 1.0 / capacity
+
+    def _is_other(self, pair: StatePair, tensor: str, feed: Feed, whole: Values) -> bool:
+        """Return whether a state holds something else than a tensor held in the positions before,
+        and no other state holds that.
+        """
+        value, longer = feed[pair.input], whole[tensor]
+        expected = first_part(value, longer) if value.ndim == longer.ndim else None
+        if expected is None or self.differs(value, expected) is None:
+            return False
+        others = [feed[name] for name in self.states if name != pair.input]
+        return not any(
+            each.shape == expected.shape and self.differs(each, expected) is None for each in others
+        )
+
+    def _output(self, pair: StatePair, way: Sequence[tuple[GraphNode, str]]) -> _Place:
+        node = way[0][0].name if way else ""
+        fact = evidence.hands_on_another(pair.output, pair.input)
+        return _Place(node, pair.output, [fact], is_state=True)
+
+
+def _place(node: GraphNode, tensor: str, off: Deviation, at: int) -> _Place:
+    return _Place(node.name, tensor, [evidence.differs_at_once(tensor, off, at)])
+
+
+def _op(node: GraphNode) -> str:
+    return node.op.rpartition(".")[2]
+
+
+def explain_wires(case: Case, party: Party) -> Mapping[str, Any] | None:
+    """Return the step, position and output at which a model whose outputs are wired wrongly first
+    differs from itself; None if that does not show.
+    """
+    if find_obstacle(case, party):
+        return None
+    try:
+        found = find_disagreement(case, party)
+    except REFUSALS:
+        return None
+    if not isinstance(found, Disagreement):
+        return None
+    step = party.feeds[found.at].step
+    return {"step": found.at, "position": step.start + step.length - 1, "output": found.output}

@@ -1,0 +1,193 @@
+"""Values of a model with states side by side: positions that nobody reads, states of other lengths,
+and all inputs at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.states.loading import StatePlan
+from polygraphy.domain.states.memory import StepFacts, StepFeed
+from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
+from polygraphy.domain.states.roles import CHUNK, CONSTANT, MASK, POSITIONS, TOKENS
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.precision import is_float
+
+_HIDDEN = -1e3
+"""Additive masks below this hide a position."""
+
+
+def padding(plan: StatePlan, feed: Mapping[str, Any]) -> Array | None:
+    """Return which positions the mask of a step hides from all others, [batch, positions]; None if
+    it hides none.
+    """
+    for name in plan.roles.named(MASK):
+        mask = feed.get(name)
+        if mask is None or getattr(mask, "ndim", 0) < 2:
+            continue
+        seen = mask > _HIDDEN if is_float(mask) and mask.ndim > 2 else mask != 0
+        if seen.ndim > 2:  # What the last position may see.
+            seen = seen[..., -1, :].reshape(seen.shape[0], -1, seen.shape[-1]).any(1)
+        hidden: Array = ~np.asarray(seen, bool)
+        return hidden if hidden.any() else None
+    return None
+
+
+def without_padding(value: Any, hidden: Array | None, axis: int | None, start: int) -> Any:
+    """Return a tensor with zeros at the positions that a mask hides.
+
+    Args:
+        value: the tensor, batch first.
+        hidden: see `padding`.
+        axis: its axis of positions; None if it has none.
+        start: the position of its first entry.
+    """
+    if hidden is None or axis is None or value.ndim <= axis or axis == 0:
+        return value
+    rows = hidden[:, start : start + value.shape[axis]]
+    if not rows.any() or value.shape[0] != rows.shape[0]:
+        return value
+    rest = value.shape[axis] - rows.shape[1]
+    rows = np.pad(rows, ((0, 0), (0, rest))) if rest else rows
+    shape = [1] * value.ndim
+    shape[0], shape[axis] = rows.shape
+    return np.where(rows.reshape(shape), np.zeros((), value.dtype), value)
+
+
+def fitted_state(value: Any, like: Any, pair: StatePair) -> Any | None:
+    """Return the content of a state as another model takes it: cut or filled up along the axis of
+    positions; None if the shapes do not allow that.
+
+    Args:
+        value: the state.
+        like: a value of the other model's state.
+        pair: that state.
+    """
+    if value.ndim != like.ndim:
+        return None
+    axis = pair.axis
+    if value.shape != like.shape:
+        if axis is None or any(
+            new != old and at != axis % like.ndim
+            for at, (new, old) in enumerate(zip(value.shape, like.shape))
+        ):
+            return None
+        axis %= like.ndim
+        missing = like.shape[axis] - value.shape[axis]
+        if missing < 0:
+            value = value[(slice(None),) * axis + (slice(0, like.shape[axis]),)]
+        else:
+            value = np.pad(value, [(0, missing if at == axis else 0) for at in range(like.ndim)])
+    return value.astype(like.dtype, copy=False)
+
+
+def filled(pair: StatePair, value: Any, end: int) -> Any:
+    """Return the slots of a state that have been written."""
+    if pair.kind in (GROWS, SLOTS) and pair.axis is not None and value.shape[pair.axis] > end:
+        return value[(slice(None),) * (pair.axis % value.ndim) + (slice(0, end),)]
+    return value
+
+
+def padding_length(feeds: Sequence[StepFeed]) -> int:
+    """Return how many positions `padded_feeds` hides."""
+    return min(2, feeds[0].step.length - 1)
+
+
+def padded_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] | None:
+    """Return the same steps with the first positions hidden by the mask; None if the model has no
+    mask of [batch, positions], or the first step is too short.
+    """
+    masks = [name for name in plan.roles.named(MASK) if getattr(feeds[0].get(name), "ndim", 0) == 2]
+    length = feeds[0].step.length
+    if not masks or length < 2 or any(not np.all(feeds[0][name]) for name in masks):
+        return None
+    pads = padding_length(feeds)
+    padded = []
+    for feed in feeds:
+        arrays = dict(feed)
+        for name in masks:
+            arrays[name] = feed[name].copy()
+            arrays[name][:, :pads] = 0
+        for name in plan.roles.named(POSITIONS):
+            if arrays[name].ndim == 2:  # Those of slots in a cache go on as they are.
+                arrays[name] = np.maximum(arrays[name] - pads, 0).astype(arrays[name].dtype)
+        padded.append(feed.like(arrays))
+    return padded
+
+
+def shorter_text(plan: StatePlan, feeds: Sequence[StepFeed], at: int, cut: int) -> dict[str, Any]:
+    """Return the inputs of all steps up to one as those of a single step, without the first
+    positions: what a model that supports padding computes from a padded text, too.
+    """
+    step, axis = feeds[at].step, plan.roles.axis
+    drawn = {}
+    for name, role in plan.roles.of.items():
+        rows = [feed[name] for feed in feeds[: at + 1] if name in feed]
+        if role in (TOKENS, CHUNK) and rows[0].ndim > axis:
+            drawn[name] = np.concatenate(rows, axis)[(slice(None),) * axis + (slice(cut, None),)]
+        elif role in (TOKENS, CHUNK, CONSTANT):
+            drawn[name] = rows[0]
+    total = step.start + step.length - cut
+    states = {pair.input: feeds[0][pair.input] for pair in plan.pairs}
+    return {**states, **{name: plan.value(name, total, 0, drawn) for name in plan.roles.of}}
+
+
+def at_once(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, Any]:
+    """Return the inputs of all steps up to one as those of a single step."""
+    step = feeds[at].step
+    total, axis = step.start + step.length, plan.roles.axis
+    whole: dict[str, Any] = {}
+    drawn = {}
+    for name, role in plan.roles.of.items():
+        rows = [feed[name] for feed in feeds[: at + 1] if name in feed]
+        if role in (TOKENS, CHUNK) and rows[0].ndim > axis:
+            drawn[name] = np.concatenate(rows, axis)
+        elif role in (TOKENS, CHUNK, CONSTANT):
+            drawn[name] = rows[0]
+        elif role == POSITIONS and rows[0].ndim and rows[0].shape[-1] == feeds[0].step.length:
+            whole[name] = np.concatenate(rows, -1)
+        elif role == MASK and rows[-1].ndim == 2 and rows[-1].shape[-1] >= total:
+            whole[name] = rows[-1]
+    values = {
+        name: plan.value(name, total, 0, drawn) for name in plan.roles.of if name not in whole
+    }
+    states = {pair.input: feeds[0][pair.input] for pair in plan.pairs}
+    return {**states, **values, **whole}
+
+
+def last_part(value: Any, expected: Any) -> Any:
+    """Return the part of a tensor computed for all positions that is about the last ones; None
+    where the shapes do not tell.
+    """
+    if value.ndim != expected.ndim:
+        return None
+    places: list[Any] = []
+    for new, old in zip(value.shape, expected.shape):
+        if new > old:
+            return None
+        places.append(slice(old - new, None))
+    if sum(new != old for new, old in zip(value.shape, expected.shape)) > 1:
+        return None
+    return expected[tuple(places)]
+
+
+def first_part(value: Any, longer: Any) -> Any:
+    """Return the part of a tensor computed for more positions that is about the first ones; None
+    where the shapes do not tell.
+    """
+    if value.ndim != longer.ndim:
+        return None
+    if any(new > old for new, old in zip(value.shape, longer.shape)):
+        return None
+    return longer[tuple(slice(0, size) for size in value.shape)]
+
+
+def step_start(step: StepFacts, value: Any, axis: int) -> int:
+    """Return the position of the first entry of an output along an axis: it may have only those of
+    the last positions.
+    """
+    size = value.shape[axis] if value.ndim > axis else step.length
+    return step.start + max(0, step.length - size)
