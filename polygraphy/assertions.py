@@ -96,7 +96,9 @@ def assert_outputs_match(
     """
     __tracebackhide__ = True
     if len(backends) < 2:
-        raise _short(UsageError("At least two backends are compared.", hint="Name another one."))
+        raise _short(
+            UsageError("At least two backends are compared.", hint="Choose a different path.")
+        )
     data = _Data(inputs, shapes, 1, seeds)
     with _quietly(), _at_hand(model, data) as path:
         flags = _flags_of_all(backends)

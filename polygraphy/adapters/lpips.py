@@ -40,9 +40,9 @@ def as_images(array: Array) -> Array:
         array = np.moveaxis(array, -1, -3)
     if array.ndim < 3 or array.shape[-3] not in _CHANNELS or array.size == 0:
         raise UsageError(
-            f"An output of shape {list(array.shape)} is no image: one or three channels stand"
-            " before height and width, or after them.",
-            hint="Compare other outputs with another function, such as psnr.",
+            f"An output of shape {list(array.shape)} is not an image: expected one or three"
+            " channels, before or after height and width.",
+            hint="Compare other outputs with a different function, such as psnr.",
         )
     batch = array.reshape(-1, *array.shape[-3:])
     return np.repeat(batch, 3, axis=1) if batch.shape[1] == 1 else batch
@@ -124,7 +124,7 @@ class LpipsDistance:
         self.prepare()
         for array in (image0, image1):
             if array.dtype.kind in "OSUMmc":
-                raise TypeError(f"{array.dtype} holds no images")
+                raise TypeError(f"an image cannot have the data type {array.dtype}")
         batches = [as_images(array) for array in (image0, image1)]
         wide = [batch.astype(numpy.float64) for batch in batches]
         if not all(numpy.isfinite(batch).all() for batch in wide):
@@ -147,7 +147,7 @@ class LpipsDistance:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise UsageError(
                 f"LPIPS cannot compare images of {size} pixels: {reason}.",
-                hint="Its network takes no images smaller than 32x32.",
+                hint="Use images of at least 32x32 pixels.",
             ) from error
         return float(found.max())
 
@@ -166,8 +166,9 @@ def _trained_network() -> Any:
         folder = f"{torch.hub.get_dir()}/checkpoints"
         raise BackendError(
             "The comparison function perceptual_metrics is not available: the weights of AlexNet"
-            f" are not in {folder}, and could not be fetched: {error}.",
+            f" are not in {folder}, and the download failed: {error}.",
             backend="lpips",
-            hint="Run torchvision.models.alexnet(weights='DEFAULT') where there is a network, and"
-            " copy the file that it saves there.",
+            hint="On a machine with network access, run"
+            " torchvision.models.alexnet(weights='DEFAULT')"
+            " and copy the saved file into that folder.",
         ) from error

@@ -19,7 +19,7 @@ from polygraphy.domain.environment import Section
 _NAME = "polygraphy"
 _SHOWN = 3
 """How many left files are named."""
-_REMEDY = f"pip uninstall {_NAME}, until it says that there is none, then install this one again."
+_REMEDY = f"Repeat pip uninstall {_NAME} until none is left, then install this package again."
 
 
 def namesakes(path: Sequence[str] | None = None, package: Path | None = None) -> Iterator[str]:
@@ -35,20 +35,20 @@ def namesakes(path: Sequence[str] | None = None, package: Path | None = None) ->
     others = [each for each in found if each.version != polygraphy.__version__]
     for other in others:
         yield (
-            f"{_owner(other)} {other.version} is also installed according to"
-            f" {_folder_of(other)} says, so modules of the two may be mixed. Remedy: {_REMEDY}"
+            f"{_owner(other)} {other.version} is also installed according to {_folder_of(other)},"
+            f" so modules of the two may be mixed. Remedy: {_REMEDY}"
         )
     for folder in _other_folders(path, package):
         yield (
-            f"{folder} is another package of this name; which of the two is imported depends on the"
-            f" working directory. Remedy: {_REMEDY}"
+            f"{folder} is a different package with this name; the working directory decides which"
+            f" one is imported. Remedy: {_REMEDY}"
         )
     left = _leftover_files(found, package)
     if left and not others:
         named = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
         yield (
-            f"{len(left)} modules in {package} are not of this package, and were left by another of"
-            f" its name: {named}. Remedy: delete that folder, then install this package again."
+            f"{len(left)} modules in {package} belong to a different package with this name:"
+            f" {named}. Remedy: delete that folder, then install this package again."
         )
 
 
@@ -141,7 +141,7 @@ def _backends() -> Section:
             found = [text for each in backend.modules if (text := _without_metadata(each))]
         facts.append((name, ", ".join(found) or "not installed"))
         if not found:
-            missing.append(f"{name} is installed by: pip install {backend.install}")
+            missing.append(f"To install {name}: pip install {backend.install}")
     return Section("Backends", tuple(facts), tuple(missing))
 
 

@@ -16,7 +16,7 @@ def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
     if not pandas.is_installed():
         install = pandas.install_command()
         raise MissingDependencyError(
-            f"Tables are made by pandas, which is not installed. Install it with: {install}",
+            f"Tables require pandas, which is not installed. Install it with: {install}",
             module="pandas",
             install=install,
         )

@@ -39,8 +39,7 @@ def require_matplotlib() -> None:
     if not matplotlib.is_installed():
         install = matplotlib.install_command()
         raise MissingDependencyError(
-            "Pictures are drawn with matplotlib, which is not installed."
-            f" Install it with: {install}",
+            f"Plots require matplotlib, which is not installed. Install it with: {install}",
             module="matplotlib",
             install=install,
         )
@@ -103,7 +102,7 @@ def check_format(figure: Figure, path: Path) -> str:
         raise FileError(
             f"Could not save to {path}: {extension!r} is not a supported image format.",
             path=path,
-            hint="Name a .png or .svg file.",
+            hint="Use a .png or .svg file.",
         )
     return extension
 
@@ -112,7 +111,7 @@ def _show(figures: Sequence[Figure]) -> None:
     from matplotlib import pyplot
 
     if str(matplotlib.get_backend()).lower() in _WITHOUT_SCREEN:
-        G_LOGGER.warning("There is no screen to show pictures on; save them to a folder instead.")
+        G_LOGGER.warning("Plots cannot be shown without a display; save them to a folder instead.")
         return
     for figure in figures:
         manager: Any = pyplot.figure().canvas.manager
@@ -151,8 +150,8 @@ def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
         axis.grid(visible=True, alpha=0.3)
     _name_outputs(axes[1], names, drawn)
     left_out = sum(map(len, lines.values())) - sum(map(len, drawn.values()))
-    text = "Outputs, in the order in which the model computes them"
-    axes[1].set_xlabel(f"{text} ({left_out} of integers left out)" if left_out else text)
+    text = "Outputs, in order of computation"
+    axes[1].set_xlabel(f"{text} ({left_out} of integers skipped)" if left_out else text)
     findings = "\n".join(_finding(name, rows) for name, rows in drawn.items())
     figure.suptitle(findings, fontsize=11, parse_math=False)
     legend = dict(zip(*reversed(axes[0].get_legend_handles_labels())))
@@ -340,7 +339,7 @@ def _figure(
 def _finding_of_points(size: int, limits: Limits, absolute: Array, relative: Array) -> str:
     """Return what the points show, in a sentence."""
     finite = absolute[np.isfinite(absolute)]
-    largest = f"max abs {finite.max():.2g}" if finite.size else "nothing finite"
+    largest = f"max abs {finite.max():.2g}" if finite.size else "no finite values"
     drawn = f" ({absolute.size} drawn)" if absolute.size < size else ""
     if not any(limits):
         return f"{largest}; {size} elements{drawn}"
@@ -437,7 +436,7 @@ def _pages(name: str, count: int) -> Iterator[tuple[int, int]]:
     """Yield which images are in each figure: from one up to another."""
     drawn = min(count, _COLUMNS * _ROWS * _MOST_FIGURES)
     if drawn < count:
-        G_LOGGER.warning(f"Heat maps show the first {drawn} of the {count} images of {name!r}.")
+        G_LOGGER.warning(f"Heat maps show the first {drawn} of {count} images of {name!r}.")
     for start in range(0, drawn, _COLUMNS * _ROWS):
         yield start, min(start + _COLUMNS * _ROWS, drawn)
 
@@ -496,7 +495,7 @@ def _figure_of_maps(title: str, images: list[Array], norm: Any) -> Figure:
         if index < len(images):
             masked = np.ma.masked_invalid(images[index])
             mappable = axis.imshow(masked, norm=norm, cmap=colors, interpolation="nearest")
-    figure.suptitle(f"{title}\nwhat is not finite is red", parse_math=False, fontsize=9)
+    figure.suptitle(f"{title}\nnon-finite values are red", parse_math=False, fontsize=9)
     figure.colorbar(mappable, ax=axes)
     return figure
 

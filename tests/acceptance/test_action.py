@@ -128,7 +128,7 @@ def test_the_hook_checks_several_models_and_skips_pointers(
     Path("pointer.onnx").write_text(POINTER)
     done = polygraphy(f"{hook['entry']} good.onnx pointer.onnx")
     assert done.code == 0
-    assert "pointer.onnx is a pointer of Git LFS" in done.out
+    assert "pointer.onnx is a Git LFS pointer file" in done.out
     Path("bad.onnx").write_bytes(b"no model")
     done = polygraphy(f"{hook['entry']} good.onnx bad.onnx")
     assert done.code == 1

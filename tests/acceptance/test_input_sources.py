@@ -172,4 +172,4 @@ def test_bare_bytes_tell_nothing_alone(embedding: Path, polygraphy: Run) -> None
     for command in ("inspect data blobs", "data convert blobs inputs.json"):
         done = polygraphy(f"polygraphy {command}")
         assert done.code == 3
-        assert "blobs holds bare bytes, whose data types and shapes only a model tells" in done.err
+        assert "blobs contains raw bytes, without data types and shapes" in done.err

@@ -163,7 +163,7 @@ def test_weights_that_are_elsewhere(g1_dir: Path, polygraphy: Run) -> None:
     command = "polygraphy run bare.onnx --onnxrt --onnx"
     done = polygraphy(f"{command} --onnx-outputs output")
     assert done.code == 3
-    assert "keeps weights in files that do not exist: weights.bin." in done.out + done.err
+    assert "stores weights in missing files: weights.bin." in done.out + done.err
     assert polygraphy(f"{command} --load-external-data there").code == 0
 
 

@@ -129,7 +129,7 @@ def test_where_a_budget_means_nothing(
         ("--onnxrt --onnx --save-worst 1 a b", "'a b' is more than a number and a path"),
         ("--onnxrt --onnx --save-worst 1 a.json --save-outputs a.json", "name the same path"),
         ("--onnxrt --onnx --save-worst 1 model.onnx", "name the same path"),
-        ("--onnxrt --onnx --save-worst 1 a.npz", "are read here, but not written"),
+        ("--onnxrt --onnx --save-worst 1 a.npz", "can be read, but not written"),
         ("--onnxrt --onnx --save-error-by-depth a.txt", "is not a supported image format"),
     ],
 )

@@ -58,6 +58,6 @@ def test_an_openvino_that_is_too_old_is_one_line(g2_dir: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(g2_dir)},
     )
     assert done.returncode == 3
-    said = "This OpenVINO is too old: 2024.0 or later is needed. pip install -U openvino"
+    said = "This OpenVINO is too old: 2024.0 or later is required. pip install -U openvino"
     assert done.stderr.splitlines() == [f"[!] {said}"]
     assert "required" not in done.stdout

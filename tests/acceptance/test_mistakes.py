@@ -63,7 +63,7 @@ def test_a_graph_that_is_wrong_is_not_called_a_damaged_file(
     assert done.code == 3
     assert critical(done).startswith("[!] ONNX model is invalid: model.onnx: ")
     assert "nobody.knows" in critical(done)
-    assert critical(done).endswith("`polygraphy check lint` says what is wrong with each node.")
+    assert critical(done).endswith("`polygraphy check lint` lists the problems of each node.")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_name_that_no_file_can_have(polygraphy: Run, command: str) -> None:
 def test_a_folder_without_a_model(g2_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run replays --onnxrt")
     assert done.code == 3
-    assert critical(done) == "[!] Model replays is a folder. Name the file itself."
+    assert critical(done) == "[!] Model replays is a folder. Use the path of the file itself."
 
 
 def test_what_is_no_model_is_not_quoted_as_a_whole(

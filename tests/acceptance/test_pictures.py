@@ -131,7 +131,7 @@ def test_a_model_of_one_channel_takes_pictures_in_grey(
         assert plain.code == 2
         assert f"{name}.png: the picture has the shape (1, 6, 8, 3)" in plain.err
         assert "--preprocess layout=nchw" in plain.err
-        assert ("Pictures of mode RGB are converted to grey" in said) == (name == "colour")
+        assert ("Images of mode RGB are converted to 8-bit gray" in said) == (name == "colour")
         [saved[name]] = [feed["x"] for feed in StreamingDataLoader("in.json")]
     assert np.array_equal(saved["grey"][0, 0], grey)
     assert saved["colour"].shape == (1, 1, HEIGHT, WIDTH)
@@ -166,7 +166,7 @@ def test_what_is_no_input_data_is_told_what_is(name: str, polygraphy: Run) -> No
     done = polygraphy(f"polygraphy run m.onnx --onnxrt --load-inputs {name}")
     assert done.code == 3
     assert name in done.err
-    assert ".safetensors, .npy, .npz, .pb, .pt, .bin and .raw, and from pictures" in done.err
+    assert ".safetensors, .npy, .npz, .pb, .pt, .bin, .raw and images" in done.err
 
 
 def test_a_damaged_picture_and_a_missing_library_are_one_line(
@@ -176,7 +176,7 @@ def test_a_damaged_picture_and_a_missing_library_are_one_line(
     Path("bad.png").write_bytes(b"\x89PNG nothing")
     done = polygraphy("polygraphy run m.onnx --onnxrt --load-inputs bad.png")
     assert done.code == 3
-    assert "bad.png: its content is that of none. Pictures" in done.err
+    assert "bad.png: its contents are not an image. Pictures" in done.err
     assert ".jpg" in done.err
     picture("good.png")
     monkeypatch.setitem(sys.modules, "PIL.Image", None)

@@ -453,7 +453,7 @@ def test_text_has_no_statistics(tmp_path: Path, monkeypatch: Any, polygraphy: Ru
     save_json([{"words": np.array(["a", "long word"])}], "text.json")
     done = polygraphy("polygraphy inspect data text.json --histogram --statistics")
     assert done.code == 0
-    assert "words [dtype=str, shape=(2,)] | Text, without statistics" in done.out
+    assert "words [dtype=str, shape=(2,)] | Text, no statistics" in done.out
     assert "nan" not in done.out.lower()
     assert "Histogram" not in done.out
 

@@ -61,7 +61,7 @@ def test_two_replays_are_compared(folder: Path, polygraphy: Run) -> None:
     assert f"[I] 1 layer(s) differ between {first} and {second}:" in done.lines
     assert "Tactic: 1)" in done.lines[-2] and "Tactic: 2)" in done.lines[-1]
     done = polygraphy(f"polygraphy inspect diff-tactics {first} {first}")
-    assert done.lines[-1] == f"[I] {first} and {first} hold the same tactics."
+    assert done.lines[-1] == f"[I] {first} and {first} contain the same tactics."
 
 
 @pytest.mark.parametrize(

@@ -356,7 +356,10 @@ def test_no_cell_could_be_run(run: Sweeps) -> None:
     ("change", "said"),
     [
         ({"models": ["c*.onnx"]}, "No model matches 'c.\\.onnx'. Patterns start at"),
-        ({"environments": {"e": "nowhere"}}, "Environment 'e': .*nowhere is not an interpreter"),
+        (
+            {"environments": {"e": "nowhere"}},
+            "Environment 'e': .*nowhere is not an executable interpreter",
+        ),
         ({"environments": {"e": "."}}, "Environment 'e': .* is not a virtual environment"),
         ({"environments": {"e": {"requirements": "r.txt"}}}, "Environment 'e': .*r.txt does not"),
         ({"reference": {"outputs": "o.json", "inputs": "i"}}, "The plan names .*o.json does not"),
@@ -373,7 +376,7 @@ def test_what_is_not_there_is_one_clear_line(
 def test_files_of_other_things_are_refused(run: Sweeps, tmp_path: Path) -> None:
     run.folder.mkdir()
     (run.folder / "mine.txt").write_text("mine")
-    with pytest.raises(FileError, match="holds other files than those of a sweep"):
+    with pytest.raises(FileError, match="contains files that are not from a sweep"):
         run()
     assert [path.name for path in run.folder.iterdir()] == ["mine.txt"]
     (tmp_path / "old.json").write_text("{}")
@@ -425,5 +428,5 @@ def test_the_marks_of_a_shard_that_starts_are_no_foreign_files(run: Sweeps) -> N
     (run.folder / ".sweep.json.part").touch()
     assert run().rows
     (run.folder / "sweep.json").unlink()
-    with pytest.raises(FileError, match="holds other files"):
+    with pytest.raises(FileError, match="contains files that are not from a sweep"):
         run(resume=True)

@@ -70,7 +70,7 @@ def greedy() -> None:
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL.*out of memory"),
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), "ended by SIGSEGV"),
         (lambda: os._exit(9), "ended without a result, with exit code 9"),
-        (lambda: (lambda: 1), "cannot be handed over by its process"),
+        (lambda: (lambda: 1), "subprocess cannot return its result"),
         (odd, "ended without a result"),
         (greedy, r"runner-a ran out of memory\. Use a smaller batch"),
         (lambda: sys.exit(0), "ended its process with exit code 0"),
@@ -88,7 +88,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder(monkeypatch: pytest.Monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(pickle, "dump", full)
-    with pytest.raises(BackendError, match=f"no room for that in {tempfile.gettempdir()}"):
+    with pytest.raises(BackendError, match=f"the disk with {tempfile.gettempdir()}"):
         call_isolated(lambda: 1, what="runner-a")
 
 

@@ -92,7 +92,7 @@ def host_array(array: Any) -> np.ndarray[Any, Any]:
             return shared
         return np.asarray(array)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
-        raise InputError(f"A {type(array).__name__} cannot be read as an array: {error}") from error
+        raise InputError(f"Cannot read a {type(array).__name__} as an array: {error}") from error
 
 
 def is_on_device(array: Any) -> bool:
@@ -118,8 +118,8 @@ def host_copy(name: str, array: Any) -> np.ndarray[Any, Any]:
     """
     if isinstance(array, int):
         raise InputError(
-            f"The values of input {name!r} are read on the host: an address will not do.",
-            hint="Give an array of NumPy.",
+            f"Input {name!r} is read on the host, so a device address is not accepted.",
+            hint="Pass a NumPy array.",
         )
     if _is_view(array):
         array = array.numpy()
@@ -196,10 +196,9 @@ def _check_gpu(array: Any, gpu: int, stream: Order) -> None:
     """Refuse what the GPU of the stream cannot read: it would end all work of this process."""
     if gpu != stream.device:
         raise InputError(
-            f"A {type(array).__name__} lies on GPU {gpu}, but the model runs on GPU"
-            f" {stream.device}.",
-            hint=f"Move it there, or run the model with device={gpu} (in ONNX Runtime, that is the"
-            " provider's option device_id).",
+            f"A {type(array).__name__} is on GPU {gpu}, but the model runs on GPU {stream.device}.",
+            hint=f"Move it to that GPU, or run the model with device={gpu} (in ONNX Runtime: the"
+            " provider option device_id).",
         )
 
 
@@ -234,7 +233,7 @@ def _contiguous(array: Any) -> Any:
         copy = None
     if copy is None or not _is_contiguous(copy.__cuda_array_interface__):
         raise InputError(
-            f"The elements of a {type(array).__name__} on the GPU do not lie side by side.",
+            f"A {type(array).__name__} on the GPU is not contiguous.",
             hint="Make the array contiguous first.",
         )
     return copy
@@ -279,7 +278,7 @@ def _dlpack_buffer(array: Any, stream: Order) -> DeviceBuffer | None:
     }
     if not _is_contiguous(described):
         raise InputError(
-            f"The elements of a {type(array).__name__} on the GPU do not lie side by side.",
+            f"A {type(array).__name__} on the GPU is not contiguous.",
             hint="Make the array contiguous first.",
         )
     # The capsule, which is not consumed, keeps the memory and releases it when it goes.

@@ -82,7 +82,7 @@ class BaseRunner:
     def activate(self) -> None:
         """Acquire what inference needs: load or build the model, allocate memory."""
         if self.is_active:
-            G_LOGGER.warning(f"{self.name} | Already active, will not activate it again.")
+            G_LOGGER.warning(f"{self.name} | Already active; not activated again.")
             return
         self.inference_time = None
         self._forget()
@@ -98,7 +98,7 @@ class BaseRunner:
                 has other attributes than before it was activated.
         """
         if not self.is_active:
-            G_LOGGER.warning(f"{self.name} | Not active, there is nothing to deactivate.")
+            G_LOGGER.warning(f"{self.name} | Not active; nothing to deactivate.")
             return
         self.is_active = False
         self._forget()
@@ -106,9 +106,9 @@ class BaseRunner:
         after = self._state()
         if after != self._before:
             raise PolygraphyInternalException(
-                f"{self.name} was not reset: deactivate_impl() has to delete what activate_impl()"
-                f" makes and no more. Attributes before: {', '.join(self._before)}; after:"
-                f" {', '.join(after)}."
+                f"{self.name} was not reset: deactivate_impl() must delete exactly the attributes"
+                f" that activate_impl() creates. Attributes before: {', '.join(self._before)};"
+                f" after: {', '.join(after)}."
             )
 
     def _state(self) -> dict[str, None]:
@@ -141,7 +141,7 @@ class BaseRunner:
             UsageError: the runner is not active.
         """
         if self._metadata is None:
-            self._require_active("its inputs are asked for")
+            self._require_active("its inputs can be listed")
             self._metadata = self.get_input_metadata_impl()
         return self._metadata if use_numpy_dtypes is False else self._metadata.with_numpy_dtypes()
 

@@ -68,8 +68,8 @@ class LogConsole:
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         if not runtimes:
             G_LOGGER.finish(
-                f"{label_of_runner(runner):35} | Completed; the runner does not measure its"
-                " inference time."
+                f"{label_of_runner(runner):35} | Completed; this runner does not measure"
+                " inference times."
             )
             return
         total = sum(runtimes) * 1000

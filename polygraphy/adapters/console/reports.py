@@ -90,7 +90,7 @@ class LogReports:
         say("\n".join(sweep_lines(outcome, columns())))
 
     def replay(self, replay: TacticReplay) -> None:
-        G_LOGGER.info(str(replay) or "The replay holds no layers.")
+        G_LOGGER.info(str(replay) or "The replay contains no layers.")
 
     def replays_compared(
         self,
@@ -99,7 +99,7 @@ class LogReports:
         difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
     ) -> None:
         if not difference:
-            G_LOGGER.info(f"{name0} and {name1} hold the same tactics.")
+            G_LOGGER.info(f"{name0} and {name1} contain the same tactics.")
             return
         G_LOGGER.info(f"{len(difference)} layer(s) differ between {name0} and {name1}:")
         width = max(len(name0), len(name1))
@@ -144,7 +144,7 @@ def _table_lines(report: DataReport) -> Iterator[str]:
                                 [tensor for tensor in tensors if tensor.name in kept])  # fmt: skip
         facts = [f"{len(kept)} of {len(tensors)} tensors shown; all with -v or --log-file PATH"]
         if odd:
-            facts.append(f"{len(odd)} hold NaN or infinity")
+            facts.append(f"{len(odd)} with NaN or infinity")
         yield f"  {'; '.join(facts)}"
 
 
@@ -211,7 +211,7 @@ def _run_lines(run: RunReport, report: DataReport, values: Texts) -> Iterator[st
 def _tensor_texts(tensor: TensorReport, report: DataReport, values: Texts) -> Iterator[str]:
     meta, name = f"[dtype={tensor.dtype}, shape={tensor.shape}]", one_line(tensor.name)
     if tensor.unmeasured is not None:
-        yield f"{name} {meta} | {tensor.unmeasured}, without statistics"
+        yield f"{name} {meta} | {tensor.unmeasured}, no statistics"
     else:
         yield f"{name} {meta} | Stats: {statistics(tensor.summary)}"
         yield from _number_texts(tensor, report)
@@ -283,7 +283,7 @@ def _environment_lines(environment: Environment) -> Iterator[str]:
 
 
 def _choice(algorithm: Algorithm | None) -> str:
-    return "not there" if algorithm is None else f"Algorithm: {algorithm}"
+    return "missing" if algorithm is None else f"Algorithm: {algorithm}"
 
 
 def _support_lines(report: SupportReport) -> Iterator[str]:
@@ -346,7 +346,7 @@ def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
             yield line
     rest = len(matrix) - len(shown)
     if rest:
-        passed = "" if len(notable) > len(shown) else ", all of whose cells passed"
+        passed = "" if len(notable) > len(shown) else " (all cells passed)"
         yield f"  {counted(rest, 'more model')}{passed}"
 
 

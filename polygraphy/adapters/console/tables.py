@@ -190,7 +190,7 @@ def _with_gaps(lines: Sequence[Line], shown: Sequence[int], total: int) -> list[
 
 def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
     """Name the outputs that only one side has, as many as fit a line."""
-    text = f"x only one side has {len(names)} more: "
+    text = f"x {len(names)} more on one side only: "
     for at, name in enumerate(names):
         after = f"{name}, " if at + 1 < len(names) else name
         if len(text) + len(after) + len("...") > (width or _WIDE):

@@ -230,7 +230,7 @@ def _missing(each: Comparison) -> str:
     """Return which outputs only one side has, as far as they fit a line."""
     names = [one_line(row.name) for row in each.outputs if row.worst.is_missing]
     shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
-    return f"{shown}; --allow-missing-outputs leaves out what only one side has"
+    return f"{shown}; --allow-missing-outputs skips outputs that only one run has"
 
 
 def brief_note(text: str) -> str:
@@ -267,7 +267,7 @@ def _skipped_output_lines(names: Sequence[str]) -> Iterator[Line]:
     shown = ", ".join(map(one_line, names[:_MOST_NAMES]))
     more = ", ..." if len(names) > _MOST_NAMES else ""
     was, them = ("was", "it") if len(names) == 1 else ("were", "them")
-    text = f"  {counted(len(names), 'output')} {was} not compared, because only one side has"
+    text = f"  {counted(len(names), 'output')} {was} not compared, because only one run has"
     yield from ((line, INFO) for line in wrapped(f"{text} {them}: {shown}{more}", 4))
 
 

@@ -155,8 +155,8 @@ def _log_array(runner: str, result: OutputCompareResult, index: int, summary: Su
     G_LOGGER.verbose(lambda: f"{label} | Percentiles: {percentiles(summary)}")
     if summary.nan or summary.posinf or summary.neginf:
         G_LOGGER.warning(
-            f"{label} | Of {summary.size} elements {summary.nan} are NaN, {summary.posinf} are +inf"
-            f" and {summary.neginf} are -inf; the statistics are those of the others."
+            f"{label} | {summary.nan} of {summary.size} elements are NaN, {summary.posinf} are"
+            f" +inf and {summary.neginf} are -inf; statistics skip them."
         )
     array = result.arrays[index]
     if array.size <= _SMALL:

@@ -199,7 +199,7 @@ class DeviceArray(DeviceView):
         )
         if view.nbytes > self.nbytes:
             raise UsageError(
-                f"A view of {view.nbytes} bytes does not fit into an array of {self.nbytes}."
+                f"A view of {view.nbytes} bytes does not fit into an array of {self.nbytes} bytes."
             )
         return view
 

@@ -44,8 +44,8 @@ def use_device(index: int | None) -> Iterator[None]:
     count = cuda.device_count()
     if not 0 <= index < count:
         raise UsageError(
-            f"There is no GPU {index}: there are {count}, and the first one is 0.",
-            hint="See nvidia-smi and CUDA_VISIBLE_DEVICES.",
+            f"GPU {index} does not exist: found {count}, counted from 0.",
+            hint="Check nvidia-smi and CUDA_VISIBLE_DEVICES.",
         )
     before = cuda.get_device()
     cuda.set_device(index)
@@ -241,7 +241,9 @@ class CudaDevice:
         """Do nothing if there is a GPU; BackendError with the reason if there is none."""
         if not wrapper().device_count():
             raise BackendError(
-                "There is no GPU.", backend="cuda", hint="See nvidia-smi and CUDA_VISIBLE_DEVICES."
+                "No GPU was found.",
+                backend="cuda",
+                hint="Check nvidia-smi and CUDA_VISIBLE_DEVICES.",
             )
 
     def current(self) -> int:
@@ -261,15 +263,14 @@ class CudaDevice:
         memory, owner = wrapper().owner_of(address)
         if memory is MemoryType.UNKNOWN:
             raise InputError(
-                f"The address {address:#x} is not memory that a GPU can read.",
-                hint="Give the address of device memory that is still allocated, or an array of"
-                " NumPy.",
+                f"No GPU can read memory at address {address:#x}.",
+                hint="Pass the address of device memory that is still allocated, or a NumPy array.",
             )
         if memory is MemoryType.DEVICE and owner != gpu:
             raise InputError(
-                f"The memory at {address:#x} lies on GPU {owner}, but is to be read on GPU {gpu}.",
-                hint=f"Copy it there, or run the model with device={owner} (in ONNX Runtime, that"
-                " is the provider's option device_id).",
+                f"The memory at {address:#x} is on GPU {owner}, but GPU {gpu} would read it.",
+                hint=f"Copy it to that GPU, or run the model with device={owner} (in ONNX Runtime:"
+                " the provider option device_id).",
             )
 
     def allocate(self, nbytes: int) -> int:

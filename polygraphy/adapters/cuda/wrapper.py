@@ -40,7 +40,7 @@ def _with_driver(module: Any) -> Any:
         raise BackendError(
             f"CUDA cannot be used: {error}.",
             backend="cuda",
-            hint="Install the NVIDIA driver, or run this on a machine that has a GPU.",
+            hint="Install the NVIDIA driver, or use a machine with a GPU.",
         ) from error
     return module
 
@@ -54,8 +54,8 @@ def _import_bindings() -> Any:
         return import_module(_NAMES[1])
     install = mod.lazy_import("cuda").install_command()
     raise MissingDependencyError(
-        f"The GPU is reached through cuda-python, which cannot be imported ({reason})."
-        f" Install it with: {install}",
+        f"The GPU requires cuda-python, which cannot be imported ({reason}). Install it with:"
+        f" {install}",
         module="cuda",
         install=install,
     )
@@ -106,7 +106,7 @@ class Cuda:
     def check(self, status: Any) -> None:
         """Raise a BackendError if a status code is not 0."""
         if int(status):
-            raise failure(status, "do what was asked")
+            raise failure(status, "complete the operation")
 
     # Devices.
 
@@ -137,7 +137,7 @@ class Cuda:
     def malloc(self, nbytes: int) -> int:
         """Return the address of new device memory."""
         if nbytes < 0:
-            raise BackendError(f"Memory cannot have a size of {nbytes} bytes.", backend="cuda")
+            raise BackendError(f"{nbytes} bytes is not a valid memory size.", backend="cuda")
         result = cudart().cudaMalloc(max(nbytes, 1))
         if result[0]:
             raise failure(
@@ -220,19 +220,19 @@ def wrapper() -> Cuda:
     return _wrapper
 
 
-_NO_DRIVER = "Install the NVIDIA driver, or run this on a machine that has a GPU."
+_NO_DRIVER = "Install the NVIDIA driver, or use a machine with a GPU."
 _BROKEN_CONTEXT = (
-    "The GPU is unusable for the rest of this process: an earlier kernel or copy failed. "
-    "Set CUDA_LAUNCH_BLOCKING=1 to find out which."
+    "An earlier kernel or copy failed, and the GPU cannot be used again in this process. Set"
+    " CUDA_LAUNCH_BLOCKING=1 to find the failed call."
 )
 _HINTS = {
     "cudaErrorInsufficientDriver": "The driver is missing or older than this CUDA runtime. "
     + _NO_DRIVER,
-    "cudaErrorNoDevice": "No GPU is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES.",
-    "cudaErrorInvalidDevice": "See nvidia-smi and CUDA_VISIBLE_DEVICES for the GPUs that exist.",
+    "cudaErrorNoDevice": "No GPU is visible. Check nvidia-smi and CUDA_VISIBLE_DEVICES.",
+    "cudaErrorInvalidDevice": "List the GPUs with nvidia-smi, and check CUDA_VISIBLE_DEVICES.",
     "cudaErrorStubLibrary": "libcuda is a stub. " + _NO_DRIVER,
     "cudaErrorSystemDriverMismatch": "Restart the machine, or reinstall the driver.",
-    "cudaErrorNoKernelImageForDevice": "It was built for another GPU: build it for this one.",
+    "cudaErrorNoKernelImageForDevice": "It was built for a different GPU. Build it for this one.",
     "cudaErrorIllegalAddress": _BROKEN_CONTEXT,
     "cudaErrorLaunchFailure": _BROKEN_CONTEXT,
     "cudaErrorMisalignedAddress": _BROKEN_CONTEXT,
@@ -272,7 +272,7 @@ def describe(code: Any) -> tuple[str, str]:
         name = _text(module.cudaGetErrorName(code)[1])
         return name, _text(module.cudaGetErrorString(code)[1])
     except (ValueError, TypeError):
-        return "unknown", "an error that this version of cuda-python does not know"
+        return "unknown", "an error unknown to this version of cuda-python"
 
 
 def _text(value: Any) -> str:

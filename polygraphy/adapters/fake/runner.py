@@ -178,7 +178,7 @@ class HostMemory:
     def allocate(self, nbytes: int) -> int:
         """Return the address of `nbytes` of new memory; BackendError when there is not enough."""
         if nbytes < 0:
-            raise BackendError(f"Memory cannot have a size of {nbytes} bytes.", backend="fake")
+            raise BackendError(f"{nbytes} bytes is not a valid memory size.", backend="fake")
         in_use = sum(self.outstanding.values())
         if self._capacity is not None and in_use + nbytes > self._capacity:
             raise BackendError(

@@ -53,7 +53,7 @@ class MemoryResultStore:
             dest.write(token if isinstance(dest, TextIOBase) else token.encode())
             return
         if isinstance(self.values.get(_key(dest)), _Folder):
-            raise FileError(f"{dest} is a folder.", path=dest, hint="Name a file.")
+            raise FileError(f"{dest} is a folder.", path=dest, hint="Use the path of a file.")
         self.values[_key(dest)] = deepcopy(value)
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
@@ -64,7 +64,9 @@ class MemoryResultStore:
             return self.loads(token if isinstance(token, str) else token.decode(), kind)
         value = self._value(source)
         if isinstance(value, _Folder):
-            raise FileError(f"{source} is a folder.", path=source, hint="Name the file itself.")
+            raise FileError(
+                f"{source} is a folder.", path=source, hint="Use the path of the file itself."
+            )
         return _copy_as(value, kind, str(source))
 
     def dumps(self, value: Any) -> str:

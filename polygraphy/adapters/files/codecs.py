@@ -91,7 +91,7 @@ def _decode_output(fields: dict[str, Any]) -> OutputCompareResult:
     (thresholds,) = all_of(Tolerance, [fields["thresholds"]])
     passed = fields["passed"]
     if not isinstance(passed, (bool, type(None))):
-        raise TypeError(f"'passed' is {passed!r}, not a truth value")
+        raise TypeError(f"'passed' is {passed!r}, not true or false")
     return OutputCompareResult(**metrics, thresholds=thresholds, passed=passed)
 
 
@@ -157,7 +157,9 @@ def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
     )
     for _, _, name, answer in result.outputs():  # All are of one function. Files do not name it.
         if not isinstance(answer, (CompareResult, bool, type(None))):
-            raise TypeError(f"it holds no verdict about {name!r}, but a {type(answer).__name__}")
+            raise TypeError(
+                f"it contains a {type(answer).__name__} instead of a verdict for {name!r}"
+            )
         if isinstance(answer, MetricResult):
             result.label = answer.metric.function
     result.aggregation = aggregation
@@ -233,7 +235,7 @@ def _encode_array(array: Array) -> dict[str, Any]:
         nuls = trailing_nuls(array)
         return {**fields, "trailing_nuls": nuls} if nuls else fields
     if _narrow_dtype(array.dtype.name) is None:
-        raise ContentError(f"an array of type {array.dtype} has no form in a file")
+        raise ContentError(f"an array of type {array.dtype} cannot be saved")
     raw = np.asarray(array).view(f"u{array.dtype.itemsize}")
     return {"array": Base64Text(npy_pieces(raw)), "dtype": array.dtype.name}
 
@@ -245,7 +247,7 @@ def _decode_array(fields: dict[str, Any]) -> Array:
         return with_narrow_type(array)
     dtype = _narrow_dtype(fields["dtype"])
     if dtype is None:
-        raise ContentError(f"an array of type {fields['dtype']!r} is not known here")
+        raise ContentError(f"the array type {fields['dtype']!r} is unknown")
     return array.view(dtype)
 
 
@@ -333,7 +335,7 @@ def _as_array(output: Any) -> Any:
     except ValueError as error:
         raise ContentError(
             "an output is a sequence of tensors of different shapes, not a tensor",
-            hint="Leave it out of the model's outputs: sequences are not saved.",
+            hint="Sequences cannot be saved. Remove it from the outputs of the model.",
         ) from error
 
 

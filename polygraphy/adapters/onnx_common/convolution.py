@@ -81,7 +81,7 @@ def conv(
         (size - far) // stride + 1 for size, far, stride in zip(padded.shape[2:], reach, strides)
     ]
     if min(counts) < 1:
-        raise ValueError(f"the kernel reaches over {reach}, the padded input {padded.shape[2:]}")
+        raise ValueError(f"the kernel covers {reach}, the padded input {padded.shape[2:]}")
     samples, inner, outer = x.shape[0], w.shape[1], w.shape[0] // group
     weights = wide(w).reshape(group, outer, inner, *kernel)
     made = np.zeros((samples, group, outer, int(np.prod(counts))))
@@ -97,7 +97,7 @@ def conv(
 def _check_channels(found: int, wanted: int, group: int, outer: int) -> None:
     if found != wanted or outer % group:
         raise ValueError(
-            f"the input has {found} channels, the weight takes {wanted} in {group} group(s)"
+            f"the input has {found} channels, the weight expects {wanted} in {group} group(s)"
         )
 
 
@@ -216,7 +216,9 @@ def _windows(
             if ceil_mode and (count - 1) * stride >= size + begin:
                 count -= 1  # A window does not start in the padding at the end.
         if count < 1:
-            raise ValueError(f"the window reaches over {reach}, more than there is: {size}")
+            raise ValueError(
+                f"the window covers {reach} elements, more than the {size} of the input"
+            )
         widths.append((begin, end))
         counts.append(count)
     return _Windows([int(size) for size in kernel_shape], strides, dilations, widths, counts)

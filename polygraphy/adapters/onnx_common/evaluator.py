@@ -174,7 +174,9 @@ class Evaluator(ReferenceEvaluator):
         when no node reads them any more.
         """
         if options.get("intermediate") or not set(self.output_names).issuperset(output_names or ()):
-            raise ValueError(f"Not all of {output_names} are outputs, and nothing else is kept.")
+            raise ValueError(
+                f"Not all of {output_names} are outputs, and other tensors are not kept."
+            )
         return super().run(output_names, *args, **options)
 
     def _load_impl(self, node: onnx.NodeProto, *types: Any) -> Any:

@@ -118,7 +118,7 @@ def pad(
     filling = value if value_input is None else np.asarray(value_input).reshape(())
     along = list(range(x.ndim)) if axes is None else _integers(axes)
     if len(widths) != 2 * len(along):
-        raise ValueError(f"{len(widths)} widths are given for {len(along)} axes, not two for each")
+        raise ValueError(f"expected two widths for each of {len(along)} axes, got {len(widths)}")
     both = [(0, 0)] * x.ndim
     for number, axis in enumerate(along):
         both[positive(axis, x.ndim)] = (widths[number], widths[len(along) + number])

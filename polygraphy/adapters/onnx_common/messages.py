@@ -142,7 +142,7 @@ def refuse_inner_name(graph: Any, name: str) -> None:
                 continue
             what = "Tensor" if name in inner.output else "Node"
             raise UsageError(
-                f"{what} {name!r} is inside a subgraph of the {node.op_type} node {node.name!r},"
-                " which can only be taken as a whole.",
-                hint=f"Outputs of that node are {', '.join(map(repr, node.output))}.",
+                f"{what} {name!r} is in a subgraph of the {node.op_type} node {node.name!r},"
+                " which can only be selected as a whole.",
+                hint=f"The outputs of that node are {', '.join(map(repr, node.output))}.",
             )

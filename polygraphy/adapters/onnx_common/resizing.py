@@ -129,7 +129,7 @@ def _factors(
     old = [x.shape[axis] for axis in axes]
     if sizes is None or not np.size(sizes):
         if scales is None or not np.size(scales):
-            raise ValueError("neither scales nor sizes are given")
+            raise ValueError("neither scales nor sizes are set")
         factors = [float(scale) for scale in scales]
         return factors, [math.floor(size * factor) for size, factor in zip(old, factors)]
     lengths = [int(length) for length in sizes]

@@ -125,5 +125,5 @@ def _describe_plugin(module: str) -> str:
     except PolygraphyException as error:
         return str(error)
     if not found:
-        return "registered, but there is no device for it here"
+        return "registered, but no device for it was found"
     return f"{', '.join(found)}: --provider-library {name}={module} --providers {name}"

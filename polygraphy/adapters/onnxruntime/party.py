@@ -128,8 +128,8 @@ class OnnxrtParty:
         """
         if is_tf32_forced():
             raise UsageError(
-                f"{TF32_ENVIRONMENT} is 1, so CUDA computes in TF32 whatever is asked for, and"
-                " nothing can be compared in float32.",
+                f"{TF32_ENVIRONMENT} is 1, so CUDA always computes in TF32, and nothing can be"
+                " compared in float32.",
                 hint=f"Unset {TF32_ENVIRONMENT}.",
             )
         found = self._cuda()

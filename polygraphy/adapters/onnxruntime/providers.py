@@ -61,12 +61,13 @@ _HINTS = (
         "The model is newer than this ONNX Runtime: pip install -U onnxruntime, or save it with a"
         " lower ir_version.",
     ),
-    ("Invalid model.", "`polygraphy check lint` says what is wrong with each node."),
-    ("an invalid model.", "`polygraphy check lint` says what is wrong with each node."),
+    ("Invalid model.", "`polygraphy check lint` lists the problems of each node."),
+    ("an invalid model.", "`polygraphy check lint` lists the problems of each node."),
     ("bad allocation", "Out of memory: use a smaller batch."),
     (
         "raw_data size (0 bytes)",
-        "The weights were left out: run `surgeon weight-reconstruct`, or take the model with them.",
+        "The weights were removed: run `surgeon weight-reconstruct`, or use the model with"
+        " weights.",
     ),
     ("Failed to allocate memory", "Out of memory: use a smaller batch."),
 )
@@ -124,14 +125,14 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
         return ModelError(
             f"ONNX model is invalid: {model or 'the model'}: {text.rstrip('.')}.",
             path=model or None,
-            hint="`polygraphy check lint` says what is wrong with each node.",
+            hint="`polygraphy check lint` lists the problems of each node.",
         )
     if kind == "InvalidProtobuf" or "Protobuf parsing failed" in text:
         return ModelError(
-            f"ONNX model is invalid: {model or 'the model'} is truncated, damaged, or no ONNX model"
-            f" at all. ({text})",
+            f"ONNX model is invalid: {model or 'the model'} is truncated, damaged, or not an ONNX"
+            f" model. ({text})",
             path=model or None,
-            hint="`polygraphy inspect model` may say more. Else export or download it again.",
+            hint="Try `polygraphy inspect model`, or export or download the model again.",
         )
     if kind in ("InvalidArgument", "ValueError") and doing == "run":
         return InputError(f"ONNX Runtime rejected the inputs: {text}")
@@ -139,7 +140,7 @@ def _translate_error(error: Exception, text: str, doing: str, model: str) -> Pol
         return FileError(
             f"ONNX Runtime could not {doing} the model: {text}.".replace("..", "."),
             path=model or None,
-            hint="Put the file beside the model, or name its folder (--external-data-dir).",
+            hint="Put the file beside the model, or set its folder with --external-data-dir.",
         )
     hint, text = _hint(text), point_of(text)
     end = "." if hint and not text.endswith(".") else ""
@@ -283,29 +284,27 @@ def library_of(source: str) -> str:
     if path.is_file():
         return str(path.absolute())
     if not all(part.isidentifier() for part in source.split(".")) or path.exists():
-        raise MissingFileError(f"The provider library {source} is no file.", path=source)
+        raise MissingFileError(f"The provider library {source} is not a file.", path=source)
     try:
         module = import_module(source)
     except ModuleNotFoundError as error:
         raise MissingFileError(
             f"The provider library {source} is neither a file nor a module.",
             path=source,
-            hint=f"Give its path, or install what brings the module: pip install"
-            f" {source.replace('_', '-')}",
+            hint=f"Set its path, or install the module: pip install {source.replace('_', '-')}",
         ) from error
     helper = getattr(module, _HELPER, None)
     if helper is None:
         raise BackendError(
-            f"The module {source} has no function {_HELPER}, so that it does not tell where its"
-            " library is.",
+            f"The module {source} has no function {_HELPER} that returns the path of its library.",
             backend="onnxruntime",
-            hint="Give the path of the library.",
+            hint="Set the path of the library.",
         )
     try:
         return str(Path(helper()).absolute())
     except Exception as error:  # Whatever code of other people raises.
         raise BackendError(
-            f"The module {source} does not tell where its library is: {error}".rstrip(": "),
+            f"The module {source} does not return the path of its library: {error}".rstrip(": "),
             backend="onnxruntime",
         ) from error
 
@@ -317,13 +316,14 @@ def _register(name: str, source: str) -> None:
         return
     if not hasattr(onnxrt, "register_execution_provider_library"):
         raise BackendError(
-            f"ONNX Runtime {onnxrt.__version__} takes no provider libraries; 1.23 or later does.",
+            f"ONNX Runtime {onnxrt.__version__} does not support provider libraries; use 1.23 or"
+            " later.",
             backend="onnxruntime",
             hint="pip install -U onnxruntime",
         )
     if path in held:
         raise BackendError(
-            f"The provider library {path} is registered already, as {held[path]!r}.",
+            f"The provider library {path} is already registered as {held[path]!r}.",
             backend="onnxruntime",
         )
     taken = {each.lower() for each in (*_libraries, *onnxrt.get_available_providers())}
@@ -343,11 +343,11 @@ def _library_error(name: str, path: str, text: str) -> BackendError:
     """Return the error of a library that ONNX Runtime does not take."""
     reason = " ".join(text.split()).rpartition(" with error: ")[2].removeprefix(f"{path}: ")
     if "CreateEpFactories" in reason:
-        reason = "it is a library of another kind, without the function CreateEpFactories"
+        reason = "it is not a provider library: the function CreateEpFactories is missing"
     if "already registered" in reason:
-        reason = f"the name {name!r} is that of another one, or of a provider"
+        reason = f"the name {name!r} belongs to a different library or to a provider"
     return BackendError(
-        f"ONNX Runtime cannot take the provider library {path}: {reason.rstrip('.')}.",
+        f"ONNX Runtime cannot load the provider library {path}: {reason.rstrip('.')}.",
         backend="onnxruntime",
     )
 
@@ -367,7 +367,7 @@ def _device(provider: str, wanted: str) -> OrtEpDevice:
         if not wanted or called & {name.lower() for name in names}:
             return device
     known = [device.device.type.name for device in found]
-    hint = "`polygraphy doctor` shows what there is."
+    hint = "List them with `polygraphy doctor`."
     raise UnknownNameError(f"Device of {provider}", wanted, known, hint=hint)
 
 
@@ -380,10 +380,10 @@ def _plugin(name: str) -> str | None:
     library = _libraries.get(name)
     if library is not None and not library.providers:
         raise BackendError(
-            f"The provider library {name!r} ({library.path}) is registered, but there is no device"
-            " for it here.",
+            f"The provider library {name!r} ({library.path}) is registered, but no device for it"
+            " was found.",
             backend="onnxruntime",
-            hint="`polygraphy doctor` shows what there is.",
+            hint="List them with `polygraphy doctor`.",
         )
     return None if library is None else library.providers[0]
 
@@ -412,8 +412,8 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
         matches = matches and [first]  # A plugin calls a choice of devices X.AUTO.
     if len(matches) > 1:
         raise UsageError(
-            f"Execution provider {wanted!r} could be any of {', '.join(matches)}.",
-            hint="Write more of its name.",
+            f"Execution provider {wanted!r} is ambiguous: {', '.join(matches)}.",
+            hint="Use a longer part of the name.",
         )
     if not matches:
         hint = _where_it_is(wanted)
@@ -447,4 +447,4 @@ def _where_it_is(wanted: str) -> str:
     package = next((found for sign, found in _PACKAGES if sign in wanted.lower()), None)
     if package is None:
         return ""
-    return f"Install the build that has it: python -m pip install {package}"
+    return f"Install a build with this provider: python -m pip install {package}"

@@ -90,9 +90,9 @@ def measure(
             collector.add(dict(zip(tensors, values)))
     if not count:
         raise InputError(
-            "There are no calibration data: the data loader yields nothing.",
-            hint="A generator can be used once only: give a list, or a function that returns a new"
-            " one.",
+            "There are no calibration data: the data loader is empty.",
+            hint="A generator can be used only once: pass a list, or a function that returns a new"
+            " generator.",
         )
     return collector.ranges() if tensors else {}
 
@@ -122,7 +122,7 @@ def _fit_feeds(
         if missing:  # Calibrating with what has another name would be a guess.
             raise InputError(
                 f"The calibration data of iteration {index} lack {', '.join(map(repr, missing))};"
-                f" there is {list(feed_dict)}."
+                f" found {list(feed_dict)}."
             )
         fitted, notes = fit_feed(feed_dict, metadata)
         for note in (*notes, *getattr(data, "notes", ())):
@@ -379,7 +379,7 @@ def load_ranges(cache: CalibrationCache) -> dict[str, tuple[float, float]] | Non
         raise FileError(
             f"{_name(cache)} is not a calibration cache: {error}.",
             path=_name(cache),
-            hint="Remove it, or name another file.",
+            hint="Remove it, or choose a different file.",
         ) from error
     G_LOGGER.info(f"Reading calibration cache from {_name(cache)}")
     return ranges
@@ -438,7 +438,7 @@ def _table(content: bytes) -> dict[str, tuple[float, float]]:
     for line in content.decode().splitlines()[1:]:
         match = _TABLE_LINE.fullmatch(line)
         if match is None:
-            raise ValueError(f"the line {line!r} is not of the form name: scale")
+            raise ValueError(f"the line {line!r} does not have the form name: scale")
         [scale] = struct.unpack("!f", bytes.fromhex(match[2]))
         largest = abs(scale) * _LARGEST_INT8
         ranges[match[1]] = (-largest, largest)
@@ -483,7 +483,7 @@ def quantize(
     measured = wanted if cache is None else _activations(prepared, everything)
     ranges = _ranges(prepared, wanted, measured, calibration, method, cache)
     if not wanted:
-        but = " but those that keep their type" if kept else ""
+        but = " except those that keep their type" if kept else ""
         G_LOGGER.warning(
             f"Nothing is quantized: the model has no {', '.join(QUANTIZED_OPS)} nodes{but}."
         )
@@ -544,7 +544,7 @@ def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
         )
     except Exception as error:  # of whichever class: it is C++ that gives up
         said = (
-            f"the model (opset {version}) cannot be brought to opset {scheme.opset}:"
+            f"the model (opset {version}) cannot be converted to opset {scheme.opset}:"
             f" {' '.join(str(error).split())}"
         )
         if scheme.is_opset_required:
@@ -605,7 +605,7 @@ def _ranges(
             raise FileError(f"{said}.", hint="Calibrate again, with data.")
         G_LOGGER.warning(f"{said}: calibrating again.")
     if data is None:
-        raise InputError("There are no calibration data, and no cache that replaces them.")
+        raise InputError("There are neither calibration data nor a calibration cache.")
     ranges = measure(model, list(measured), _data(data), method)
     save_ranges(cache, ranges, method)
     return ranges

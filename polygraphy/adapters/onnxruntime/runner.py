@@ -276,7 +276,7 @@ class _Output:
 def _static(name: str, shape: Any) -> Sequence[int]:
     if shape is None or is_shape_dynamic(shape):
         raise InputError(
-            f"The data for input {name!r} are an address, which does not tell their shape.",
+            f"The data for input {name!r} are an address, without a shape.",
             hint="Wrap it: polygraphy.cuda.DeviceView(address, shape, dtype).",
         )
     static: Sequence[int] = shape
@@ -506,10 +506,10 @@ class OnnxrtRunner(BaseRunner):
         if self._gpu is None and not to_host:
             assert self.sess is not None
             raise UsageError(
-                f"{self.name}: the outputs cannot stay on a GPU, because the session computes with"
-                f" {self.sess.get_providers()[0]}, or has an input or output that is no tensor of"
-                " numbers.",
-                hint="Leave copy_outputs_to_host out.",
+                f"{self.name}: the outputs cannot stay on a GPU, because the session uses"
+                f" {self.sess.get_providers()[0]}, or has an input or output that is not a"
+                " numeric tensor.",
+                hint="Remove copy_outputs_to_host.",
             )
         if self._gpu is None or (to_host and not any(map(is_on_device, feed_dict.values()))):
             outputs = self._infer_plain(

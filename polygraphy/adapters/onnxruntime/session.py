@@ -237,9 +237,9 @@ def terminable(call: Callable[[RunOptions], T]) -> T:
 def _refuse_left_out_results(model: str | bytes) -> None:
     if found := first_omission(model):
         raise BackendError(
-            f"{found}, at which ONNX Runtime crashes.",
+            f"{found}, which crashes ONNX Runtime.",
             backend="onnxruntime",
-            hint="Give that result a name; nothing needs to take it.",
+            hint="Give that output a name, even if no node reads it.",
         )
 
 
@@ -369,8 +369,8 @@ def match_rewrites(names: Sequence[str]) -> list[str]:
             matches = get_close_matches(name.lower(), known, n=2)
             meant = " or ".join(known[match] for match in matches)
             G_LOGGER.warning(
-                f"ONNX Runtime has no rewrite {name!r} that is known here, and ignores what it does"
-                f" not know{f'; did you mean {meant}?' if meant else '.'}"
+                f"{name!r} is not a known optimizer of ONNX Runtime, which ignores unknown"
+                f" names{f'; did you mean {meant}?' if meant else '.'}"
             )
         levels = (f"{exact}{level}" for level in _TWICE)
         found += [exact or name, *(level for level in levels if level in REWRITES)]

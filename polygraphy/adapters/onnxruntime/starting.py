@@ -191,8 +191,8 @@ def _why(provider: str, message: str = "") -> tuple[str, str]:
         return reason, "`nvidia-smi` shows the driver and its GPUs."
     text = point_of(plain(message)).rstrip(".;, ")
     if "invalid device ordinal" in text or "Invalid device ID" in text:
-        return "there is no GPU with this device_id", "`nvidia-smi -L` lists the GPUs."
-    return text or "it gives no reason", "`polygraphy doctor` starts each provider."
+        return "no GPU has this device_id", "`nvidia-smi -L` lists the GPUs."
+    return text or "no reason was reported", "`polygraphy doctor` starts each provider."
 
 
 def _missing_library(provider: str) -> str:
@@ -227,5 +227,5 @@ def _missing_driver() -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     where = "" if visible is None else f" (CUDA_VISIBLE_DEVICES is {visible!r})"
     if code == _NO_DEVICE:
-        return f"there is no NVIDIA GPU{where}"
+        return f"no NVIDIA GPU was found{where}"
     return f"the NVIDIA driver does not start (error {code}){where}"

@@ -85,7 +85,7 @@ class OnnxrtTrial:
         """
         if not onnxrt.is_installed():
             raise MissingDependencyError(
-                "onnxruntime is not installed, so nodes are not run.",
+                "Nodes are not run, because onnxruntime is not installed.",
                 module="onnxruntime",
                 install=onnxrt.install_command(),
             )
@@ -138,7 +138,7 @@ def _limit_time(call: Callable[[Any], T]) -> T:
     except Exception as error:
         if is_over.is_set():
             raise InconclusiveError(
-                f"It did not end within {limit} seconds.",
+                f"Not finished within {limit} seconds.",
                 hint="Set POLYGRAPHY_TRIAL_TIME_LIMIT_S to a larger number, or to -1 for no limit.",
             ) from error
         raise
@@ -238,8 +238,8 @@ def infer_symbolic_shapes(model: Any) -> Any:
         if not module.is_installed():
             install = sympy.install_command()  # The other, too.
             raise MissingDependencyError(
-                f"{name} is not installed; symbolic shape inference takes it. Install it with:"
-                f" {install}",
+                f"Symbolic shape inference requires {name}, which is not installed. Install it"
+                f" with: {install}",
                 module=name,
                 install=install,
             )
@@ -254,12 +254,12 @@ def infer_symbolic_shapes(model: Any) -> Any:
     except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
         text = " ".join(str(error).split())
         raise BackendError(
-            f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}.",
+            f"ONNX Runtime's symbolic shape inference failed: {type(error).__name__}: {text}.",
             backend="onnxruntime",
         ) from error
     if made is None:  # It has said why in a log that is not shown.
         raise BackendError(
-            "ONNX Runtime's symbolic shape inference takes models of opset 7 and above.",
+            "ONNX Runtime's symbolic shape inference requires opset 7 or later.",
             backend="onnxruntime",
         )
     return made

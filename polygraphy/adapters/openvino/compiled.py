@@ -128,7 +128,7 @@ class CompiledModelFromOnnx(BaseLoader):
         """
         if self._cache_dir is not None and Path(self._cache_dir).is_file():
             raise UsageError(
-                f"The cache of OpenVINO {self._cache_dir} is a file.", hint="Name a folder."
+                f"The cache of OpenVINO {self._cache_dir} is a file.", hint="Choose a folder."
             )
         core = core_of_process()
         PROCESS.enter()  # Until it has compiled a model, forked processes may.
@@ -194,8 +194,8 @@ class CompiledModelFromOnnx(BaseLoader):
             )
             if self._precision_hint is None:
                 G_LOGGER.warning(
-                    f"{said}, as it does by default here; --openvino-precision f32"
-                    ' (precision_hint="f32") is fp32.'
+                    f"{said}, its default on this device; for fp32, use --openvino-precision f32"
+                    ' (precision_hint="f32").'
                 )
             else:
                 G_LOGGER.info(f"{said}.")
@@ -246,7 +246,7 @@ def core_of_process() -> Any:
     year = str(getattr(openvino, "__version__", "")).partition(".")[0]
     if not year.isdigit() or int(year) < _OLDEST:
         raise BackendError(
-            "This OpenVINO is too old: 2024.0 or later is needed.",
+            "This OpenVINO is too old: 2024.0 or later is required.",
             backend="openvino",
             hint="pip install -U openvino",
         )
@@ -303,7 +303,7 @@ def _check_device(core: Any, device: str) -> None:
     listed = {name.partition(".")[0] for name in known}
     is_virtual = plain.partition(":")[0] in _VIRTUAL
     if plain not in listed and not is_virtual:
-        hint = "Other devices need drivers, see OpenVINO's documentation."
+        hint = "Other devices require drivers; see the OpenVINO documentation."
         raise UnknownNameError("OpenVINO device", device, known, hint=hint)
 
 

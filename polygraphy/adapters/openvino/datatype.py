@@ -48,10 +48,10 @@ def data_type(name: str, native: Any) -> DataTypeEntry:
     entry = OpenvinoDataTypes().from_native(native)
     if entry is None:
         raise BackendError(
-            f"OpenVINO's tensor {name!r} is of type {native.get_type_name()}, whose arrays cannot"
-            " be handed over here.",
+            f"OpenVINO's tensor {name!r} has the type {native.get_type_name()}, which NumPy"
+            " arrays cannot hold.",
             backend="openvino",
-            hint="Cast it inside the model.",
+            hint="Cast it in the model.",
         )
     return entry
 

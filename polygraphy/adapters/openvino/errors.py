@@ -31,14 +31,14 @@ _UNREADABLE = ("Unable to read the model", "Error during import of ONNX model", 
 _HINTS = (
     (
         "dynamic rank",
-        "Give the shapes of the inputs: polygraphy surgeon sanitize --override-input-shapes.",
+        "Set the shapes of the inputs: polygraphy surgeon sanitize --override-input-shapes.",
     ),
     ("unsupported element type", "OpenVINO has no tensors of one of the data types of the model."),
     (
         "Cannot load library",
-        "The libraries of the device's driver are missing, or it is not there.",
+        "The device does not exist, or libraries of its driver are missing.",
     ),
-    ("Unsupported property", "--openvino-properties takes what the device knows."),
+    ("Unsupported property", "--openvino-properties accepts properties of the device only."),
     (
         "Transformation failed at",  # So are those of quantised models called.
         "--openvino-properties LP_TRANSFORMS_MODE=NO keeps a quantized model in floating point.",
@@ -64,16 +64,16 @@ def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
         text = point_of(str(error)) or type(error).__name__
         if any(sign in text for sign in _UNREADABLE):
             raise ModelError(
-                f"OpenVINO cannot read {model}: it is truncated, damaged, or no ONNX model at all."
+                f"OpenVINO cannot read {model}: it is truncated, damaged, or not an ONNX model."
                 f" ({text.rstrip('.')})",
                 path=None if model == "the model" else model,
-                hint="`polygraphy check lint` may say more. Else export or download it again.",
+                hint="Try `polygraphy check lint`, or export or download the model again.",
             ) from error
         if lacking := _LACKING.search(text):
             raise UnsupportedOperatorError(
-                f"OpenVINO could not {doing} {model}: it does not have {lacking[1]}.",
+                f"OpenVINO could not {doing} {model}: it does not support {lacking[1]}.",
                 backend="openvino",
-                hint="Check domain and opset of the operator, or take a newer OpenVINO.",
+                hint="Check the domain and opset of the operator, or install a newer OpenVINO.",
             ) from error
         hint = next((advice for sign, advice in _HINTS if sign in text), "")
         end = "" if text.endswith(".") else "."

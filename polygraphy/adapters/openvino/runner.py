@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _LONG = 0.5
 """Seconds of an inference that are too long to wait for after ctrl-C."""
 _CRASHED = (
-    "[!] The process ended while OpenVINO {} the model: OpenVINO crashed, or it was killed. To go"
-    " on with other backends: --use-subprocess."
+    "[!] The process ended while OpenVINO {} the model: OpenVINO crashed, or the process was"
+    " killed. To continue with other backends: --use-subprocess."
 )
 _now = time.perf_counter
 

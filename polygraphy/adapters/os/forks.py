@@ -52,9 +52,9 @@ class OneProcess:
         """Raise as `enter` does."""
         if self._pid not in (None, os.getpid()):
             raise UsageError(
-                f"{self._library} has computed in the process from which this one was forked, and"
-                " would wait for its threads for ever.",
-                hint=f"Start the processes before anything runs in {self._library}.",
+                f"{self._library} ran in the parent process before this one was forked, and would"
+                " wait for its threads forever.",
+                hint=f"Start the processes before {self._library} runs.",
             )
 
 

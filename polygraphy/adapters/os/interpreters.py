@@ -28,7 +28,7 @@ def interpreter_of(path: str) -> str:
     """Return the interpreter of a virtual environment, or the path of one as it is."""
     if not os.path.isdir(path):  # noqa: PTH112
         if not os.access(path, os.X_OK):
-            raise FileError(f"{path} is not an interpreter: it cannot be run.", path=path)
+            raise FileError(f"{path} is not an executable interpreter.", path=path)
         return path
     with translate_os_errors(path, "read the folder"):
         found = [Path(path) / name for name in _INTERPRETERS if (Path(path) / name).exists()]
@@ -57,7 +57,7 @@ def output_of(
     lines = [line for line in done.output.splitlines() if line.strip()]
     last = lines[-1].strip() if lines else ""
     ended = f"signal {-done.code}" if done.code < 0 else f"exit code {done.code}"
-    raise BackendError(f"{path}: {last or f'it ended with {ended} and said nothing'}")
+    raise BackendError(f"{path}: {last or f'exited with {ended} and no output'}")
 
 
 def value_behind(output: str, word: str) -> str | None:
@@ -88,7 +88,7 @@ class OtherEnvironment:
         asks = f"import {package}; print('version', {package}.__version__)"
         version = value_behind(output_of([self._interpreter, "-I", "-c", asks], path), "version")
         if version is None:
-            raise BackendError(f"{path} does not say which {title} it has.")
+            raise BackendError(f"{path} does not report its version of {title}.")
         self.path = path
         self.version = version.partition("-")[0]
         self.install = f"pip install {package}=={self.version}"

@@ -118,14 +118,16 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
     """
     path = Path(path)
     if path.is_dir():
-        raise FileError(f"{what} {path} is a folder.", path=path, hint="Name the file itself.")
+        raise FileError(
+            f"{what} {path} is a folder.", path=path, hint="Use the path of the file itself."
+        )
     if not path.exists():
         if path.is_symlink():
             target = path.readlink()
             raise MissingFileError(
                 f"{what} {path} is a link to {target}, which does not exist.",
                 path=path,
-                hint="Mend the link, or name the file itself.",
+                hint="Fix the link, or use the path of the file itself.",
             )
         raise MissingFileError(
             f"{what} {path} does not exist: {MissingFileError.strerror}.",
@@ -189,7 +191,7 @@ def _is_beside(name: object, path: str | Path) -> bool:
 def ensure_parent(path: str | Path) -> Path:
     """Make the folder that `path` lies in, and return `path`."""
     path = Path(path)
-    with translate_os_errors(path.parent, "make the folder"):
+    with translate_os_errors(path.parent, "create the folder"):
         path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -206,7 +208,7 @@ def check_writable(path: str | Path) -> None:
     given = Path(path)
     with translate_os_errors(path, "write"):
         if given.is_dir():
-            raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
+            raise FileError(f"{path} is a folder.", path=path, hint="Use the path of a file.")
         if given.exists() and not given.is_file():
             return  # A device or a pipe.
         folder = next(each for each in Path(os.path.realpath(given)).parents if each.exists())
@@ -291,7 +293,7 @@ def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
     is_special = given.exists() and not given.is_file()
     target = given if is_special else Path(os.path.realpath(given))
     if target.is_dir():
-        raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
+        raise FileError(f"{path} is a folder.", path=path, hint="Use the path of a file.")
     encoding = None if "b" in mode else "utf-8"
     with translate_os_errors(path, "write", unless_of_others=True):
         if is_special:  # A device or a pipe has no content to protect.

@@ -163,7 +163,7 @@ _translated_errors = partial(
     translate_errors,
     who="Plugin references",
     backend="pluginref",
-    remedy="give it a reference with polygraphy.backend.pluginref.register.",
+    remedy="Register a reference with polygraphy.backend.pluginref.register.",
 )
 
 

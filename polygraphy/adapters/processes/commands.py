@@ -24,7 +24,7 @@ from polygraphy.lifetime import end_group, forget_group, start_command
 from polygraphy.ports.running import RunningCommand
 from polygraphy.python_command import safe_command
 
-_ENDED = "The interpreter that runs check commands has ended."
+_ENDED = "The interpreter that runs check commands has exited."
 _PATIENCE = 2.0
 _BLOCK = 1 << 16
 _SERVER = "polygraphy.adapters.processes.warm_server"
@@ -357,7 +357,7 @@ def _start_process(
     except FileNotFoundError as error:
         raise UsageError(
             f"The check command {words[0]!r} does not exist.",
-            hint="Name a program on the PATH, or the path of one; a pipeline needs a shell: sh -c.",
+            hint="Use a program on the PATH or its path; a pipeline needs a shell: sh -c.",
         ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

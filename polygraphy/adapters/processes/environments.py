@@ -74,7 +74,7 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
     missing = [name for name, version in versions.items() if version == "missing"]
     if missing or not versions:
         raise BackendError(
-            f"{path}: this package does not run there: it lacks {', '.join(missing)}.",
+            f"{path}: Polygraphy cannot run there: {', '.join(missing)} missing.",
             hint=f"Install it: {interpreter} -m pip install {' '.join(missing)}.",
         )
     return interpreter, variables, versions
@@ -105,7 +105,7 @@ def _variables(folder: Path) -> dict[str, str]:
     """Return what has an interpreter import this package, and nothing from where it runs."""
     here = Path(polygraphy.__file__).resolve().parent
     link = folder.resolve() / "package" / _NAME
-    with translate_os_errors(link, "make the link"):
+    with translate_os_errors(link, "create the link"):
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.is_symlink() or link.resolve() != here:
             with suppress(FileNotFoundError):

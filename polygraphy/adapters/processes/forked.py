@@ -42,9 +42,7 @@ def call_isolated(
 ) -> T:
     """Call a function in a new process; see the port."""
     if not hasattr(os, "fork"):
-        raise UsageError(
-            "Processes of their own for runners need an operating system that can fork."
-        )
+        raise UsageError("Runners in subprocesses require an operating system with fork.")
     sys.stdout.flush()  # What is buffered now would be written by both processes.
     sys.stderr.flush()
     with tempfile.TemporaryFile() as exchange:
@@ -67,7 +65,7 @@ def call_isolated(
             _kill(pid)
             raise BackendError(
                 f"{what} took longer than {timeout:g} s and was stopped.",
-                hint="Allow more time, or find out where it hangs with -vv.",
+                hint="Raise the time limit, or find where it hangs with -vv.",
             )
         return cast("T", _receive_result(exchange, status, what))
 
@@ -106,10 +104,7 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 os._exit(_NO_ROOM)
             raised = None if answer[0] else _describe_error(answer[1])
-            text = (
-                raised
-                or f"The result cannot be handed over by its process: {_describe_error(error)}."
-            )
+            text = raised or f"The subprocess cannot return its result: {_describe_error(error)}."
             exchange.seek(0)
             exchange.truncate()
             pickle.dump((False, BackendError(text)), exchange)
@@ -154,8 +149,8 @@ def _receive_result(exchange: IO[bytes], status: int, what: str) -> Any:
         raise crash_error(what, os.WTERMSIG(status))
     if os.WEXITSTATUS(status) == _NO_ROOM:
         raise BackendError(
-            f"{what} ended without a result: there is no room for that in {tempfile.gettempdir()}.",
-            hint="Make room, or name another folder in the environment variable TMPDIR.",
+            f"{what} ended without a result: the disk with {tempfile.gettempdir()} is full.",
+            hint="Free some space, or set the environment variable TMPDIR to a different folder.",
         )
     exchange.seek(0)
     try:

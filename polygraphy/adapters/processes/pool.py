@@ -39,9 +39,8 @@ class LocalPool:
     ) -> None:
         if limits.memory and not resident(os.getpid()):
             raise UsageError(
-                "--memory has no effect here: this system does not tell how much memory a process"
-                " uses.",
-                hint="Leave it out, and lower --jobs instead.",
+                "--memory has no effect: this system does not report the memory of a process.",
+                hint="Remove it, and lower --jobs instead.",
             )
         devices = _devices()
         count = limits.jobs or (len(devices) if len(devices) > 1 else cores())

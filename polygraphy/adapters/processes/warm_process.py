@@ -131,7 +131,7 @@ class WarmProcess:
                 message = Message((how, function, arguments))
             except Exception as error:
                 self._released += released
-                raise UsageError(f"{self._what} cannot be handed to a process: {error}") from error
+                raise UsageError(f"{self._what} cannot be sent to a subprocess: {error}") from error
             try:
                 with message:
                     message.send(self._channel)
@@ -141,8 +141,8 @@ class WarmProcess:
             except OSError as error:
                 self.close()
                 raise BackendError(
-                    f"{self._what} cannot exchange data with its process: {error.strerror}.",
-                    hint="It needs memory for them: use a smaller batch, or a smaller model.",
+                    f"{self._what} cannot exchange data with its subprocess: {error.strerror}.",
+                    hint="The data need memory: use a smaller batch, or a smaller model.",
                 ) from error
             except BaseException:  # Ctrl-C, of which a process in a group of its own hears nothing.
                 self.close()
@@ -158,7 +158,7 @@ class WarmProcess:
             self.close()
             raise BackendError(
                 f"{self._what} took longer than {timeout:g} s and was stopped.",
-                hint="Allow more time, or find out where it hangs with -vv.",
+                hint="Raise the time limit, or find where it hangs with -vv.",
             )
         return receive(self._channel)
 
@@ -229,7 +229,7 @@ _warm: dict[str, WarmProcess] = {}
 def warm_process(what: str, key: str) -> WarmProcess:
     """Return the process for a setting; see the port."""
     if not (hasattr(socket, "send_fds") and hasattr(os, "fork")):
-        raise UsageError("Processes that stay warm need sockets that hand over files.")
+        raise UsageError("Warm subprocesses require sockets that can pass file descriptors.")
     process = _warm.pop(key, None) or WarmProcess(what)
     while len(_warm) >= _MOST:
         _warm.pop(next(iter(_warm))).close()
@@ -315,7 +315,7 @@ def _message(answer: tuple[bool, Any], lines: Sequence[tuple[str, int]]) -> Mess
     try:
         return Message((*answer, lines))
     except Exception as error:
-        text = f"The result cannot be handed over by its process: {_described(error)}."
+        text = f"The subprocess cannot return its result: {_described(error)}."
         if not answer[0]:
             text = _described(answer[1])
         return Message((False, BackendError(text), lines))

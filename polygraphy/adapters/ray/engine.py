@@ -103,9 +103,9 @@ def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
     while (record := read_record(job.result)) is None:
         if time.monotonic() > end:
             raise FileError(
-                f"{job.result} is not here, though Ray ran it (exit code {code}).",
+                f"Ray ran the cell (exit code {code}), but {job.result} does not exist.",
                 path=job.result,
-                hint="Name a --folder that all hosts of the cluster share.",
+                hint="Set --folder to a folder that all hosts of the cluster share.",
             )
         Event().wait(_PATIENCE)
     return record

@@ -61,7 +61,7 @@ def _lines(document: Document) -> Iterator[str]:
         shown = ([check.group, check.name, check.message] for check in others)
         yield from _table(("", "what", "why"), list(shown)[:_MOST_ROWS])
         if len(others) > _MOST_ROWS:
-            yield from ("", f"{len(others) - _MOST_ROWS} more are in the document.")
+            yield from ("", f"{len(others) - _MOST_ROWS} more in the JSON document.")
     for advice in [] if document.culprits else advice_for(document):
         yield ""
         yield text_of(advice.text)
@@ -109,7 +109,7 @@ def _samples(found: Mapping[str, Any]) -> Iterator[str]:
         rows = ([each["name"], each["label"], *each["answers"]] for each in changed)
         yield from _table(("sample", "label", *found["parties"]), rows)
     if len(found["changed"]) > len(changed):
-        yield from ("", f"{len(found['changed']) - len(changed)} more are in the document.")
+        yield from ("", f"{len(found['changed']) - len(changed)} more in the JSON document.")
 
 
 def _steps(found: Mapping[str, Any]) -> Iterator[str]:
@@ -152,7 +152,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     yield from _table(title, (_row(row, chosen) for row in rows[:_MOST_ROWS]))
     if len(rows) > _MOST_ROWS:
         yield ""
-        yield f"{len(rows) - _MOST_ROWS} more outputs are in the document."
+        yield f"{len(rows) - _MOST_ROWS} more outputs in the JSON document."
 
 
 def _row(row: OutputRow, metrics: Sequence[str]) -> list[str]:

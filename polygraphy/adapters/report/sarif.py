@@ -24,7 +24,7 @@ def sarif_of(document: Document) -> str:
     results = [*_findings(document)] or [*_failures(document)]
     used = sorted({result["ruleId"] for result in results})
     rules = [
-        {"id": rule, "shortDescription": {"text": RULES.get(rule, "A check did not pass.")}}
+        {"id": rule, "shortDescription": {"text": RULES.get(rule, "A check failed.")}}
         for rule in used
     ]
     driver = {"name": "polygraphy", "version": __version__, "rules": rules}

@@ -293,12 +293,12 @@ class Session:
         """
         paths = [report] if isinstance(report, str) else list(report or ())
         if format not in FORMATS:
-            raise UsageError(f"{format!r} is no format.", hint=f"Choose {' or '.join(FORMATS)}.")
+            raise UsageError(f"{format!r} is not a format.", hint=f"Choose {' or '.join(FORMATS)}.")
         for path in paths:
             if format_of_report(path) is None:
                 raise UsageError(
-                    f"No report can be written to {path!r}.",
-                    hint=f"Give it one of the extensions {', '.join(REPORTS)}.",
+                    f"Cannot write a report to {path!r}.",
+                    hint=f"Use one of the extensions {', '.join(REPORTS)}.",
                 )
         self._paths, self._sources = paths, list(sources)
         self._problems: list[Problem] = []

@@ -112,8 +112,8 @@ def final_tensors(graph: tensorflow.Graph, ignored: Iterable[str] = ()) -> list[
     ]
     if not names:
         raise ModelError(
-            "The TensorFlow graph computes nothing that could be an output.",
-            hint="Name tensors of it as outputs.",
+            "The TensorFlow graph has no outputs.",
+            hint="Choose tensors as outputs.",
         )
     return names
 

@@ -59,7 +59,9 @@ _HINTS = (
 )
 # About a file that cannot be loaded, rather than about what this TensorFlow cannot do.
 _LAMBDA = "of a `Lambda` layer"
-_LAMBDA_HINT = "Its code is not run here: save the model as a SavedModel where it was made."
+_LAMBDA_HINT = (
+    "The code in the file is never run: save the model as a SavedModel where it is defined."
+)
 _CAUSE = "Exception encountered: "
 
 
@@ -93,7 +95,7 @@ def _translate_error(error: Exception, doing: str, model: object) -> PolygraphyE
     text = _first_line(error)
     hint = next((advice for sign, advice in _HINTS if sign.lower() in str(error).lower()), "")
     if doing == "run" and _is_about_data(error):
-        return InputError(f"TensorFlow refuses the data: {text}")
+        return InputError(f"TensorFlow rejected the data: {text}")
     if doing == "load" and not hint:
         return ModelError(
             f"TensorFlow cannot load {model or 'the model'}: {text}",
@@ -101,7 +103,7 @@ def _translate_error(error: Exception, doing: str, model: object) -> PolygraphyE
             hint=(
                 _LAMBDA_HINT
                 if _LAMBDA in str(error)
-                else "Is it complete, and of the type that it is taken for?"
+                else "Check that the file is complete, and that --model-type is correct."
             ),
         )
     return BackendError(

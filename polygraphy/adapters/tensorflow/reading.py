@@ -53,8 +53,8 @@ class GraphFromFrozen(BaseLoader):
         """
         if Path(self._path).is_dir():
             raise ModelError(
-                f"The folder {self._path} holds neither a SavedModel (saved_model.pb) nor a"
-                " checkpoint (NAME.index), and a frozen graph is a file.",
+                f"The folder {self._path} contains neither a SavedModel (saved_model.pb) nor a"
+                " checkpoint (NAME.index).",
                 path=self._path,
             )
         path = readable_file(self._path, "Model")
@@ -66,9 +66,9 @@ class GraphFromFrozen(BaseLoader):
             definition.ParseFromString(content)
         if not definition.node:
             raise ModelError(
-                f"{path} holds no TensorFlow graph.",
+                f"{path} contains no TensorFlow graph.",
                 path=path,
-                hint="The saved_model.pb of a SavedModel is loaded by naming its folder.",
+                hint="To load a SavedModel, use its folder, not saved_model.pb.",
             )
         graph = graph_from_definition(definition, path)
         return graph, final_tensors(graph)
@@ -122,7 +122,7 @@ class GraphFromSavedModel(BaseLoader):
         signatures = getattr(model, "signatures", {})
         if not signatures:
             raise ModelError(
-                f"The SavedModel {path} has no signature, so nothing in it can be run.",
+                f"The SavedModel {path} has no signature, so it cannot be run.",
                 path=path,
                 hint="Save it with tf.saved_model.save(model, path, signatures=...).",
             )
@@ -141,10 +141,10 @@ def _folder(name: str) -> Path:
         raise FileError(
             f"SavedModel {path} is not a folder." if path.exists() else f"{path} does not exist.",
             path=path,
-            hint="Name the folder that holds saved_model.pb.",
+            hint="Use the folder that contains saved_model.pb.",
         )
     if not any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
-        raise ModelError(f"The folder {path} holds no saved_model.pb.", path=path)
+        raise ModelError(f"The folder {path} contains no saved_model.pb.", path=path)
     return path
 
 
@@ -194,7 +194,7 @@ class GraphFromCkpt(BaseLoader):
         ):
             saver = v1.train.import_meta_graph(f"{prefix}.meta", clear_devices=True)
             if saver is None:
-                raise ModelError(f"{prefix}.meta does not tell how its variables were saved.")
+                raise ModelError(f"{prefix}.meta does not state how its variables were saved.")
             saver.restore(session, str(prefix))
             helpers = saver.as_saver_def()
             ignored = {op_name(helpers.save_tensor_name), op_name(helpers.filename_tensor_name)}
@@ -204,9 +204,9 @@ class GraphFromCkpt(BaseLoader):
         folder = Path(self._dir)
         if not folder.is_dir():
             raise FileError(
-                f"There is not a folder {folder}.",
+                f"The folder {folder} does not exist.",
                 path=folder,
-                hint="Name the folder of the checkpoint.",
+                hint="Use the folder of the checkpoint.",
             )
         prefix = folder / (self._name or self._latest(folder))
         if not prefix.with_name(f"{prefix.name}.index").is_file():
@@ -214,8 +214,8 @@ class GraphFromCkpt(BaseLoader):
             raise UnknownNameError(f"In the folder {folder}, the checkpoint", prefix.name, known)
         if not prefix.with_name(f"{prefix.name}.meta").is_file():
             raise ModelError(
-                f"The checkpoint {prefix} holds variables alone: there is no {prefix.name}.meta"
-                " with the graph.",
+                f"The checkpoint {prefix} contains variables only: {prefix.name}.meta, which has"
+                " the graph, is missing.",
                 path=prefix,
                 hint="Load the model where it is defined, and save it as a SavedModel.",
             )
@@ -225,9 +225,9 @@ class GraphFromCkpt(BaseLoader):
         latest = tensorflow_module().train.latest_checkpoint(str(folder))
         if latest is None:
             raise FileError(
-                f"The folder {folder} has no file 'checkpoint' that tells the latest one.",
+                f"The folder {folder} has no file 'checkpoint' that names the latest checkpoint.",
                 path=folder,
-                hint="Give the name of the checkpoint (--ckpt NAME).",
+                hint="Set the name of the checkpoint (--ckpt NAME).",
             )
         return Path(latest).name
 
@@ -266,7 +266,7 @@ class GraphFromKeras(BaseLoader):
             model = tf.keras.models.load_model(str(path), compile=False)
         if not getattr(model, "inputs", None):
             raise ModelError(
-                f"The Keras model in {path} does not tell its inputs.",
+                f"The Keras model in {path} does not declare its inputs.",
                 path=path,
                 hint="Build it with keras.Input, or call it once, before saving it.",
             )

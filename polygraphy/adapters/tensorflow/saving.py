@@ -73,7 +73,7 @@ class UseTfTrt(BaseLoader):
         graph, outputs = evaluate(self._graph)
         converter = _converter()
         options = {name: value for name, value in self._options.items() if value is not None}
-        with graph.as_default(), translate_errors("give TensorRT parts of"):
+        with graph.as_default(), translate_errors("run TensorRT on parts of"):
             definition = converter(
                 input_graph_def=graph.as_graph_def(),
                 nodes_denylist=[op_name(name) for name in outputs],
@@ -93,11 +93,10 @@ def _converter() -> Any:
     tf = tensorflow_module()
     if not tf.sysconfig.get_build_info().get("is_tensorrt_build"):
         raise BackendError(
-            f"TensorFlow {tf.__version__} was built without TensorRT, so it cannot hand parts of"
-            " the graph to it.",
+            f"TensorFlow {tf.__version__} was built without TensorRT, so --tftrt cannot be used.",
             backend="tensorflow",
-            hint="TensorFlow 2.17 with CUDA is the last that was; or convert the model to ONNX and"
-            " use --trt.",
+            hint="Use TensorFlow 2.17 with CUDA or earlier, or convert the model to ONNX and use"
+            " --trt.",
         )
     from tensorflow.python.compiler.tensorrt.trt_convert import TrtGraphConverter
 
@@ -182,7 +181,7 @@ def _refuse_foreign_operators(model: ModelProto) -> None:
         raise BackendError(
             f"tf2onnx cannot convert these operators of TensorFlow: {', '.join(sorted(foreign))}.",
             backend="tensorflow",
-            hint="Choose outputs before them, or a later opset.",
+            hint="Choose outputs before these operators, or a later opset.",
         )
 
 
@@ -252,4 +251,4 @@ def _save_engines(graph: tensorflow.Graph, folder: str) -> None:
             with atomic_file(path) as stream:
                 stream.write(engine)
     if not nodes:
-        G_LOGGER.warning("The TensorFlow graph holds no TensorRT engine that could be saved.")
+        G_LOGGER.warning("The TensorFlow graph contains no TensorRT engine to save.")

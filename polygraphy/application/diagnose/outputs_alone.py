@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.variants import Variant, unknowns, variants, with_number
-from polygraphy.domain.diagnosis.words import changes, evidence, reasons, steps, titles
+from polygraphy.domain.diagnosis.words import changes, errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import LARGE, Deviation
@@ -118,7 +118,7 @@ class _Guesses:
                 values = twin.load(self._case.model.proto)(self._feed)
                 return self._party if self._case.differing(values, self._values) else twin
         except BackendError as error:
-            G_LOGGER.verbose(f"{self._party.name} on the CPU does not run the model: {error}")
+            G_LOGGER.verbose(errors.not_on_cpu(self._party.name, error))
         return self._party
 
     def result(self) -> StepOutcome:

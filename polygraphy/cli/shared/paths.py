@@ -154,7 +154,7 @@ def _check_file(what: str, path: str) -> None:
         if place.is_symlink():
             raise UsageError(
                 f"{what} {path} is a link to {place.readlink()}, which does not exist.",
-                hint="Mend the link, or name the file itself.",
+                hint="Fix the link, or use the path of the file itself.",
             )
     except FileNotFoundError:
         names = []  # There is no such folder.

@@ -481,7 +481,7 @@ class StreamingDataLoader:
         for blobs in iterate_blobs(path):
             if self.input_metadata is None:
                 raise UsageError(
-                    f"{path} holds bare bytes, whose data types and shapes only a model tells.",
+                    f"{path} contains raw bytes, without data types and shapes.",
                     hint="Set input_metadata.",
                 )
             try:

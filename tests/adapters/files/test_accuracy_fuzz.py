@@ -97,5 +97,5 @@ def test_what_is_wrong_in_a_damaged_verdict_is_said(
     damaged["lst"][1]["lst"][0][1][0]["y"][field] = junk
     path = tmp_path / "damaged.json"
     path.write_text(json.dumps(damaged))
-    with pytest.raises(FileError, match=f"'{field}' is .*, not a (number|truth value)"):
+    with pytest.raises(FileError, match=f"'{field}' is .*, not (a number|true or false)"):
         AccuracyResults.load(path)

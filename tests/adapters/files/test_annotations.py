@@ -86,7 +86,7 @@ def test_a_crash_while_adding_leaves_the_results_as_they_were(tmp_path: Path) ->
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "o.json"
     path.write_text(text)
-    with pytest.raises(FileError, match="Nothing can be added"):
+    with pytest.raises(FileError, match="Cannot append"):
         FileResultStore().add_comparison(path, {})
     assert path.read_text() == text
     with pytest.raises(FileError, match="Could not read"):

@@ -148,8 +148,8 @@ def test_objects_are_refused(folder: Path, array: Array) -> None:
     with pytest.raises(FileError) as caught:
         json_io.save([{"x": array}], folder / "objects.json")
     assert str(caught.value) == (
-        f"Could not save to {folder}/objects.json: an array of Python objects has no form in a "
-        "file (at [0]['x']). Convert it, for instance to numbers with array.astype(float)."
+        f"Could not save to {folder}/objects.json: an array of Python objects cannot be saved"
+        " (at [0]['x']). Convert it, for example with array.astype(float)."
     )
     assert (folder / "objects.json").read_text() == "before"
 
@@ -237,15 +237,15 @@ WHOLE = _npy_bytes(np.arange(100.0))
 @pytest.mark.parametrize(
     ("payload", "complaint"),
     [
-        (b"", "does not start as an .npy file"),
-        (b"PNG" + WHOLE, "does not start as an .npy file"),
-        (WHOLE[:9], "does not start as an .npy file"),
+        (b"", "does not start like an .npy file"),
+        (b"PNG" + WHOLE, "does not start like an .npy file"),
+        (WHOLE[:9], "does not start like an .npy file"),
         (WHOLE[:100], "an array is damaged"),
-        (WHOLE[:-1], "announces 800 bytes, but there are 799"),
-        (WHOLE + b"x", "announces 800 bytes, but there are 801"),
+        (WHOLE[:-1], "expected 800 bytes according to its header, found 799"),
+        (WHOLE + b"x", "expected 800 bytes according to its header, found 801"),
         (WHOLE.replace(b"(100,)", b"(2**9)"), "an array is damaged"),
         (WHOLE.replace(b"(100,), }", b"(10**18,)"), "an array is damaged"),
-        (WHOLE.replace(b"'shape': (100,), }  ", b"'shape': (9999999,)}"), "announces 79999992"),
+        (WHOLE.replace(b"'shape': (100,), }  ", b"'shape': (9999999,)}"), "expected 79999992"),
         (WHOLE.replace(b"<f8", b"<f7"), "an array is damaged"),
         (b"\x93NUMPY\x09" + WHOLE[7:], "an array is damaged"),
         (b"PK\x03\x04" + WHOLE, "an array is damaged"),
@@ -262,7 +262,7 @@ def test_damage_is_reported(folder: Path, payload: bytes, complaint: str) -> Non
 
 @pytest.mark.parametrize("dtype", ["float128x", "finfo", "__name__", "", "complex64x"])
 def test_a_type_that_is_not_known_is_reported(dtype: str) -> None:
-    with pytest.raises(FileError, match=f"type {dtype!r} is not known"):
+    with pytest.raises(FileError, match=f"type {dtype!r} is unknown"):
         json_io.loads(_as_document(WHOLE, dtype=dtype), object)
 
 
@@ -330,7 +330,7 @@ def test_nuls_at_the_end_of_texts_are_saved(
     "nuls", [[[9, 1]], [[-1, 1]], [[0, 0]], [[0, 10**9]], [[0]], 3, [["0", 1]]]
 )
 def test_a_wrong_number_of_nuls_is_damage(nuls: Any) -> None:
-    with pytest.raises(ContentError, match="an array of texts is damaged"):
+    with pytest.raises(ContentError, match="an array of strings is damaged"):
         with_trailing_nuls(np.array(["ab", "c"]), nuls)
     with pytest.raises(ContentError, match="its data type is float64"):
         with_trailing_nuls(np.ones(2), nuls)

@@ -315,7 +315,9 @@ def test_a_damaged_tensor_is_reported() -> None:
 
 def test_without_torch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # As if it were not installed.
-    with pytest.raises(MissingDependencyError, match="where PyTorch is installed") as caught:
+    with pytest.raises(
+        MissingDependencyError, match="requires PyTorch, which is not installed"
+    ) as caught:
         read([with_marker("Tensor", tensor="UEsDBAAA")])
     assert caught.value.install.endswith("pip install torch")
 

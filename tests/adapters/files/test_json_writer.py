@@ -118,7 +118,7 @@ def test_keys_are_strings(key: Any) -> None:
     ],
 )
 def test_a_dictionary_that_would_be_read_as_an_object_is_refused(members: Any) -> None:
-    with pytest.raises(ContentError, match="read as another type"):
+    with pytest.raises(ContentError, match="read as a different type"):
         text_of([members])
 
 

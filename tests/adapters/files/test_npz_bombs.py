@@ -27,10 +27,10 @@ def test_an_archive_of_zeros_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "zeros.npz"
     path.write_bytes(packed())
     monkeypatch.setattr(config, "EXPANSION_LIMIT_MB", 1)
-    with pytest.raises(FileError, match=r"unpacks from [\d,]+ to 16,777,\d+ bytes") as caught:
+    with pytest.raises(FileError, match=r"expands from [\d,]+ to 16,777,\d+ bytes") as caught:
         inspect_data(str(path))
     assert "POLYGRAPHY_EXPANSION_LIMIT_MB" in str(caught.value)
-    with pytest.raises(ContentError, match="unpacks from"):
+    with pytest.raises(ContentError, match="expands from"):
         array_from_bytes(packed())
     for limit in (-1, 256):
         monkeypatch.setattr(config, "EXPANSION_LIMIT_MB", limit)

@@ -201,13 +201,15 @@ def test_the_file_in_the_way_is_named(name: str) -> None:
     with pytest.raises(FileError) as caught:
         STORE.writer("folder", dict)
     assert str(caught.value) == (
-        f"The folder folder is not empty: {name} is in it. Empty it, or name another folder."
+        f"The folder folder is not empty: it contains {name}. Empty it, or choose a different folder."
     )
 
 
 def test_a_file_in_place_of_a_folder() -> None:
     Path("plain").write_text("text")
-    with pytest.raises(FileError, match=r"without an extension names a folder\. Add an extension"):
+    with pytest.raises(
+        FileError, match=r"without an extension must be a folder\. Add an extension"
+    ):
         STORE.writer("plain", dict)
     assert Path("plain").read_text() == "text"
 
@@ -234,8 +236,8 @@ def test_an_empty_folder_is_reported_at_the_call() -> None:
     with pytest.raises(FileError) as caught:
         STORE.iterate("folder", RunResults)
     assert str(caught.value) == (
-        "The folder folder holds no inference results: there is no file *.json in it, nor"
-        " *.safetensors."
+        "The folder folder contains no inference results: it has no *.json or *.safetensors"
+        " file."
     )
 
 
@@ -248,35 +250,35 @@ def test_an_empty_folder_is_reported_at_the_call() -> None:
         (
             feeds(),
             RunResults,
-            "it holds input data, not inference results. "
-            "Load it as input data, or name a file of saved outputs.",
+            "it contains input data, not inference results. "
+            "Load it as input data, or use a file of saved outputs.",
         ),
         (
             results(),
             dict,
-            "it holds inference results, not input data. "
-            "Load it as inference results, or name a file of saved inputs.",
+            "it contains inference results, not input data. "
+            "Load it as inference results, or use a file of saved inputs.",
         ),
         (
             AccuracyResults(),
             RunResults,
-            "it holds accuracy results, not inference results. Name a file of saved outputs.",
+            "it contains accuracy results, not inference results. Use a file of saved outputs.",
         ),
-        (AccuracyResults(), dict, "it holds accuracy results, not input data."),
-        (TacticReplay(), RunResults, "it holds a tactic replay, not inference results."),
-        (IterationResult(), RunResults, "it holds the outputs of a single iteration, not"),
-        (np.zeros(3), dict, "it holds an array, not input data."),
-        ([1, 2], dict, "it holds a list, not input data."),
-        ([], RunResults, "it holds an empty list, not inference results."),
-        ({}, RunResults, "it holds an empty dictionary, not inference results."),
-        ({"x": 3}, RunResults, "it holds a dictionary, not inference results."),
-        ("text", dict, "it holds a string, not input data."),
-        (3.5, dict, "it holds a number, not input data."),
-        (None, RunResults, "it holds null, not inference results."),
-        (True, RunResults, "it holds a truth value, not inference results."),
-        ([], dict, "it holds no iterations."),
-        (RunResults(), RunResults, "it holds no iterations."),
-        (results(0), RunResults, "it holds no iterations."),
+        (AccuracyResults(), dict, "it contains accuracy results, not input data."),
+        (TacticReplay(), RunResults, "it contains a tactic replay, not inference results."),
+        (IterationResult(), RunResults, "it contains the outputs of a single iteration, not"),
+        (np.zeros(3), dict, "it contains an array, not input data."),
+        ([1, 2], dict, "it contains a list, not input data."),
+        ([], RunResults, "it contains an empty list, not inference results."),
+        ({}, RunResults, "it contains an empty dictionary, not inference results."),
+        ({"x": 3}, RunResults, "it contains a dictionary, not inference results."),
+        ("text", dict, "it contains a string, not input data."),
+        (3.5, dict, "it contains a number, not input data."),
+        (None, RunResults, "it contains null, not inference results."),
+        (True, RunResults, "it contains a boolean, not inference results."),
+        ([], dict, "it contains no iterations."),
+        (RunResults(), RunResults, "it contains no iterations."),
+        (results(0), RunResults, "it contains no iterations."),
     ],
 )
 def test_something_else_is_reported_at_the_call(content: Any, kind: type, complaint: str) -> None:
@@ -290,10 +292,10 @@ def test_something_else_is_reported_at_the_call(content: Any, kind: type, compla
 @pytest.mark.parametrize(
     ("kind", "complaint"),
     [
-        (RunResults, "it holds input data, not inference results. Load it as input data"),
-        (AccuracyResults, "it holds input data, not accuracy results."),
-        (TacticReplay, "it holds input data, not a tactic replay."),
-        (np.ndarray, "it holds input data, not an object of type 'ndarray'."),
+        (RunResults, "it contains input data, not inference results. Load it as input data"),
+        (AccuracyResults, "it contains input data, not accuracy results."),
+        (TacticReplay, "it contains input data, not a tactic replay."),
+        (np.ndarray, "it contains input data, not an object of type 'ndarray'."),
     ],
 )
 def test_something_else_is_reported_when_it_is_loaded(kind: type, complaint: str) -> None:
@@ -382,8 +384,8 @@ def test_an_unknown_type_is_reported() -> None:
     with pytest.raises(FileError) as caught:
         STORE.load("file.json", list)
     assert str(caught.value) == (
-        "Could not load file.json: it holds an object of type 'Novelty', which is not known here "
-        "(at [0]['x']). It is of another version, or of code that must be imported first."
+        "Could not load file.json: it contains an object of unknown type 'Novelty' "
+        "(at [0]['x']). The file is from a different version, or from code that must be imported first."
     )
 
 

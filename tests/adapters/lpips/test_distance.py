@@ -102,7 +102,7 @@ def test_weights_that_cannot_be_had_are_named(
 
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     monkeypatch.setattr(sys.modules["torch.hub"], "download_url_to_file", fetch)
-    with pytest.raises(BackendError, match=r"could not be fetched: no network\.") as raised:
+    with pytest.raises(BackendError, match=r"the download failed: no network\.") as raised:
         LpipsDistance().prepare()
     assert f"not in {tmp_path}/checkpoints" in str(raised.value)
     assert raised.value.exit_code == 3

@@ -52,7 +52,7 @@ def test_a_backend_that_is_missing_comes_with_its_command(monkeypatch: pytest.Mo
     [_, backends] = package_sections()
     assert dict(backends.facts)["TensorRT"] == "tensorrt 10.1"
     assert dict(backends.facts)["PyTorch"] == "not installed"
-    assert "PyTorch is installed by: pip install torch" in backends.remarks
+    assert "To install PyTorch: pip install torch" in backends.remarks
     assert not any(remark.startswith("TensorRT ") for remark in backends.remarks)
 
 

@@ -51,7 +51,9 @@ def test_a_tensor_that_two_nodes_make(edit: str) -> None:
     model = parser.parse_model(TWICE)
     for node, name in zip(model.graph.node, "pqr"):
         node.name = name
-    reported = "Tensor 'a' of graph 'g' is made by the Relu node 'p' and the Abs node 'q'"
+    reported = (
+        "Tensor 'a' of graph 'g' is computed twice: by the Relu node 'p' and the Abs node 'q'"
+    )
     with pytest.raises(ModelError, match=reported):
         EDITS[edit](model)
 
@@ -59,9 +61,9 @@ def test_a_tensor_that_two_nodes_make(edit: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
-        (WAITING, "the Neg node '' takes 'late', which is made behind it or nowhere"),
-        (NOWHERE, "the Neg node '' takes 'gone', which is made behind it or nowhere"),
-        (NO_OUTPUT, "no node of graph 'g' makes its output 'y'"),
+        (WAITING, "the Neg node '' reads 'late', which no earlier node computes"),
+        (NOWHERE, "the Neg node '' reads 'gone', which no earlier node computes"),
+        (NO_OUTPUT, "no node of graph 'g' computes its output 'y'"),
     ],
 )
 def test_order_is_checked_behind_an_unknown_operator(text: str, reported: str) -> None:
@@ -96,7 +98,7 @@ def nested(depth: int) -> onnx.ModelProto:
 def test_shapes_that_lie_too_deep_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     deepest = nested(32)
     assert infer_shapes(deepest, allow_onnxruntime=False) == deepest
-    assert "Going on without" in capsys.readouterr().out
+    assert "Continuing without it" in capsys.readouterr().out
     check_model(fold_constants(deepest))
 
 
@@ -130,7 +132,7 @@ def test_nodes_of_very_many_operands_are_not_run(
     models.save(parser.parse_model(text + body), path)
     findings = open_to_lint(ModelSource(str(path)))({"x": np.ones(2, np.float32)}, OnnxrtTrial())
     [entry] = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
-    assert entry.level == INFO and "3 operands" in entry.message
+    assert entry.level == INFO and "3 inputs" in entry.message
     assert list(entry.nodes) == [findings.nodes[2]]
     assert findings.skipped == (findings.nodes[2], findings.nodes[3])
     assert findings.ran == {findings.nodes[i] for i in (0, 1, 4)}

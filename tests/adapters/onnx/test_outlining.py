@@ -49,4 +49,4 @@ def test_what_came_and_went_is_reported(capsys: pytest.CaptureFixture[str]) -> N
 def test_an_edit_that_keeps_all_parts_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     model = branches()
     show_edited(show_original(model), model)
-    assert capsys.readouterr().out.endswith("No node and no initializer was removed or added.\n")
+    assert capsys.readouterr().out.endswith("No nodes or initializers were added or removed.\n")

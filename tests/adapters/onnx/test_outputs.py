@@ -174,7 +174,7 @@ def test_weights_cannot_be_outputs() -> None:
 def test_tensors_in_sub_graphs_cannot_be_outputs_and_it_is_said_what_can() -> None:
     with pytest.raises(UsageError) as error:
         modify_outputs(with_constant(), outputs=["inner"])
-    assert "inside a sub-graph of the If node 'if'" in str(error.value)
+    assert "in a subgraph of the If node 'if'" in str(error.value)
     assert "'z'" in str(error.value)
 
 

@@ -135,11 +135,11 @@ def test_weights_of_another_model_are_not_overwritten(tmp_path: Path, one_file: 
 
     save("first.onnx")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(UsageError, match="may belong to another model"):
+    with pytest.raises(UsageError, match="may belong to a different model"):
         save("second.onnx")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     (tmp_path / "third.onnx").write_bytes(b"no model")
-    with pytest.raises(UsageError, match="may belong to another model"):
+    with pytest.raises(UsageError, match="may belong to a different model"):
         save("third.onnx")
 
 
@@ -171,7 +171,7 @@ def test_weights_that_were_not_loaded_are_not_lost(tmp_path: Path) -> None:
     path = str(tmp_path / "m.onnx")
     save_onnx(large(), path, "w.bin")
     bare = onnx_from_path(path, ignore_external_data=True)
-    with pytest.raises(UsageError, match="would lose"):
+    with pytest.raises(UsageError, match="would overwrite"):
         save_onnx(bare, path, "w.bin")
     save_onnx(bare, path)
     assert onnx_from_path(path) == large()

@@ -213,7 +213,7 @@ def test_what_cannot_be_inferred_at_all_is_passed_on(
 
     monkeypatch.setattr(shapes, "_infer_by_onnx", fail)
     assert infer_shapes(models.conv_net(), allow_onnxruntime=False) == models.conv_net()
-    assert "Going on without" in capsys.readouterr().out
+    assert "Continuing without it" in capsys.readouterr().out
 
 
 def test_a_vector_that_claims_to_be_endless_does_not_take_all_memory() -> None:

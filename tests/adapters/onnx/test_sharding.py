@@ -291,7 +291,7 @@ def test_names_that_the_model_lacks_are_reported() -> None:
         shard(inputs=(ShardTensor("z", 0, 3),))
     with pytest.raises(UnknownNameError, match="Output 'z'"):
         shard(outputs=(ShardTensor("z", 0, 3),))
-    with pytest.raises(ModelError, match="has 3 axes, and so no axis 3"):
+    with pytest.raises(ModelError, match="has 3 axes, so axis 3 does not exist"):
         shard(inputs=(ShardTensor("x", 3, 3),))
     with pytest.raises(ModelError, match="--i-rank"):
         shard(inputs=(ShardTensor("x", 1),))
@@ -341,7 +341,7 @@ def test_hints_of_nvidias_tool_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no hints"),
+        ("{", "no shard hints"),
         ("[]", "but tuple"),
         ("{}", "class None"),
         ('{"polygraphy_class": "Tensor"}', "class 'Tensor'"),

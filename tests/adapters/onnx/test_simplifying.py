@@ -120,7 +120,7 @@ def test_graphs_inside_use_what_is_left() -> None:
     assert [node.op_type for node in made.graph.node] == ["Relu", "If"]
     then, otherwise = (each.g for each in made.graph.node[1].attribute)
     assert [node.op_type for node in then.node] == ["Neg", "Add"]
-    assert [node.op_type for node in otherwise.node] == ["Identity"], "a branch makes its output"
+    assert [node.op_type for node in otherwise.node] == ["Identity"], "a branch computes its output"
     for flag in (True, False):
         feed = {"x": X, "flag": np.array(flag)}
         assert alike(run(model, **feed), run(made, **feed))

@@ -144,7 +144,7 @@ def test_an_installed_plugin_that_was_not_given_is_named(
 def test_a_plugin_without_a_device_here_says_so(library: Library) -> None:
     library.devices = []
     assert _matched(library, "cpu") == ["CPUExecutionProvider"]
-    with pytest.raises(BackendError, match="is registered, but there is no device for it here"):
+    with pytest.raises(BackendError, match="is registered, but no device for it was found"):
         _matched(library, "new")
     assert devices_of("new", str(library.path)) == []
 
@@ -178,11 +178,11 @@ def _is_none(library: Library, patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("happens", "said"),
     [
-        (_is_old, r"takes no provider libraries; 1\.23 or later does"),
-        (_is_built_in, "the name 'new' is that of another one, or of a provider"),
-        (_is_taken, "the name 'new' is that of another one, or of a provider"),
-        (_has_another_name, "is registered already, as 'first'"),
-        (_is_none, r"cannot take the provider library \S+libnew.so: invalid ELF header\."),
+        (_is_old, r"does not support provider libraries; use 1\.23 or later"),
+        (_is_built_in, "the name 'new' belongs to a different library or to a provider"),
+        (_is_taken, "the name 'new' belongs to a different library or to a provider"),
+        (_has_another_name, "is already registered as 'first'"),
+        (_is_none, r"cannot load the provider library \S+libnew.so: invalid ELF header\."),
     ],
 )
 def test_what_cannot_be_registered_is_one_line(
@@ -221,12 +221,12 @@ def test_a_module_tells_where_its_library_is(
     assert library_of("plugin_a") == "/opt/a.so"
     assert library_of("d.so") == str(tmp_path / "d.so")
     for source, kind, said in (
-        ("plugin_b", BackendError, "does not tell where its library is: not built"),
+        ("plugin_b", BackendError, "does not return the path of its library: not built"),
         ("plugin_c", BackendError, "no function get_library_path"),
         ("plugin_d", MissingFileError, "neither a file nor a module"),
         ("e.so", MissingFileError, "neither a file nor a module"),
-        ("a/e.so", MissingFileError, "is no file"),
-        (".", MissingFileError, "is no file"),
+        ("a/e.so", MissingFileError, "is not a file"),
+        (".", MissingFileError, "is not a file"),
     ):
         with pytest.raises(kind, match=said):
             library_of(source)
@@ -241,5 +241,5 @@ def test_a_forked_process_does_not_wait_for_the_threads_of_a_plugin(library: Lib
     wanted = _matched(library, "new")
     call_isolated(lambda: session_arguments(Options(), wanted), what="first", timeout=20)  # type: ignore[arg-type]
     session_arguments(Options(), wanted)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="A plugin has computed in the process"):
+    with pytest.raises(UsageError, match="A plugin ran in the parent process"):
         call_isolated(lambda: session_arguments(Options(), wanted), what="second", timeout=20)  # type: ignore[arg-type]

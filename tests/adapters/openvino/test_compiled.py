@@ -329,7 +329,7 @@ def test_a_release_that_is_too_old_is_refused_in_one_line(monkeypatch: pytest.Mo
     with pytest.raises(BackendError, match="too old: 2024"):
         CompiledModelFromOnnx(conv_relu())()
     assert [section.remarks for section in device_sections()] == [
-        ("None: This OpenVINO is too old: 2024.0 or later is needed. pip install -U openvino",)
+        ("None: This OpenVINO is too old: 2024.0 or later is required. pip install -U openvino",)
     ]
 
 

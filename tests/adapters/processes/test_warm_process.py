@@ -121,9 +121,9 @@ def test_errors_logs_and_silence(process: WarmProcess, capfd: pytest.CaptureFixt
         process.call(_fail, UsageError("no such thing"))
     with pytest.raises(BackendError, match="ended its process with exit code 3"):
         process.call(sys.exit, 3)
-    with pytest.raises(BackendError, match="cannot be handed over"):
+    with pytest.raises(BackendError, match="cannot return its result"):
         process.call(eval, "lambda: 1")
-    with pytest.raises(UsageError, match="cannot be handed to a process"):
+    with pytest.raises(UsageError, match="cannot be sent to a subprocess"):
         process.call(lambda: 1)
     with G_LOGGER.verbosity(G_LOGGER.WARNING):
         process.call(_log, "quiet")

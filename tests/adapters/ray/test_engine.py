@@ -96,7 +96,9 @@ def test_a_folder_that_hosts_do_not_share_is_one_error(
     monkeypatch.setattr(engine_module, "_VISIBLE", 0.5)
     with (
         bind(read_record, lambda path: None),
-        pytest.raises(FileError, match=r"one.json is not here, though Ray ran it \(exit code 2\)"),
+        pytest.raises(
+            FileError, match=r"Ray ran the cell \(exit code 2\), but .*one.json does not exist"
+        ),
     ):
         records_of(engine, [job(tmp_path, "one", "raise SystemExit(2)")])
 

@@ -125,7 +125,7 @@ def test_errors_of_kernels_are_ours() -> None:
         pytest.raises(InputError) as e,
     ):
         runner.infer({"x:0": X[0]})
-    assert "TensorFlow refuses the data" in str(e.value)
+    assert "TensorFlow rejected the data" in str(e.value)
     assert "\n" not in str(e.value)
     infinite = {"x:0": np.array([np.inf], np.float32)}
     with (

@@ -61,7 +61,7 @@ def test_unless_chosen_it_is_the_gpu_of_the_thread(any_trt: FakeTensorRT) -> Non
 
 def test_a_gpu_that_does_not_exist_is_refused_before_anything_is_built(trt: FakeTensorRT) -> None:
     runner = TrtRunner(lambda: pytest.fail("an engine was built"), device=1)
-    with pytest.raises(UsageError, match=r"no GPU 1.*there are 1"):
+    with pytest.raises(UsageError, match=r"GPU 1 does not exist: found 1"):
         runner.activate()
     assert not runner.is_active
 
@@ -92,7 +92,7 @@ def test_data_on_another_gpu_are_refused_before_the_engine_reads_them(trt: FakeT
     with (
         TrtRunner(identity(trt), device=1) as runner,
         DeviceArray(X.shape, np.float32) as array,
-        pytest.raises(InputError, match=r"OnGpu lies on GPU 0.*runs on GPU 1.*device=0"),
+        pytest.raises(InputError, match=r"OnGpu is on GPU 0.*runs on GPU 1.*device=0"),
     ):
         runner.infer({"X": OnGpu(array, 0)}, check_inputs=False)
     assert "execute_async_v3" not in trt.cuda.calls
@@ -110,7 +110,7 @@ def test_memory_of_another_gpu_is_refused_before_the_engine_reads_it(
         done = trt.cuda.calls.count("execute_async_v3")
         with (
             DeviceArray(X.shape, np.float32) as array,
-            pytest.raises(InputError, match=r"lies on GPU 0.*read on GPU 1.*device=0"),
+            pytest.raises(InputError, match=r"is on GPU 0.*GPU 1 would read.*device=0"),
         ):
             runner.infer({"X": given(array)}, check_inputs=False)
         assert trt.cuda.calls.count("execute_async_v3") == done
@@ -120,6 +120,6 @@ def test_memory_of_another_gpu_is_refused_before_the_engine_reads_it(
 def test_an_address_that_no_gpu_knows_is_refused(trt: FakeTensorRT) -> None:
     with TrtRunner(identity(trt)) as runner:
         runner.infer({"X": X})
-        with pytest.raises(InputError, match="not memory that a GPU can read"):
+        with pytest.raises(InputError, match="No GPU can read memory"):
             runner.infer({"X": X.ctypes.data}, check_inputs=False)
         np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)

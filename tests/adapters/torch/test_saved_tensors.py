@@ -30,6 +30,8 @@ class Code:
 def test_code_in_a_file_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save(Code(), "code.pt")
-    with pytest.raises(PolygraphyException, match=r"code\.pt: it is damaged, or holds more than"):
+    with pytest.raises(
+        PolygraphyException, match=r"code\.pt: it is damaged, or contains more than"
+    ):
         list(StreamingDataLoader("code.pt"))
     assert not Path("ran").exists()

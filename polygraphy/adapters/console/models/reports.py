@@ -54,7 +54,7 @@ def model_lines(description: Any, detail: Detail) -> Iterable[str]:
     """Return the lines of the text about a model; TypeError where there is no text about it."""
     kind = type(description).__name__
     if kind not in _LINES:
-        raise TypeError(f"There is no text for a {kind}.")
+        raise TypeError(f"Cannot show a {kind} as text.")
     module, _, name = _LINES[kind].partition(":")
     lines: Callable[[Any, Detail], Iterable[str]] = getattr(import_module(module), name)
     return lines(description, detail)
@@ -125,7 +125,7 @@ class LogModelReports:
         for entry in report.entries:
             log(f"LINT | {one_line(_finding(entry))}", severities[entry.level])
         if not report.entries:
-            log("LINT | Nothing was found.")
+            log("LINT | No problems found.")
         if report.is_one_of_several:
             show([one_line(report.path)])
         words = {EXCEPTION: "error", WARNING: "warning", INFO: "info"}
@@ -136,9 +136,9 @@ class LogModelReports:
                 (f"{label}{one_line(_finding(entry))}  {entry.rule}" for entry in entries), severity
             )
             if more:
-                show([f"{label}and {more} more like these; -v shows all of them"], severity)
+                show([f"{label}{more} more like these; -v shows all"], severity)
         if not report.entries:
-            show(["Nothing was found."])
+            show(["No problems found."])
 
     def compatibility(self, result: Compatibility) -> None:
         """Write whether a backend can run a model, and which operators it lacks."""
@@ -146,7 +146,7 @@ class LogModelReports:
             say(f"PASSED | {result.backend} runs the model.")
             return
         reason = one_line(result.reason or "")
-        say(f"FAILED | {result.backend} does not run the model. {reason}", G_LOGGER.ERROR)
+        say(f"FAILED | {result.backend} cannot run the model. {reason}", G_LOGGER.ERROR)
         by_op: dict[str, list[str]] = {}
         for node in result.unsupported:
             by_op.setdefault(node.op, []).append(node.name)
@@ -155,11 +155,11 @@ class LogModelReports:
             say(f"UNSUPPORTED | {result.backend} | {about}", G_LOGGER.ERROR)
 
     def page_saved(self, path: str) -> None:
-        G_LOGGER.info(f"Saved a page that shows the model to: {Path(path).absolute()}")
+        G_LOGGER.info(f"Saved a page of the model to: {Path(path).absolute()}")
 
     def page_served(self, address: str) -> None:
         """Log where the page can be opened, and how that ends."""
-        G_LOGGER.info(f"The model is shown at {address} until ctrl-C.")
+        G_LOGGER.info(f"Showing the model at {address}. Press Ctrl-C to stop.")
 
 
 def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
@@ -232,7 +232,7 @@ def edit_line(edit: Edit) -> str:
     removed = _counts(edit.removed_nodes, edit.removed_weights)
     added = _counts(edit.added_nodes, edit.added_weights)
     if not removed and not added:
-        return "No node and no initializer was removed or added."
+        return "No nodes or initializers were added or removed."
     parts = [("Removed", removed), ("Added", added)]
     return " | ".join(f"{what}: {counts}" for what, counts in parts if counts)
 

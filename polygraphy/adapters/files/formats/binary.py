@@ -124,7 +124,7 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, Array], description: 
     raws = []
     for name in ordered:
         if name == _METADATA:
-            raise ContentError(f"a tensor of the name {name!r} has no place in this format")
+            raise ContentError(f"this format cannot store a tensor named {name!r}")
         array = plain[name]
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         dtype = _NAMES.get(array.dtype)
@@ -163,9 +163,9 @@ def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
     length = int.from_bytes(mapped[:_LENGTH_BYTES], "little")
     start = _LENGTH_BYTES + length
     if length > _LONGEST_HEADER:
-        raise ContentError("it is damaged, or no safetensors file: its header is too long")
+        raise ContentError("it is damaged, or not a safetensors file: its header is too long")
     if start > size:
-        raise ContentError("it is truncated: it ends in the header")
+        raise ContentError("it is truncated within the header")
     header = _json_object(mapped[_LENGTH_BYTES:start], "its header")
     metadata = header.pop(_METADATA, {})
     about = _about(metadata)
@@ -192,7 +192,7 @@ def _json_object(text: str | bytes, what: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ContentError(f"it is damaged: {what} is no JSON") from error
+        raise ContentError(f"it is damaged: {what} is not JSON") from error
     if not isinstance(found, dict):
         raise ContentError(f"it is damaged: {what} is not a JSON object")
     return found
@@ -224,10 +224,12 @@ def _check_is_covered(tensors: Mapping[str, MappedTensor], start: int, size: int
     position = start
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.nbytes)):
         if tensor.start != position:
-            raise ContentError(f"it is damaged: tensor {tensor.name!r} does not follow another")
+            raise ContentError(
+                f"it is damaged: tensor {tensor.name!r} does not start where another one ends"
+            )
         position += tensor.nbytes
     if position != size:
-        raise ContentError("it is damaged: there is something behind its tensors")
+        raise ContentError("it is damaged: there are data after its tensors")
 
 
 def _little_endian(array: Array) -> Array:
@@ -240,7 +242,7 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
     if _is_narrow(str(dtype.name)):
         return str(dtype.name)
     if dtype.fields is not None or dtype.kind == "V":
-        raise ContentError(f"an array of type {dtype} has no form in this format")
+        raise ContentError(f"this format cannot store an array of type {dtype}")
     return str(dtype.str)
 
 
@@ -265,7 +267,7 @@ SUFFIXES = (TENSORS, ".npz", ".npy")
 """Extensions of files that can be read here."""
 
 _LEAF = "ArrayInFile"
-_PICKLED = "an array holds pickled Python objects, which are never loaded"
+_PICKLED = "an array contains pickled Python objects, which are never loaded"
 _LONGEST_COMPLAINT = 200
 
 
@@ -333,7 +335,7 @@ def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], An
     for index, (runner, iterations) in enumerate(item):
         if len(iterations) != 1:
             raise ContentError(
-                f"{runner} has {len(iterations)} iterations, but a {TENSORS} file takes one",
+                f"{runner} has {len(iterations)} iterations, but a {TENSORS} file stores one",
                 hint="Save them with a writer, or as JSON.",
             )
         [iteration] = iterations
@@ -418,7 +420,7 @@ def _members(path: Path) -> list[str]:
             check_unpacked(archive, path.stat().st_size)
             return [name.removesuffix(".npy") for name in archive.namelist()]
     except (BadZipFile, NotImplementedError) as error:
-        raise ContentError("it is truncated, damaged, or no .npz archive") from error
+        raise ContentError("it is truncated, damaged, or not an .npz archive") from error
 
 
 def _complaint(error: Exception) -> str:

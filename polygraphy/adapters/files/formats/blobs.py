@@ -62,7 +62,7 @@ class _BlobWriter:
             path = folder / f"{name}.bin"
             if not path.resolve().is_relative_to(folder.resolve()) or "\0" in name:
                 raise FileError(
-                    f"Input {name!r} cannot be saved as a file: its name leads out of {folder}.",
+                    f"Input {name!r} cannot be saved as a file: its name points outside {folder}.",
                     path=folder,
                 )
             plain = np.asarray(array.detach().cpu() if is_tensor(array) else array)

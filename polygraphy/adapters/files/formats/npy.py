@@ -77,8 +77,8 @@ def without_objects(array: Array) -> Array:
     texts = list(map(_as_text, array.ravel().tolist() if array.dtype == object else [None]))
     if not all(isinstance(text, str) for text in texts):
         raise ContentError(
-            "an array of Python objects has no form in a file",
-            hint="Convert it, for instance to numbers with array.astype(float).",
+            "an array of Python objects cannot be saved",
+            hint="Convert it, for example with array.astype(float).",
         )
     made: Array = np.array(texts, dtype=np.str_).reshape(array.shape)
     return made
@@ -110,18 +110,18 @@ def with_trailing_nuls(array: Array, nuls: Any) -> Array:
     if not nuls:
         return array
     if array.dtype.kind != "U":
-        raise ContentError(f"an array of texts is damaged: its data type is {array.dtype}")
+        raise ContentError(f"an array of strings is damaged: its data type is {array.dtype}")
     try:
         made = array.astype(object, order="C")
         flat = made.reshape(-1)
         for position, count in nuls:
             room = array.itemsize // 4 - len(flat[position])
             if position < 0 or not 0 < count <= room:
-                raise ValueError(f"{count} NULs at the end of text {position}")
+                raise ValueError(f"{count} NULs at the end of string {position}")
             flat[position] += "\0" * count
         return made
     except (IndexError, TypeError, ValueError) as error:
-        raise ContentError(f"an array of texts is damaged: {error}") from error
+        raise ContentError(f"an array of strings is damaged: {error}") from error
 
 
 def _data(array: Array) -> Iterator[Piece]:
@@ -161,8 +161,8 @@ def array_from_npy(text: SlicedText) -> Array:
     nbytes = prod(shape) * dtype.itemsize
     if nbytes != total - data_start:  # Asked before memory for what the header claims is taken.
         raise ContentError(
-            f"an array is damaged: its header announces {nbytes} bytes, "
-            f"but there are {total - data_start}"
+            f"an array is damaged: expected {nbytes} bytes according to its header, found"
+            f" {total - data_start}"
         )
     if is_short and nbytes:
         flat: Array = np.frombuffer(head, dtype, offset=data_start).copy()
@@ -185,7 +185,7 @@ def _data_start(head: bytes) -> int:
     """Return where the header ends; its length follows six bytes of magic and two of version."""
     size_bytes = 2 if head[6:7] == b"\x01" else 4
     if head[:6] != b"\x93NUMPY" or len(head) < 8 + size_bytes:
-        raise ContentError("an array is damaged: it does not start as an .npy file does")
+        raise ContentError("an array is damaged: it does not start like an .npy file")
     return 8 + size_bytes + int.from_bytes(head[8 : 8 + size_bytes], "little")
 
 
@@ -199,7 +199,7 @@ def _parse_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     except Exception as error:  # Whatever a parser of Python literals raises.
         raise ContentError(f"an array is damaged: {error}") from error
     if dtype.hasobject:
-        raise ContentError("an array holds pickled Python objects, which are never loaded")
+        raise ContentError("an array contains pickled Python objects, which are never loaded")
     return shape, in_fortran_order, dtype
 
 
@@ -220,7 +220,7 @@ def check_unpacked(archive: ZipFile, packed: int) -> None:
     most = limit * 2**20 + _RATIO * packed
     if unpacked > most:
         raise ContentError(
-            f"it unpacks from {packed:,} to {unpacked:,} bytes, more than {most:,}",
+            f"it expands from {packed:,} to {unpacked:,} bytes, more than the limit of {most:,}",
             hint="Set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for no limit.",
         )
 

@@ -81,19 +81,19 @@ def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[
                 return array if array.ndim == 3 else array[:, :, np.newaxis]
         except Exception as error:  # Each of its formats has its own.
             is_unknown = isinstance(error, image.UnidentifiedImageError)
-            why = "its content is that of none" if is_unknown else " ".join(str(error).split())
+            why = "its contents are not an image" if is_unknown else " ".join(str(error).split())
             raise DamagedFileError(
-                f"Could not read the picture {file}: {why or 'damaged'}.",
+                f"Could not read the image {file}: {why or 'damaged'}.",
                 path=file,
-                hint="Pictures that can be read end in " + ", ".join(_PICTURES) + ".",
+                hint="Supported image formats: " + ", ".join(_PICTURES) + ".",
             ) from error
 
 
 def _in_mode(picture: Any, mode: str, image: Any) -> Any:
     if picture.mode == mode:
         return picture
-    name = "grey" if mode == "L" else mode
-    text = f"Pictures of mode {picture.mode} are converted to {name} of 8 bits."
+    name = "gray" if mode == "L" else mode
+    text = f"Images of mode {picture.mode} are converted to 8-bit {name}."
     G_LOGGER.log(text, G_LOGGER.WARNING, mode=LogMode.ONCE)
     if picture.mode in _DEEP:
         narrow = (np.asarray(picture).astype(np.uint32) >> 8).clip(0, 255).astype(np.uint8)
@@ -113,9 +113,9 @@ def _read_tensors(file: Path) -> dict[str, Any]:
             raise
         except Exception as error:  # pickle's, zipfile's and torch's own.
             raise DamagedFileError(
-                f"Could not read {file}: it is damaged, or holds more than tensors.",
+                f"Could not read {file}: it is damaged, or contains more than tensors.",
                 path=file,
-                hint="Save a tensor, or a dictionary of tensors by the names of inputs.",
+                hint="Save a tensor, or a dictionary from input names to tensors.",
             ) from error
 
 
@@ -125,7 +125,7 @@ def _import_required(module: str, package: str) -> Any:
     except ImportError as error:
         install = f"python -m pip install {package}"
         raise MissingDependencyError(
-            f"Such files are read with {package}, which is not installed. Install it with:"
+            f"Reading this file requires {package}, which is not installed. Install it with:"
             f" {install}",
             module=package,
             install=install,

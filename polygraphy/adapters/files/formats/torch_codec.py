@@ -37,7 +37,7 @@ def _decode_tensor(fields: dict[str, Any]) -> Any:
     except ImportError as error:
         install = mod.lazy_import("torch").install_command()
         raise MissingDependencyError(
-            "A PyTorch tensor can only be read where PyTorch is installed. Install it with:"
+            "Reading a PyTorch tensor requires PyTorch, which is not installed. Install it with:"
             f" {install}",
             module="torch",
             install=install,
@@ -49,5 +49,5 @@ def _decode_tensor(fields: dict[str, Any]) -> Any:
     try:
         return torch.load(stream, weights_only=True, map_location="cpu")
     except Exception as error:  # pickle's, zipfile's and torch's own.
-        message = "a tensor in it is damaged, or holds pickled objects, which are never loaded"
+        message = "a tensor in it is damaged, or contains pickled objects, which are never loaded"
         raise ContentError(message) from error

@@ -179,8 +179,8 @@ class Decoder:
         """
         if marker not in cls.polygraphy_registered:
             raise ContentError(
-                f"it holds an object of type {marker!r}, which is not known here",
-                hint="It is of another version, or of code that must be imported first.",
+                f"it contains an object of unknown type {marker!r}",
+                hint="It is from a different version, or from code that must be imported first.",
             )
         if marker not in cls._taking_deferred:
             fields = {key: _fetch_text(value) for key, value in fields.items()}
@@ -204,7 +204,7 @@ def encode_value(value: Any) -> Any:
     found = Encoder.find(type(value))
     if found is None:
         raise ContentError(
-            f"an object of type {type(value).__name__!r} has no form in JSON",
+            f"an object of type {type(value).__name__!r} cannot be written as JSON",
             hint="Register one with polygraphy.json.Encoder.",
         )
     marker, encode = found

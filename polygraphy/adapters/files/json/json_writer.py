@@ -90,7 +90,7 @@ def decoded_pieces(text: SlicedText, first: int = 0) -> Iterator[bytes]:
             raise ContentError(f"base64 text is damaged: {error}") from error
         # The decoder skips what is not in its alphabet; then too few bytes come out.
         if len(piece) != len(characters) // 4 * 3 - padding:
-            raise ContentError("base64 text holds characters that do not belong there")
+            raise ContentError("base64 text contains invalid characters")
         yield piece[skip:] if skip else piece
         skip = 0
 
@@ -184,7 +184,7 @@ def _write_object(value: Any, write: Write, depth: int) -> None:
 def _write_dictionary(members: Mapping[Any, Any], write: Write, depth: int) -> None:
     key = marker_key(members)
     if key is not None:
-        raise ContentError(f"a dictionary with the key {key!r} would be read as another type")
+        raise ContentError(f"a dictionary with the key {key!r} would be read as a different type")
     _write_members(members, write, depth)
 
 
@@ -231,7 +231,7 @@ def _key_text(key: Any) -> str:
             return str.__str__(key) if base is str else _SCALARS[base](key)
     if key is None:
         return "null"
-    raise ContentError(f"a dictionary with the key {key!r} has no form in JSON")
+    raise ContentError(f"a dictionary with the key {key!r} cannot be written as JSON")
 
 
 def _float_text(value: float) -> str:

@@ -43,7 +43,7 @@ def load_debug_replay(path: str) -> DebugReplay:
         raise FileError(
             f"{path} is not a debug replay.",
             path=path,
-            hint="Name a file that --save-debug-replay has written.",
+            hint="Use a file from --save-debug-replay.",
         ) from error
 
 
@@ -93,7 +93,7 @@ def _replay_in(file: Path) -> TacticReplay | None:
     try:
         replay = json_io.load(file, TacticReplay)
     except FileError as error:
-        G_LOGGER.verbose(f"Leaving out {file}, which is not a tactic replay: {error}")
+        G_LOGGER.verbose(f"Skipping {file}, which is not a tactic replay: {error}")
         return None
     G_LOGGER.info(f"Loading tactic replay file from {file}")
     return replay

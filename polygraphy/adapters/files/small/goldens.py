@@ -91,11 +91,11 @@ def save_golden(path: Path, golden: Golden, runner: str, outputs: IterationResul
         size = sum(np.asarray(array).nbytes for array in tensors.values())
         if size > MOST_BYTES:
             raise UsageError(
-                f"The golden {path} would have {size / 1e6:.1f} MB; {MOST_BYTES / 1e6:.0f} are the"
-                " most.",
+                f"The golden {path} would be {size / 1000000.0:.1f} MB; the limit is"
+                f" {MOST_BYTES / 1000000.0:.0f} MB.",
                 hint="Keep a sample of each output: --polygraphy-golden-sample 1000.",
             )
-        with translate_os_errors(path, "make the folder of"):
+        with translate_os_errors(path, "create the folder of"):
             path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as stream:
             write_tensors(stream, tensors, {**description, _KEY: asdict(golden)})
@@ -115,7 +115,7 @@ def golden_in(path: Path) -> Golden:
             return Golden(**description[_KEY])
         except TypeError as error:
             raise DamagedFileError(
-                f"Could not load {path}: it is damaged, or of another version.",
+                f"Could not load {path}: it is damaged, or from a different version.",
                 path=path,
-                hint="Make it again: --polygraphy-update-golden.",
+                hint="Create it again: --polygraphy-update-golden.",
             ) from error

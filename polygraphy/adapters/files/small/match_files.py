@@ -20,7 +20,7 @@ from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.errors import FileError, MissingFileError
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
 
-_WRITER = "plugin match writes such files."
+_WRITER = "Create one with polygraphy plugin match."
 
 yaml = mod.lazy_import("yaml")
 
@@ -73,7 +73,7 @@ def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
 def _match(document: Any, where: str) -> PluginMatch:
     _expect(isinstance(document, Mapping), f"{where} is not a mapping with name, op and instances")
     for key in ("name", "op"):
-        _expect(isinstance(document.get(key), str), f"{where} has no text under {key!r}")
+        _expect(isinstance(document.get(key), str), f"{where} has no string under {key!r}")
     listed = document.get("instances")
     _expect(isinstance(listed, list), f"{where} has no list under 'instances'")
     instances = tuple(

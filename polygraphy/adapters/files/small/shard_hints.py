@@ -48,15 +48,15 @@ def read_shard_hints(path: str) -> ShardHints:
         hints = _value(json.loads(content))
     except (ValueError, RecursionError) as error:
         raise FileError(
-            f"{path} holds no hints on how to split a model: {error}.",
+            f"{path} contains no shard hints: {error}.",
             path=path,
-            hint="template shard-hints writes such files.",
+            hint="Create one with polygraphy template shard-hints.",
         ) from error
     if not isinstance(hints, ShardHints):
         raise FileError(
-            f"{path} holds no hints on how to split a model, but {type(hints).__name__}.",
+            f"{path} contains no shard hints, but {type(hints).__name__}.",
             path=path,
-            hint="template shard-hints writes such files.",
+            hint="Create one with polygraphy template shard-hints.",
         )
     return hints
 
@@ -84,7 +84,7 @@ def _value(plain: Any) -> Any:
         return plain
     name = plain.get(_MARKER)
     if name not in _CLASSES:
-        raise ValueError(f"there is an object of the class {name!r}, and not of any that is known")
+        raise ValueError(f"the class {name!r} is unknown")
     known = {field.name for field in attrs.fields(_CLASSES[name])}
     given = {key: _value(one) for key, one in plain.items() if key != _MARKER}
     for key, one in given.items():

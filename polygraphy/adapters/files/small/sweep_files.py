@@ -109,7 +109,7 @@ def read_record(path: str) -> Mapping[str, Any] | None:
     name = Path(path).name.removesuffix(".json")
     is_whole = isinstance(found, dict) and all(field in found for field in _FIELDS)
     if not is_whole or found["key"] != name:
-        raise DamagedFileError(f"{path} is damaged: it is not a record of {name}.", path=path)
+        raise DamagedFileError(f"{path} is damaged: it is not the record of {name}.", path=path)
     return dict(found)
 
 
@@ -123,14 +123,14 @@ def holds_sweep(folder: str) -> bool:
     """See the port."""
     path = Path(folder)
     if path.exists() and not path.is_dir():
-        raise FileError(f"{folder} is not a folder.", path=folder, hint="Name another one.")
+        raise FileError(f"{folder} is not a folder.", path=folder, hint="Choose a different path.")
     names = {each.name for each in path.iterdir()} if path.exists() else set()
     is_ours = (path / _MARK).exists()  # After the names: another shard may write it just now.
     if not is_ours and not all(name in _FIRST or _MARK in name for name in names):
         raise FileError(
-            f"{folder} holds other files than those of a sweep.",
+            f"{folder} contains files that are not from a sweep.",
             path=folder,
-            hint="Name another folder.",
+            hint="Choose a different folder.",
         )
     return is_ours and any(path.glob("cells/*/*.json"))
 

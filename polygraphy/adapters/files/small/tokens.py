@@ -38,7 +38,8 @@ def read_tokens(path: str) -> list[int]:
         raise FileError(
             f"{path} is not a list of tokens.",
             path=path,
-            hint="Write whole numbers, separated by spaces, commas or lines; or save a .npy array.",
+            hint="Write whole numbers, separated by spaces, commas or line breaks, or save an .npy"
+            " array.",
         )
     return tokens
 

@@ -227,7 +227,7 @@ def _complaint(error: json.JSONDecodeError) -> str:
     # Columns are not named: in the file, arrays stand where the parser saw short names.
     if error.msg.startswith("Unterminated string") or unfinished.fullmatch(rest):
         last_line = error.doc.count("\n") + 1
-        return f"it is truncated: the text ends in line {last_line}, in the middle of a value"
+        return f"it is truncated: it ends within a value, in line {last_line}"
     if error.pos == 0:
         return "it is not JSON text"
     return f"it is damaged in line {error.lineno}: {error.msg[0].lower()}{error.msg[1:]}"
@@ -251,7 +251,7 @@ _DESCRIPTIONS: dict[type, str] = {
 _EXPECTED: dict[type, str] = {
     **_DESCRIPTIONS,
     TacticReplay: "a tactic replay",
-    object: "anything that is known here; it may be of another version",
+    object: "a known object; it may be from a different version",
 }
 
 _MARKER_DESCRIPTIONS = {
@@ -265,17 +265,17 @@ _MARKER_DESCRIPTIONS = {
 
 _SCALAR_DESCRIPTIONS: dict[type, str] = {
     str: "a string",
-    bool: "a truth value",
+    bool: "a boolean",
     int: "a number",
     float: "a number",
     type(None): "null",
 }
 
 _HINTS = {
-    (_RESULTS, _INPUTS): "Load it as input data, or name a file of saved outputs.",
-    (_INPUTS, _RESULTS): "Load it as inference results, or name a file of saved inputs.",
-    (_RESULTS, _VERDICTS): "Name a file of saved outputs.",
-    (_VERDICTS, _RESULTS): "Name a file of saved accuracy results.",
+    (_RESULTS, _INPUTS): "Load it as input data, or use a file of saved outputs.",
+    (_INPUTS, _RESULTS): "Load it as inference results, or use a file of saved inputs.",
+    (_RESULTS, _VERDICTS): "Use a file of saved outputs.",
+    (_VERDICTS, _RESULTS): "Use a file of saved accuracy results.",
 }
 
 
@@ -305,7 +305,9 @@ def mismatch(tree: Any, kind: type) -> ContentError:
     """Return the error that says what a tree is in place of a `kind`."""
     found = _describe_tree(tree)
     expected = _EXPECTED.get(kind, f"an object of type {kind.__name__!r}")
-    return ContentError(f"it holds {found}, not {expected}", hint=_HINTS.get((expected, found), ""))
+    return ContentError(
+        f"it contains {found}, not {expected}", hint=_HINTS.get((expected, found), "")
+    )
 
 
 def _describe_tree(tree: Any) -> str:

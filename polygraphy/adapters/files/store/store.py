@@ -105,7 +105,9 @@ class StoredData:
             more_names, more = self._sizes(file, tree)
             if names != more_names:
                 with content_errors_named(f"load {file}", file):
-                    raise ContentError(f"it holds {more_names}, but the files before it {names}")
+                    raise ContentError(
+                        f"it contains {more_names}, but earlier files contain {names}"
+                    )
             counts = [sum(pair) for pair in zip(counts, more)]
         return tuple(zip(names, counts))
 
@@ -143,7 +145,7 @@ class StoredData:
         file, tree = self._files[0], self._tree
         with content_errors_named(f"load {file}", file), translate_os_errors(file, "read"):
             if tree is None:
-                raise ContentError("accuracy results are a single file, not one of several")
+                raise ContentError("accuracy results cannot be split into several files")
             if self.kind is dict:
                 return [decode_feed(feed) for feed in split_feeds(tree)]
             return expect(decode_tree(tree), self.kind, tree)
@@ -413,10 +415,10 @@ class FileResultStore:
             return StoredDataSets(data_sets)
         if holds_blobs(path):
             raise FileError(
-                f"{path} holds bare bytes, whose data types and shapes only a model tells.",
+                f"{path} contains raw bytes, without data types and shapes.",
                 path=path,
-                hint="polygraphy run MODEL --onnxrt --load-inputs PATH --save-inputs inputs.json"
-                " tells them, and inputs.json can be read.",
+                hint="Convert it with the model: polygraphy run MODEL --onnxrt --load-inputs PATH"
+                " --save-inputs inputs.json",
             )
         return StoredData(path)
 
@@ -438,7 +440,7 @@ def _check_is_written(dest: PathOrFile) -> None:
     suffix = Path(dest).suffix.lower() if isinstance(dest, (str, PathLike)) else ""
     if suffix in SUFFIXES and suffix != TENSORS:
         raise FileError(
-            f"Could not save to {dest}: {suffix} files are read here, but not written.",
+            f"Could not save to {dest}: {suffix} files can be read, but not written.",
             path=dest,
             hint=f"Save as .json or {TENSORS}.",
         )
@@ -454,7 +456,7 @@ def _one_iteration(value: Any, dest: PathOrFile) -> Any:
         [value] = value
     if not isinstance(value, (dict, RunResults)):
         raise FileError(
-            f"Could not save to {dest}: a {TENSORS} file takes results, or the input data, of one"
+            f"Could not save to {dest}: a {TENSORS} file stores the results or input data of one"
             " iteration.",
             path=dest,
             hint="Save it as .json.",
@@ -474,15 +476,15 @@ def _check_is_free(path: Path) -> None:
         return
     if not path.is_dir():
         raise FileError(
-            f"{path} is a file, but a path without an extension names a folder.",
+            f"{path} is a file, but a path without an extension must be a folder.",
             path=path,
-            hint="Add an extension such as .json, or name another folder.",
+            hint="Add an extension such as .json, or choose a different folder.",
         )
     with translate_os_errors(path, "read the folder"):
         content = next(path.iterdir(), None)
     if content is not None:
         raise FileError(
-            f"The folder {path} is not empty: {content.name} is in it.",
+            f"The folder {path} is not empty: it contains {content.name}.",
             path=path,
-            hint="Empty it, or name another folder.",
+            hint="Empty it, or choose a different folder.",
         )

@@ -109,8 +109,7 @@ def annotate(path: Path, facts: Mapping[str, Any]) -> None:
             source.seek(max(size - len(ENDING), 0))
             if source.read() != ENDING:
                 raise FileError(
-                    f"Nothing can be added to {path}: it does not end as results do that were saved"
-                    " here.",
+                    f"Cannot append to {path}: it does not end like saved results.",
                     path=path,
                 )
             source.seek(0)
@@ -244,7 +243,8 @@ class ResultsFileWriter(_Writer):
                 self._start()
             if item.keys() != self._names:
                 raise UsageError(
-                    f"Results of runners {self._names} cannot go on with those of {item.keys()}."
+                    f"Results of runners {self._names} cannot be followed by results of"
+                    f" {item.keys()}."
                 )
             for iterations, (_, added) in zip(self._iterations, item):
                 for iteration in added:
@@ -303,7 +303,7 @@ class FolderWriter(_Writer):
     def open(cls, path: Path) -> Iterator[FolderWriter]:
         """Make the folder if it is not there, and open it for writing."""
         was_there = path.is_dir()
-        with translate_os_errors(path, "make the folder"):
+        with translate_os_errors(path, "create the folder"):
             path.mkdir(parents=True, exist_ok=True)
         writer = cls(path)
         try:
@@ -349,8 +349,8 @@ Decode = Callable[[Any], T]
 """Makes an iteration of such a tree."""
 
 _READABLE = (
-    "Input data are read from .json, .safetensors, .npy, .npz, .pb, .pt, .bin and .raw, and from"
-    " pictures; for others there is --data-loader-script."
+    "Supported input data: .json, .safetensors, .npy, .npz, .pb, .pt, .bin, .raw and images. For"
+    " other formats, use --data-loader-script."
 )
 
 
@@ -383,8 +383,7 @@ def files_of(path: Path, description: str) -> list[Path]:
         files = sorted(path.glob("*.json")) or sorted(path.glob(f"*{TENSORS}"))
     if not files:
         message = (
-            f"The folder {path} holds no {description}: there is no file *.json in it, nor"
-            f" *{TENSORS}."
+            f"The folder {path} contains no {description}: it has no *.json or *{TENSORS} file."
         )
         is_input = description == description_of(dict)
         raise FileError(message, path=path, hint=_READABLE if is_input else "")
@@ -400,7 +399,7 @@ def _iterations_in(file: Path, kind: type, split: Split) -> list[Any]:
                 error.hint = error.hint or _READABLE
             raise
         if not iterations:
-            raise ContentError("it holds no iterations")
+            raise ContentError("it contains no iterations")
     return iterations
 
 

@@ -117,11 +117,7 @@ class NarrowedWeights:
             return
         worst = max(self._narrowed, key=lambda one: one.loss.error)
         error = worst.loss.error
-        cost = (
-            f"the largest error is {error:.5g}, in {worst.name!r}"
-            if error
-            else "all of them exactly"
-        )
+        cost = f"the largest error is {error:.5g}, in {worst.name!r}" if error else "all exact"
         G_LOGGER.info(f"Converted {len(self._narrowed)} weights to {self._dtype}; {cost}.")
         clipped = [one for one in self._narrowed if one.loss.clamped]
         flushed = [one for one in self._narrowed if one.loss.flushed and not one.loss.clamped]
@@ -139,7 +135,7 @@ class NarrowedWeights:
             tell(f"Weight {one.name!r} {verb} {self._dtype}: {one}.")
         if len(found) > _NAMED:
             more = counted(len(found) - _NAMED, "more weight")
-            G_LOGGER.warning(f"{more} {plural} {self._dtype}; -v names all of them.")
+            G_LOGGER.warning(f"{more} {plural} {self._dtype}; -v lists all.")
 
 
 def _loss(loss: NarrowingLoss) -> str:
@@ -177,8 +173,8 @@ def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelec
     opset = versions_of(model.opset_import).get("")
     if opset is not None and opset < _FIRST_OPSETS[dtype]:
         raise ModelError(
-            f"The model is of opset {opset}, in which nothing can be cast to {dtype}.",
-            hint=f"Export it with opset {_FIRST_OPSETS[dtype]} or above, or convert it: --opset.",
+            f"The model has opset {opset}, which does not support {dtype}.",
+            hint=f"Export it with opset {_FIRST_OPSETS[dtype]} or later, or convert it: --opset.",
         )
     if files := external_files(model):
         raise ModelError(
@@ -206,7 +202,7 @@ def _with_wide_statistics(
                 kept.update(names_of(node))
     if kept:
         G_LOGGER.info(
-            f"These stay in fp32, because their statistics do not fit {dtype}:"
+            f"These nodes stay in fp32, because their statistics do not fit {dtype}:"
             f" {', '.join(sorted(map(repr, kept)))}.",
             mode=LogMode.ONCE,
         )

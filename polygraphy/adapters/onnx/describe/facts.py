@@ -518,8 +518,8 @@ def _in_node(content: Content, start: int, end: int, depth: int) -> str:
             texts[number] = content[inner:after].decode("utf-8", "replace")
     if texts[_OP_TYPE] in NUMBERED and not all(outputs):
         return (
-            f"The {texts[_OP_TYPE]} node {texts[_NAME]!r} leaves out result"
-            f" {outputs.index('')} of {len(outputs)}"
+            f"The {texts[_OP_TYPE]} node {texts[_NAME]!r} omits output {outputs.index('')} of"
+            f" {len(outputs)}"
         )
     return _in_message(content, start, end, NODE, depth + 1)
 
@@ -637,7 +637,7 @@ def _read_facts(model: Any, lowered: ComputePrecision | None) -> ModelFacts:
             model = onnx.load_model_from_string(bytes(model))
         return facts_of(model, source, lowered)
     except Exception as error:  # Facts are an extra: running the model says what is wrong.
-        G_LOGGER.verbose(f"Nothing is known of the model: {error}")
+        G_LOGGER.verbose(f"The model could not be analyzed: {error}")
         return ModelFacts()
 
 

@@ -62,7 +62,7 @@ class OverrideInputShapes(BaseLoader):
                 rank = _rank(inputs[name])
                 if rank is not None and rank != len(shape):
                     G_LOGGER.warning(
-                        f"Input {name!r} has {counted(rank, 'dimension')} in the model, and"
+                        f"Input {name!r} has {counted(rank, 'dimension')} in the model, but"
                         f" {len(shape)} in its new shape."
                     )
                 set_shape(inputs[name], shape)
@@ -132,7 +132,7 @@ class SetUpperBound(BaseLoadOnnxCopy):
         limits = _limits(model, bounds)
         for operand, bound in limits.items():
             _limit(model, operand, bound)
-        G_LOGGER.info(f"Limited {len(limits)} operands: {limits}")
+        G_LOGGER.info(f"Limited {len(limits)} inputs of nodes: {limits}")
         return model
 
 
@@ -154,8 +154,8 @@ def _limits(model: ModelProto, bounds: Mapping[str, int]) -> dict[str, int]:
             raise UnknownNameError("Tensor", name, sorted(driven))
         else:
             raise UsageError(
-                f"The size of tensor {name!r} does not depend on an operand that could be limited.",
-                hint=f"Those of these do: {', '.join(map(repr, unbounded)) or 'none'}.",
+                f"The size of tensor {name!r} does not depend on a value that can be limited.",
+                hint=f"Tensors that can be limited: {', '.join(map(repr, unbounded)) or 'none'}.",
             )
     if "" in bounds:
         for name in unbounded:

@@ -112,6 +112,10 @@ def altered(model: ModelProto, output: str, variant: Variant, *, asks: bool = Fa
     names = {name: f"{name}//tried" for name in variant.weights}
     before, op = list(node.input), node.op_type
     node.input[:] = [names.get(name, name) for name in variant.node.inputs]
+    is_rewired = sorted(node.output) == sorted(variant.node.outputs) != []
+    is_rewired = is_rewired and list(node.output) != list(variant.node.outputs)
+    if is_rewired:
+        node.output[:] = variant.node.outputs
     known = {weight.name for weight in graph.initializer}
     for name, values in variant.weights.items():
         weight = onnx.numpy_helper.from_array(values, names[name])
@@ -134,7 +138,7 @@ def altered(model: ModelProto, output: str, variant: Variant, *, asks: bool = Fa
     attributes = [onnx.AttributeProto.FromString(one.SerializeToString()) for one in kept]
     del node.attribute[:]
     node.attribute.extend([*attributes, *made])
-    if before != list(node.input) or made or node.op_type != op:
+    if before != list(node.input) or made or node.op_type != op or is_rewired:
         del graph.value_info[:]
     return copy
 
@@ -231,7 +235,7 @@ class CopyNodes(BaseLoader):
         _drop_replaced(made.graph, required_tensors(model.graph) - required_tensors(made.graph))
         for one in chosen[:_SHOWN]:
             G_LOGGER.info(f"Undone: {one.change}.")
-        G_LOGGER.info(f"Copied what differs in {counted(len(chosen), 'place')}.")
+        G_LOGGER.info(f"Copied {counted(len(chosen), 'difference')}.")
         _warn_of_domains(model, nodes)
         _warn_of_versions(model, reference, nodes)
         return made
@@ -246,8 +250,8 @@ class CopyNodes(BaseLoader):
                 raise UsageError("The models do not differ, so there is nothing to copy.")
             if said := stranger(pairing):
                 raise UsageError(
-                    f"The reference is another model: {said}.",
-                    hint="Name the nodes to be copied (--nodes) if that is meant.",
+                    f"The reference is a different model: {said}.",
+                    hint="If you want to copy from it anyway, list the nodes with --nodes.",
                 )
             return [one for one, _ in found]
         known = {side.identity(index) for index in range(len(side.nodes))}
@@ -266,9 +270,9 @@ def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
     kinds = {(node.domain, node.op_type) for node in nodes if domain_of(node.domain)} - before
     if kinds:
         G_LOGGER.warning(
-            "Operators outside the ONNX specification were copied:"
-            f" {', '.join(sorted('::'.join(kind) for kind in kinds))}. A reference that a backend"
-            " optimised has them, and other backends may not run the result."
+            "Copied operators outside the ONNX specification:"
+            f" {', '.join(sorted('::'.join(kind) for kind in kinds))}. They come from a"
+            " reference that a backend optimized, and other backends may not run the result."
         )
 
 
@@ -280,9 +284,9 @@ def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[
     }
     if other:
         G_LOGGER.warning(
-            f"Operators whose definition differs between ONNX versions were copied:"
-            f" {', '.join(sorted(other))}. The opset of the model is {here.get('')}, of the"
-            f" reference {there.get('')}: convert one of them before (polygraphy convert --opset)."
+            f"Copied operators that differ between opset {here.get('')} of the model and opset"
+            f" {there.get('')} of the reference: {', '.join(sorted(other))}. Convert one of the"
+            " models first (polygraphy convert --opset)."
         )
 
 

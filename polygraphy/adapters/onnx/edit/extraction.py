@@ -89,9 +89,9 @@ class ExtractSubgraph(BaseLoader):
             known = complete_metadata(model, self._inputs, self._outputs)
             if self._check and (missing := incomplete_tensors(*known)):
                 raise UsageError(
-                    f"Not everything is known about {', '.join(map(repr, missing))}: inputs take a"
-                    " data type and a shape, outputs a data type.",
-                    hint="Give them, as in name:[1,3]:float32.",
+                    f"Missing shapes or data types of {', '.join(map(repr, missing))}: an input"
+                    " needs both, an output a data type.",
+                    hint="Set them, as in name:[1,3]:float32.",
                 )
             cut(model, *known)
         return like(given, model)
@@ -156,7 +156,7 @@ def _merge_metadata(
         if None not in (meta.dtype, found.dtype) and meta.dtype != found.dtype:
             raise UsageError(
                 f"Tensor {name!r} is of data type {found.dtype}, not {meta.dtype}.",
-                hint="Leave the data type out: it is known.",
+                hint="Omit the data type: the model states it.",
             )
         shape = meta.shape
         if shape is None and found.shape is not None:
@@ -212,7 +212,7 @@ def _by_known_name(
                 raise UnknownNameError("Tensor", name, sorted(known))
             found[-1][known_name] = meta
     if not wanted[1]:
-        raise UsageError("A model without outputs computes nothing.", hint="Name an output.")
+        raise UsageError("A model without outputs computes nothing.", hint="Add an output.")
     return found
 
 
@@ -227,7 +227,7 @@ def _nodes_between(
             raise UsageError(
                 f"The outputs depend on the model's input {name!r}, which is not among the"
                 f" inputs {list(inputs)}.",
-                hint=f"Add {name!r} to the inputs, or choose others that lie behind it.",
+                hint=f"Add {name!r} to the inputs, or choose outputs that do not depend on it.",
             )
     return needed, used | set(inputs)
 
@@ -315,17 +315,17 @@ class Extract(BaseLoader):
             for meta in input_metadata(model).values()
         )
         G_LOGGER.warning(
-            f"Running the model to find out what it does not say about {list(missing)}: "
-            + ("dimensions stay open." if is_open else "the shapes are those of the data.")
+            f"Running the model to determine the missing shapes and types of {list(missing)}: "
+            + ("dimensions stay dynamic." if is_open else "shapes are taken from the data.")
         )
         try:
             found = observe_metadata(model, missing, self._data_loader)
         except (BackendError, InputError) as error:
             if needed:
                 error.hint = (
-                    f"{error.hint} State what is not known about {', '.join(map(repr, needed))},"
-                    " as in name:[1,3]:float32, or choose the data with --input-shapes or"
-                    " --load-inputs."
+                    f"{error.hint} Set the shapes and data types of"
+                    f" {', '.join(map(repr, needed))}, as in name:[1,3]:float32, or choose the"
+                    " data with --input-shapes or --load-inputs."
                 ).strip()
                 raise
             G_LOGGER.warning(f"{error} The outputs {list(missing)} are saved without a shape.")

@@ -126,7 +126,8 @@ class InsertNode(BaseLoader):
         for name in self._outputs:
             if name not in self._inputs and name in inputs | weights:
                 raise UsageError(
-                    f"Tensor {name!r} is an input or a weight of the model, which no node can make."
+                    f"Tensor {name!r} is an input or a weight of the model, so a node cannot"
+                    " compute it."
                 )
 
     def _rename_producer(self, graph: GraphProto, before: str, after: str) -> None:
@@ -137,8 +138,8 @@ class InsertNode(BaseLoader):
                     node.output[position] = after
                     return
         raise UsageError(
-            f"Tensor {before!r} is both an input and an output of the model: no node can be put"
-            " between."
+            f"Tensor {before!r} is both an input and an output of the model, so no node can be"
+            " inserted."
         )
 
 
@@ -223,9 +224,13 @@ def _used(graph: GraphProto) -> set[str]:
 def _check(node: NodeProto, used: Collection[str]) -> None:
     what = f"The {node.op_type} node {node.name or node.output[0]!r}"
     if not node.input or not node.input[0]:
-        raise UsageError(f"{what} has no operand that could take its place.")
+        raise UsageError(
+            f"{what} cannot be removed: it has no input that could replace its output."
+        )
     if further := sorted({name for name in node.output[1:] if name in used}):
-        raise UsageError(f"{what} has further results that are used: {', '.join(further)}.")
+        raise UsageError(
+            f"{what} cannot be removed: its other outputs are used: {', '.join(further)}."
+        )
 
 
 def _redirect(graph: GraphProto, instead: dict[str, str]) -> None:
@@ -274,5 +279,5 @@ class SortNodes(BaseLoader):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         if sort(model.graph):
-            G_LOGGER.verbose("Put the nodes of the model in order.")
+            G_LOGGER.verbose("Sorted the nodes of the model.")
         return model

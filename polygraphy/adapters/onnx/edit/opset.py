@@ -64,12 +64,13 @@ class ConvertOpset(BaseLoader):
         latest = defs.onnx_opset_version()
         if not 1 <= self._opset <= latest:
             raise UsageError(
-                f"There is no opset {self._opset}.", hint=f"The onnx package knows 1 to {latest}."
+                f"Opset {self._opset} does not exist.",
+                hint=f"The onnx package supports 1 to {latest}.",
             )
         present = {entry.domain: entry.version for entry in model.opset_import}
         before = next((present[domain] for domain in _STANDARD if domain in present), None)
         if before is None or before == self._opset:
-            G_LOGGER.verbose(f"The model stays as it is: its opset is {before}.")
+            G_LOGGER.verbose(f"The model is unchanged: its opset is already {before}.")
             return model
         if model.functions:
             raise ModelError(

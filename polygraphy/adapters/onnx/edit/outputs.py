@@ -89,7 +89,7 @@ class ModifyOutputs(BaseLoader):
             chosen = {name for name in chosen if _is_tensor(name, types.get(name))}
         chosen -= tensors.match_names(self._exclude)
         if not chosen:
-            raise UsageError("No output of the model is left.", hint="Exclude fewer of them.")
+            raise UsageError("No output of the model remains.", hint="Exclude fewer of them.")
         _set_outputs(model.graph, [name for name in tensors.order if name in chosen], types)
         G_LOGGER.verbose(f"Outputs of the ONNX model: {[out.name for out in model.graph.output]}")
         return model
@@ -148,9 +148,9 @@ class GraphTensors:
             for graph in (each for outer in graphs_of(node) for each in all_graphs(outer)):
                 if any(name in part.output for part in graph.node):
                     raise UsageError(
-                        f"Tensor {name!r} is inside a sub-graph of the {node.op_type} node"
+                        f"Tensor {name!r} is in a subgraph of the {node.op_type} node"
                         f" {node.name!r}, so it cannot be an output of the model.",
-                        hint=f"Outputs of that node can: {', '.join(map(repr, node.output))}.",
+                        hint=f"Use outputs of that node: {', '.join(map(repr, node.output))}.",
                     )
 
     def outputs_by_type(self, types: Iterable[str]) -> set[str]:
@@ -263,7 +263,7 @@ def _evaluate_tensors(model: ModelProto, names: Sequence[str]) -> Mapping[str, A
     try:
         return evaluate_constants(model, names)
     except BackendError as error:
-        G_LOGGER.verbose(f"The reference evaluator is tried next: {error}")
+        G_LOGGER.verbose(f"Trying the reference evaluator next: {error}")
         try:
             return keyed(evaluate_constants, "onnx")(model, names)
         except BackendError:
@@ -316,7 +316,7 @@ def _check_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any]]
         is_empty = False
         missing = [name for name in asked if name not in feed_dict]
         if missing:
-            raise InputError(f"The input data hold nothing for {', '.join(map(repr, missing))}.")
+            raise InputError(f"The input data lack {', '.join(map(repr, missing))}.")
         yield {name: feed_dict[name] for name in asked}
     if is_empty:
         raise InputError("There are no input data to run the model with.")
@@ -372,5 +372,5 @@ class ObserveShapes(BaseLoader):
         graph.value_info.extend(
             value_info(name, metadata[name]) for name in tensors if name not in described
         )
-        G_LOGGER.info(f"Found out the shapes of {len(metadata)} tensors by running the model.")
+        G_LOGGER.info(f"Determined the shapes of {len(metadata)} tensors by running the model.")
         return model

@@ -199,7 +199,7 @@ class StripWeights(BaseLoader):
                     _strip(tensor, axes.get(tensor.name))
         if count and STRIPPED not in model.doc_string:
             model.doc_string = "-".join(filter(None, [model.doc_string, STRIPPED]))
-        G_LOGGER.info(f"Left out {count} weights of {size} bytes.")
+        G_LOGGER.info(f"Removed {count} weights of {size} bytes.")
         return model
 
 
@@ -295,12 +295,12 @@ class ReconstructWeights(BaseLoader):
                     count += 1
         if not count:
             G_LOGGER.warning(
-                "The model has all its weights, and stays as it is: "
-                "only those that weight-strip left out are reconstructed."
+                "The model is unchanged: it has all its weights. Only weights that weight-strip"
+                " removed are reconstructed."
             )
             return model
         _unmark(model)
-        G_LOGGER.info(f"Put random numbers in place of {count} weights.")
+        G_LOGGER.info(f"Replaced {count} weights by random numbers.")
         return model
 
 
@@ -313,13 +313,13 @@ def _unmark(model: ModelProto) -> None:
 def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
     dtype = OnnxDataTypes().from_native(tensor.data_type)
     if dtype is None:
-        raise ModelError(f"Weight {tensor.name!r} is of an unknown type {tensor.data_type}.")
+        raise ModelError(f"Weight {tensor.name!r} has the unknown type {tensor.data_type}.")
     shape = tuple(tensor.dims)
     try:
         made: Any = random_weight(shape, dtype, seed=crc32(tensor.name.encode()))
     except (MemoryError, ValueError) as error:
         raise ModelError(
-            f"Weight {tensor.name!r} of shape {shape} cannot be made: {error}."
+            f"Weight {tensor.name!r} of shape {shape} cannot be created: {error}."
         ) from error
     if tensor.doc_string.endswith(_SPARSE) and axis is not None:
         made = pruned(made, axis)
@@ -361,5 +361,5 @@ class PruneWeights(BaseLoader):
         if axes:
             G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")
         else:
-            G_LOGGER.warning("The model has no weight that could be pruned.")
+            G_LOGGER.warning("The model has no weight that can be pruned.")
         return model

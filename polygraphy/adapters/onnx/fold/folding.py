@@ -192,7 +192,7 @@ class FoldConstants(BaseLoadOnnxCopy):
         except BackendError as error:
             if not self._error_ok:
                 raise
-            G_LOGGER.warning(f"Folding of constants stopped: {error}")
+            G_LOGGER.warning(f"Constant folding stopped: {error}")
         clean_model(model)
         after = _count(model)
         G_LOGGER.finish(
@@ -327,7 +327,7 @@ class Simplify(BaseLoadOnnxCopy):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         if model.training_info:
-            G_LOGGER.warning("A model with training information is not simplified.")
+            G_LOGGER.warning("Models with training information cannot be simplified.")
             return model
         sort(model.graph)
         counts: Counter[str] = Counter()
@@ -335,7 +335,9 @@ class Simplify(BaseLoadOnnxCopy):
             _Simplification(model, walk).run(counts)
         clean_model(model)
         removed = ", ".join(f"{count} {op}" for op, count in sorted(counts.items()))
-        G_LOGGER.finish(f"Removed {counts.total()} nodes that change nothing: {removed or 'none'}.")
+        G_LOGGER.finish(
+            f"Removed {counts.total()} nodes that do not change values: {removed or 'none'}."
+        )
         return model
 
 

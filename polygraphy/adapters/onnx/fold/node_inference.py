@@ -89,7 +89,7 @@ class NodeInference:
         for name in filter(None, node.output[:]):
             graph.output.add(name=name)
         try:
-            with onnx_errors("The shapes that a node makes cannot be inferred"):
+            with onnx_errors("The output shapes of a node cannot be inferred"):
                 inferred = onnx_shapes.infer_shapes(framed, data_prop=self._propagates)
         except ModelError as error:
             G_LOGGER.ultra_verbose(str(error))

@@ -452,8 +452,8 @@ class Room:
         if label not in self._said:
             self._said.add(label)
             G_LOGGER.warning(
-                f"The {node.op_type} node {label!r} is not folded: with its {nbytes:,.0f}"
-                f" bytes, the constants would take more than {self._limit:,.0f}. {LIFTED_BY}"
+                f"The {node.op_type} node {label!r} is not folded: its {nbytes:,.0f} bytes would"
+                f" bring the constants above the limit of {self._limit:,.0f}. {LIFTED_BY}"
             )
         return False
 

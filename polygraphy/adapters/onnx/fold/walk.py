@@ -515,5 +515,5 @@ class GraphWalk:
         except PolygraphyException as error:
             if partitioning is None:
                 raise BackendError(str(error)) from error
-            G_LOGGER.verbose(f"{len(names)} constants cannot be computed at once: {error}")
+            G_LOGGER.verbose(f"{len(names)} constants cannot be computed in one run: {error}")
             return None

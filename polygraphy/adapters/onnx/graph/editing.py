@@ -68,9 +68,9 @@ class CheckModel(BaseLoader):
         if problem and is_tolerated(problem):
             # The checker stops there, and has not seen the nodes behind.
             _check_order(model.graph, ChainMap())
-            G_LOGGER.warning(f"The model is not wholly standard: {problem}")
+            G_LOGGER.warning(f"The model is not entirely standard ONNX: {problem}")
         elif problem:
-            raise ModelError(f"The model is against the ONNX standard: {problem}")
+            raise ModelError(f"The model violates the ONNX specification: {problem}")
         return model
 
 
@@ -84,7 +84,7 @@ def _tidy_model(model: ModelProto) -> bool:
         graph.name = "graph"
     with suppress(ModelError):  # The checker says of circles, too.
         if sort(model.graph):
-            G_LOGGER.info("Put the nodes of the model in an order in which they can be computed.")
+            G_LOGGER.info("Sorted the nodes of the model topologically.")
             return True
     return bool(unnamed) or is_declared
 
@@ -103,9 +103,8 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
         for name in node.input[:]:
             if name and name not in own and name not in known:
                 raise ModelError(
-                    f"The model is against the ONNX standard: the {node.op_type} node"
-                    f" {node.name!r} takes {name!r}, which is made behind it or"
-                    " nowhere."
+                    f"The model violates the ONNX specification: the {node.op_type} node"
+                    f" {node.name!r} reads {name!r}, which no earlier node computes."
                 )
         for inner in graphs_of(node):
             _check_order(inner, known)
@@ -113,8 +112,8 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
     for value in graph.output:
         if value.name not in known:
             raise ModelError(
-                f"The model is against the ONNX standard: no node of graph {graph.name!r} makes"
-                f" its output {value.name!r}."
+                f"The model violates the ONNX specification: no node of graph {graph.name!r}"
+                f" computes its output {value.name!r}."
             )
 
 
@@ -189,4 +188,4 @@ def faults_of(model: ModelProto) -> Iterator[None]:
         problem = complaint(model)
         if not problem:
             raise
-        raise ModelError(f"The model is against the ONNX standard: {problem}") from error
+        raise ModelError(f"The model violates the ONNX specification: {problem}") from error

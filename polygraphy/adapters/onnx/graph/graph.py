@@ -56,7 +56,9 @@ def _refuse_duplicates(graph: GraphProto) -> None:
                 both = " and ".join(
                     f"the {each.op_type} node {each.name!r}" for each in (makers[name], node)
                 )
-                raise ModelError(f"Tensor {name!r} of graph {graph.name!r} is made by {both}.")
+                raise ModelError(
+                    f"Tensor {name!r} of graph {graph.name!r} is computed twice: by {both}."
+                )
             makers[name] = node
 
 
@@ -198,8 +200,8 @@ def sort(graph: GraphProto) -> bool:
     if len(ranks) < len(nodes):
         first = next(node for index, node in enumerate(nodes) if index not in ranks)
         raise ModelError(
-            f"The nodes of graph {graph.name!r} depend on each other in a circle, in or behind"
-            f" which the {first.op_type} node {first.name or first.output[0]!r} is."
+            f"The nodes of graph {graph.name!r} form a cycle at or before the {first.op_type}"
+            f" node {first.name or first.output[0]!r}."
         )
     if all(index == rank for index, rank in ranks.items()):
         return changed

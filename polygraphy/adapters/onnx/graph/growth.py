@@ -100,7 +100,8 @@ def check_expansion(model: ModelProto) -> None:
     nodes, most = expanded_nodes(model), limit_bytes() / _BYTES_OF_NODE
     if nodes > most:
         raise ModelError(
-            f"The model has {nodes:,} nodes when its functions are inlined, more than {most:,.0f}.",
+            f"The model has {nodes:,} nodes after its functions are inlined, more than the limit"
+            f" of {most:,.0f}.",
             hint=LIFTED_BY,
         )
 

@@ -384,7 +384,7 @@ def _infer_model(
     if problem is not None:
         if not error_ok:
             raise problem
-        G_LOGGER.warning(f"{problem} Going on without.")
+        G_LOGGER.warning(f"{problem} Continuing without it.")
     return made
 
 
@@ -434,7 +434,7 @@ def _infer_symbolically(model: ModelProto) -> ModelProto:
     """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
     check_expansion(model)
     if has_long_vectors(model):
-        raise ModelError("The model computes longer lists than any shape is.")
+        raise ModelError("The model computes lists that are too long to be shapes.")
     seen = inference.hide_crashing_nodes(model)
     ordered: ModelProto = copy_of(model) if seen is model else seen
     sort(ordered.graph)

@@ -102,13 +102,13 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
     found: dict[int, str] = {}
     for index, node in enumerate(model.graph.node):
         if (rounds := _rounds(node, value)) > _MOST_ROUNDS:
-            found[index] = f"It was not tried: it goes through {rounds:,} rounds."
+            found[index] = f"Not run: it has {rounds:,} loop iterations."
             continue
         if not lost.isdisjoint(node.input) or any(
             vectors.get(name, 0) > LONGEST_VECTOR for name in node.output
         ):
             lost.update(filter(None, node.output))
-            found[index] = "It was not tried: it needs a list longer than any shape is."
+            found[index] = "Not run: it needs a list that is too long to be a shape."
             continue
         grown = grown_elements(node, value, shapes.get)
         sizes = [shapes.get(name) for name in node.output if name]
@@ -120,7 +120,8 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
             folded = nbytes
         if nbytes > limit:
             found[index] = (
-                f"It was not tried: it makes {nbytes:,} bytes, more than {limit:,.0f}. {LIFTED_BY}"
+                f"Not run: its outputs have {nbytes:,} bytes, more than the limit of"
+                f" {limit:,.0f}. {LIFTED_BY}"
             )
     return found
 
@@ -433,11 +434,13 @@ class _Trying:
         large = large_nodes(self._model, self._feed)
         size = Path(self._source.path).stat().st_size
         if size > _LIMIT:
-            message = f"The file has {size} bytes: above 2 GiB it cannot be loaded by others."
-            hint = "Save its weights in another file."
+            message = f"The file has {size} bytes. Other programs cannot load files above 2 GiB."
+            hint = "Save its weights in an external file."
             yield LintEntry(EXCEPTION, Source.LOADER, f"{message} {hint}")
         elif crashing := self._indices(leaves_out_results):
-            message = "It leaves out a result, at which ONNX Runtime crashes: give it a name."
+            message = (
+                "Not run: it omits an output, which crashes ONNX Runtime. Give the output a name."
+            )
             for index in crashing:
                 op = self._model.graph.node[index].op_type
                 yield LintEntry(EXCEPTION, Source.RUNTIME, message, (labels[index],), op)
@@ -448,16 +451,16 @@ class _Trying:
         elif wide := self._indices(is_wide):
             for index in wide:
                 node = self._model.graph.node[index]
-                message = f"It was not tried: ONNX Runtime is slow with {len(node.input)} operands."
+                message = f"Not run: ONNX Runtime is slow with {len(node.input)} inputs."
                 yield LintEntry(INFO, Source.RUNTIME, message, (labels[index],), node.op_type)
         elif len(labels) > _WHOLE:
-            message = f"Its {len(labels)} nodes were tried in segments, not all of them at once."
+            message = f"Its {len(labels)} nodes were run in segments, not all at once."
             yield LintEntry(INFO, Source.RUNTIME, message)
         elif self._source.external_data_dir is None:
             try:
                 error = self._whole()
             except InconclusiveError as error:
-                yield LintEntry(WARNING, Source.RUNTIME, f"The model was not tried: {error}")
+                yield LintEntry(WARNING, Source.RUNTIME, f"The model was not run: {error}")
                 self.skipped = list(labels)
                 return
             if error is None:
@@ -501,5 +504,5 @@ class _Trying:
         ]
         for name in sequences:
             yield LintEntry(
-                INFO, Source.RUNTIME, f"Input: '{name}' is not a tensor, so it was not tried."
+                INFO, Source.RUNTIME, f"Input: '{name}' is not a tensor, so it was not checked."
             )

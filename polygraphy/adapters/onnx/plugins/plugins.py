@@ -151,9 +151,9 @@ def plugins_in(
     scripts = {path.parent.name: path for path in sorted(Path(folder).glob(f"*/{_SCRIPT}"))}
     if not scripts:
         raise FileError(
-            f"There is no plugin in {folder}.",
+            f"{folder} contains no plugin.",
             path=folder,
-            hint=f"Each is a folder in it with a script {_SCRIPT}.",
+            hint=f"Each plugin is a subfolder with a script {_SCRIPT}.",
         )
     for name in (*(include or ()), *(exclude or ())):
         if name not in scripts:
@@ -282,8 +282,8 @@ class ReplacePlugins(BaseLoader):
             left = sum(node.op_type == match.op for node in graph.node)
             if left < wanted:
                 G_LOGGER.warning(
-                    f"Plugin {match.name}: {wanted} parts were to be replaced, and the model has"
-                    f" {left} {match.op} nodes: the others overlap, or nothing depends on them."
+                    f"Plugin {match.name}: replaced {left} of {wanted} parts by {match.op} nodes."
+                    " The others overlap, or no output depends on them."
                 )
             else:
                 G_LOGGER.info(f"Plugin {match.name}: replaced {wanted} parts by {match.op} nodes.")
@@ -307,7 +307,8 @@ class _Parts:
         for name in instance.outputs:
             if name in self._given:
                 raise UsageError(
-                    f"Tensor {name!r} is an input or a weight of the model, which no node can make."
+                    f"Tensor {name!r} is an input or a weight of the model, so a node cannot"
+                    " compute it."
                 )
             outputs = graph.node[self._made_by[name]].output
             before = unused_name(f"{name}_replaced", self._taken)
@@ -334,7 +335,7 @@ def _replace_by_script(
         graph = gs.import_onnx(model)
         if not plugin.replace(graph, op, instance):
             G_LOGGER.warning(
-                f"Plugin {plugin.folder} did not replace the part that makes"
+                f"Plugin {plugin.folder} did not replace the part that computes"
                 f" {', '.join(instance.outputs)}."
             )
             return

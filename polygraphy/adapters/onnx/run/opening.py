@@ -374,7 +374,7 @@ class ReducibleOnnxModel:
             return
         if self._feed is None:
             self._feed = one_feed(self._opened.proto, self._loader, only_first=True)
-        G_LOGGER.verbose(f"Running the model to find out what {missing} hold.")
+        G_LOGGER.verbose(f"Running the model to determine the values of {missing}.")
         self._seen.update(observe_tensors(self._opened.proto, self._feed, missing))
 
 

@@ -36,7 +36,7 @@ translated = partial(
     translate_errors,
     who="The ONNX reference evaluator",
     backend="onnx",
-    remedy="the reference evaluator has none for it.",
+    remedy="the reference evaluator does not support it.",
 )
 
 

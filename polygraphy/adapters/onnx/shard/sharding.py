@@ -138,8 +138,8 @@ def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str
             mask = others[0]
         else:
             raise ModelError(
-                f"The attention layer with Q {attention.q!r} cannot be one node, because of its"
-                f" {node.op_type} node {node.name or node.output[0]!r}.",
+                f"The attention layer with Q {attention.q!r} cannot become one node because of"
+                f" its {node.op_type} node {node.name or node.output[0]!r}.",
                 hint="Use --cp-type native.",
             )
     return scale, mask
@@ -328,7 +328,7 @@ def find_shard_hints(
     Raises:
         UnknownNameError: a choice that does not exist.
     """
-    _check("Way to split", parallelism, (CONTEXT, TENSOR))
+    _check("Parallelism", parallelism, (CONTEXT, TENSOR))
     _check("Type", cp_type, (_NATIVE, _FUSED))
     _check("Reduction", reduce_op, REDUCTIONS)
     given = evaluate(model)
@@ -438,7 +438,7 @@ class ShardModel(BaseLoader):
                 return split_tensors(model, self._hints)
             hints = self._hints
             if not (hints.attention_layers or hints.inputs or hints.outputs):
-                G_LOGGER.warning("There is nothing to split: the hints name no tensors.")
+                G_LOGGER.warning("Nothing to split: the hints list no tensors.")
             split_context(model, hints)
             return [model]
 

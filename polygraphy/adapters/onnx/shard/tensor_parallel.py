@@ -210,13 +210,13 @@ def collective(
 def _to_front(axis: int, rank: int | None, name: str) -> list[int]:
     """Return the permutation that swaps an axis with the first; it is its own inverse."""
     if rank is not None and not -rank <= axis < rank:
-        raise ModelError(f"Tensor {name!r} has {rank} axes, and so no axis {axis}.")
+        raise ModelError(f"Tensor {name!r} has {rank} axes, so axis {axis} does not exist.")
     if axis == 0:
         return []
     if rank is None:
         raise ModelError(
-            f"It is not known how many axes tensor {name!r} has.",
-            hint="Infer shapes, or say it: --i-rank, --o-rank, --kv-rank.",
+            f"The rank of tensor {name!r} is unknown.",
+            hint="Infer shapes, or set it: --i-rank, --o-rank, --kv-rank.",
         )
     permutation = list(range(rank))
     permutation[axis], permutation[0] = permutation[0], permutation[axis]
@@ -325,7 +325,7 @@ class _Search:
         weight = node.input[1]
         attributes = _attributes(node)
         if attributes.get("transA"):
-            raise Cannot("its first operand is transposed")
+            raise Cannot("its first input is transposed")
         if weight not in self.graph.dense or len(self.graph.dense[weight].dims) != 2:
             raise Cannot("it has no weight with two axes")
         self._nodes.add(index)
@@ -351,7 +351,7 @@ class _Search:
             for consumer in self.graph.readers.get(name, ()):
                 if consumer not in self._nodes:
                     other = self.graph.protos[consumer]
-                    raise Cannot(f"{other.op_type} {other.name!r} takes {name!r}, too")
+                    raise Cannot(f"{other.op_type} {other.name!r} also reads {name!r}")
         names = [name for name, _ in self._weights]
         if len(set(names)) < len(names):
             raise Cannot("a weight would be split in two ways")
@@ -548,9 +548,9 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
     blocks = _blocks(model.graph, count)
     if not blocks:
         raise ModelError(
-            f"Nothing in the model can be split over {count} devices: there are no two products"
-            " with weights whose sizes these divide, with only elementwise operators or attention"
-            " between them."
+            f"Nothing in the model can be split over {count} devices: no two matrix products have"
+            f" weights whose sizes are divisible by {count}, and only elementwise operators or"
+            " attention between them."
         )
     whole = _size(model)
     made = []
@@ -563,7 +563,7 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
         clean(part.graph)
         made.append(part)
     G_LOGGER.info(
-        f"Split {len(blocks)} block(s) of products over {count} devices: each has"
+        f"Split {len(blocks)} block(s) of matrix products over {count} devices: each device has"
         f" {_size(made[0]):,} of {whole:,} bytes of weights."
     )
     return made

@@ -107,10 +107,9 @@ def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing:
         raise FileError(
-            "The model keeps weights in files that do not exist:"
-            f" {some_of(missing, _LISTED, str)}.",
+            f"The model stores weights in missing files: {some_of(missing, _LISTED, str)}.",
             path=missing[0],
-            hint="Put them beside the model, or name their folder (--external-data-dir).",
+            hint="Put them beside the model, or set their folder with --external-data-dir.",
         )
     return files
 
@@ -124,9 +123,9 @@ def located_weight(
     path = _resolve_location(location_of(tensor), folder, list(trusted))
     if not path.is_file():
         raise FileError(
-            f"The model keeps weights in a file that does not exist: {path}.",
+            f"The model stores weights in a missing file: {path}.",
             path=path,
-            hint="Put it beside the model, or name its folder (--external-data-dir).",
+            hint="Put it beside the model, or set its folder with --external-data-dir.",
         )
     offset, length = _extent(tensor, path.stat().st_size, path)
     return path, offset, length
@@ -156,9 +155,11 @@ def _resolve_location(location: str, folder: Path, trusted: Sequence[Path]) -> P
     homes = [home.resolve() for home in (folder, *trusted)]
     if not location or is_absolute or not any(map(path.resolve().is_relative_to, homes)):
         raise FileError(
-            f"The model keeps weights in {location!r}, which is not in its folder {folder}.",
+            f"The model stores weights in {location!r}, outside its folder {folder}.",
             path=path,
-            hint="Such a file is not read: move it there, and save the model with that name.",
+            hint="Files outside the folder are not read: move the file there, and save the"
+            " model with"
+            " its new name.",
         )
     return path
 
@@ -186,14 +187,14 @@ def _extent(tensor: TensorProto, size: int, path: Path) -> tuple[int, int]:
     if offset < 0 or length < 0 or offset + length > size:
         found = f"the file has {size} bytes"
     elif length != expected:
-        found = f"the model gives it {length}"
+        found = f"the model expects {length}"
     else:
         return offset, length
     raise ModelError(
-        f"Weight {tensor.name!r} does not fit its file {path}: it takes {expected} bytes from"
-        f" {entries.get('offset') or 0} on, and {found}.",
+        f"Weight {tensor.name!r} does not fit its file {path}: it needs {expected} bytes from"
+        f" offset {entries.get('offset') or 0}, but {found}.",
         path=path,
-        hint="The file is truncated, or belongs to another model: export or download it again.",
+        hint="The file is truncated, or belongs to a different model: export or download it again.",
     )
 
 
@@ -219,8 +220,8 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
         return found
     if is_stripped(tensor):
         raise ModelError(
-            f"Weight {tensor.name!r} was left out of the model by `surgeon weight-strip`.",
-            hint="Take the model that has its weights, or run `surgeon weight-reconstruct`.",
+            f"Weight {tensor.name!r} was removed by `surgeon weight-strip`.",
+            hint="Use the model with its weights, or run `surgeon weight-reconstruct`.",
         )
     if is_stored(tensor):
         return from_stored(tensor, stored_bytes(tensor))

@@ -69,7 +69,7 @@ def load_structure(path: str | Path) -> ModelProto:
     with translate_errors(path):
         model: ModelProto = onnx.load_from_string(content)
     if not model.graph.node and not model.graph.output and not model.graph.initializer:
-        raise ModelError(f"ONNX model is invalid: {path} holds no graph.", path=path)
+        raise ModelError(f"ONNX model is invalid: {path} contains no graph.", path=path)
     return model
 
 
@@ -78,7 +78,7 @@ def _without_weights(mapped: mmap.mmap, path: Path) -> bytes:
         return _Rewriting(mapped, path.name).message(0, len(mapped), PARTS[MODEL], 0)
     except (MalformedError, IndexError) as error:
         raise ModelError(
-            f"ONNX model is invalid: {path} is truncated, damaged, or no ONNX model at all.",
+            f"ONNX model is invalid: {path} is truncated, damaged, or not an ONNX model.",
             path=path,
             hint="Export or download it again.",
         ) from error
@@ -223,7 +223,7 @@ def serialize_model(model: ModelProto) -> bytes:
         made: bytes = model.SerializeToString()
     except Exception as error:  # protobuf's implementations differ in the class that they raise
         raise ModelError(
-            f"The model cannot be serialised: {error}",
+            f"The model cannot be serialized: {error}",
             hint="Above 2 GiB, save it with external weights.",
         ) from error
     return made
@@ -288,7 +288,7 @@ def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
         return str(tensor.name), onnx.numpy_helper.to_array(tensor)
     except Exception as error:  # protobuf's implementations differ in what they raise
         raise FileError(
-            f"Could not load {file}: it holds no ONNX tensor ({error}).",
+            f"Could not load {file}: it is not an ONNX tensor ({error}).",
             path=file,
-            hint="Sequences and optional values are not read.",
+            hint="Sequences and optional values are not supported.",
         ) from error

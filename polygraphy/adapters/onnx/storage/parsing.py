@@ -40,20 +40,20 @@ def translate_errors(source: object) -> Iterator[None]:
             raise
         if _TOO_DEEP in str(error):
             raise ModelError(
-                f"{source} holds graphs in graphs more deeply nested than protobuf reads: 100"
-                " messages, which are about 30 graphs.",
+                f"{source} contains subgraphs that are nested too deeply for protobuf: its limit"
+                " is 100 messages, about 30 graphs.",
                 path=source,
-                hint="Export it with its branches and loops beside each other, or as functions.",
+                hint="Export it with less nested branches and loops, or with functions.",
             ) from error
         if _is_pointer(source):
             raise NotFetchedError(
-                f"{source} is a pointer of Git LFS to a model, which was not fetched.",
+                f"{source} is a Git LFS pointer file: the model was not fetched.",
                 path=source,
                 hint="Fetch it: git lfs pull.",
             ) from error
         reason = shorten(str(error), _REASON_WIDTH)  # It may quote the whole file.
         raise ModelError(
-            f"ONNX model is invalid: {source} is truncated, damaged, or no ONNX model at all."
+            f"ONNX model is invalid: {source} is truncated, damaged, or not an ONNX model."
             f" ({reason})",
             path=source,
             hint="Export or download it again.",
@@ -77,7 +77,7 @@ def check_graph(model: ModelProto, source: object) -> None:
             no text, which protobuf does not ask for.
     """
     if not model.graph.node and not model.graph.output:
-        raise ModelError(f"ONNX model is invalid: {source} holds no graph.", path=source)
+        raise ModelError(f"ONNX model is invalid: {source} contains no graph.", path=source)
     names: list[str] = []
     _collect_names(model.graph, names)
     for function in model.functions:

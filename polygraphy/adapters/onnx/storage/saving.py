@@ -95,7 +95,7 @@ def write_model(model: ModelProto, stream: IO[bytes]) -> None:
     pieces, size = _Filling(content, marks).message(0, len(content), MODEL)
     if size > _LARGEST:
         raise ModelError(
-            f"The model cannot be serialised: it would take {size} bytes.",
+            f"The model cannot be serialized: it would take {size} bytes.",
             hint="Above 2 GiB, save it with external weights.",
         )
     for piece in pieces:
@@ -344,7 +344,7 @@ class SaveOnnx(BaseLoader):
         if external is None and has_to_be_split(model):
             external = ""
             G_LOGGER.warning(
-                f"The weights of the model take 2 GB or more: they are saved beside it, in"
+                "The weights of the model take 2 GB or more. They are saved beside it, in"
                 f" {path.name}.data."
             )
         if external is None:
@@ -399,9 +399,9 @@ class _WeightFiles:
             is_taken = path.exists() and not is_empty_file(path)
             if is_taken and path.resolve() not in with_former(self.replaceable):
                 raise UsageError(
-                    f"The weights cannot be saved in {path}: it exists, and {self._model} does not"
-                    " keep its weights there. It may belong to another model.",
-                    hint="Choose another file, or remove that one.",
+                    f"The weights cannot be saved in {path}: the file exists and does not belong"
+                    f" to {self._model}. It may belong to a different model.",
+                    hint="Choose a different file, or remove that one.",
                 )
             self.staged[location] = self._files.enter_context(staged_file(path))
         stream = self.staged[location].stream
@@ -467,13 +467,13 @@ def _check_location(model: ModelProto, path: Path, location: str) -> None:
         raise UsageError(f"The weights cannot be saved in the model file {path} itself.")
     if Path(location).is_absolute() or not target.is_relative_to(folder):
         raise UsageError(
-            f"The weights cannot be saved in {location}: that is not in the folder of the model,"
+            f"The weights cannot be saved in {location}: it is outside the folder of the model,"
             f" {folder}.",
-            hint="Name a file relative to that folder.",
+            hint="Use a path relative to that folder.",
         )
     if location in external_files(model):
         raise UsageError(
-            f"Saving weights in {location} would lose those that the model keeps there and has not"
+            f"Saving weights in {location} would overwrite weights of the model that are not"
             " loaded.",
-            hint="Load the external data, or choose another file.",
+            hint="Load the external data, or choose a different file.",
         )

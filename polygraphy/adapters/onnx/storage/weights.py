@@ -81,8 +81,8 @@ class StoredFile:
         with stream:
             if _identity(os.fstat(stream.fileno())) != self.identity:
                 raise FileError(
-                    f"{self.path} has changed since the model was read from it, whose weights it"
-                    " holds.",
+                    f"{self.path} contains weights of the model, and changed after the model was"
+                    " loaded.",
                     path=self.path,
                     hint="Edit the model again.",
                 )
@@ -106,7 +106,7 @@ class _Temporary:
 
     def append(self, content: Any) -> int:
         """Write something at the end, and return where that is."""
-        with translate_os_errors(tempfile.gettempdir(), "keep weights in the temporary folder"):
+        with translate_os_errors(tempfile.gettempdir(), "store weights in the temporary folder"):
             start = int(self._stream.seek(0, os.SEEK_END))
             self._stream.write(content)
             self._stream.flush()
@@ -208,7 +208,7 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
         while copied < length:
             chunk = given.read(min(_CHUNK, length - copied))
             if not chunk:
-                raise FileError(f"The file of weight {tensor.name!r} has become shorter.")
+                raise FileError(f"The file of weight {tensor.name!r} was truncated.")
             stream.write(chunk)
             copied += len(chunk)
     return length

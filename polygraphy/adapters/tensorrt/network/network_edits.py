@@ -302,7 +302,7 @@ class _Choice:
             chosen -= matching(self._exclude, tensors)
         if not chosen:
             remedy = "Exclude fewer of them." if self._exclude else "Name tensors, or other types."
-            raise UsageError("No output of the network is left.", hint=remedy)
+            raise UsageError("No output of the network remains.", hint=remedy)
         if chosen != {tensor.name for tensor in present}:
             for tensor in present:
                 network.unmark_output(tensor)

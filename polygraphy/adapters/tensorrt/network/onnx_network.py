@@ -159,7 +159,7 @@ def parsing_failed(
         return FileError(
             f"{source} keeps weights in a file that TensorRT cannot open: {missing[1]}.",
             path=missing[1],
-            hint="Put it beside the model, or name its folder (--external-data-dir).",
+            hint="Put it beside the model, or set its folder with --external-data-dir.",
         )
     if not errors:
         return reasons.error_for(f"parse {source}")

@@ -273,9 +273,10 @@ class _Feed:
         if feed_dict is None:
             if not self.fed:
                 raise InputError(
-                    "There are no calibration data: the data loader yields nothing.",
-                    hint="A generator can be used once only: give a list, or a function that"
-                    " returns a new one.",
+                    "There are no calibration data: the data loader is empty.",
+                    hint="A generator can be used only once: pass a list, or a function that"
+                    " returns a"
+                    " new generator.",
                 )
             return None
         fitted = self._fit_feed(feed_dict, names)
@@ -288,7 +289,7 @@ class _Feed:
         if missing:
             raise InputError(
                 f"The calibration data of iteration {self.fed} lack"
-                f" {', '.join(map(repr, missing))}; there is {list(feed_dict)}."
+                f" {', '.join(map(repr, missing))}; found {list(feed_dict)}."
             )
         if self.metadata is None:
             return feed_dict

@@ -127,4 +127,8 @@ def not_isolated(party: str, error: Exception) -> str:
     return f"{party} runs in this process, and a crash would end it: {error}"
 
 
+def not_on_cpu(party: str, error: Exception) -> str:
+    return f"{party} cannot run the model on the CPU: {error}"
+
+
 _OTHER_PROGRAM = "Pass the program from which the model was exported."
