@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_coarse, is_quantised
 from polygraphy.domain.diagnosis.regions import fed_nodes
-from polygraphy.domain.diagnosis.variants import Variant, explains, variants
+from polygraphy.domain.diagnosis.variants import Variant, explains, integers, variants
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.search.numbers import nearest_number
@@ -163,7 +164,7 @@ class Change:
         return self._right(borrowed(self._side, position, self._others, self._instead))
 
     def _usual(self, index: int, position: int) -> Iterator[Variant]:
-        return self._right(variants(self._side, position))
+        return self._right(chain(variants(self._side, position), integers(self._side, position)))
 
     def _right(self, tried: Iterator[Variant]) -> Iterator[Variant]:
         if self._whole is None:
