@@ -348,8 +348,20 @@ class QuantizedModel(Protocol):
     nodes: Sequence[FloatNode]
     producer: str
 
-    def switched(self) -> Any:
-        """Return an ``onnx.ModelProto`` with one more input, the last: which sites are on."""
+    @property
+    def between(self) -> Mapping[int, tuple[int, ...]]:
+        """Weights that a backend may quantize again, with the first sites around their nodes."""
+
+    def requantized(self, on: Collection[int]) -> list[int]:
+        """Return the weights that are off, and that a backend may quantize again."""
+
+    def switched(self, *, requantizes: bool = False) -> Any:
+        """Return an ``onnx.ModelProto`` with one more input, the last: which sites are on.
+
+        Args:
+            requantizes: whether a weight that is off is quantized again by the backend, if the
+                tensors around its node are quantized.
+        """
 
     def mixed(self, off: Collection[int]) -> Any:
         """Return the model with some sites in floating point."""

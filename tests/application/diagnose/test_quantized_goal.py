@@ -96,7 +96,7 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(share: float, tmp_path: Pat
     )
     path = str(tmp_path / "mixed.onnx")
     kept = found(model, within=target, save=path)
-    if fewest > len(rules.candidates) // 2:
+    if fewest > max(8, len(rules.candidates) // 2):
         assert (kept.verdict, kept.culprits) == ("inconclusive", [])
         return
     [culprit] = kept.culprits

@@ -165,9 +165,9 @@ def repair_effect(metric: str, before: float, after: float, count: int) -> str:
     return f"With {which}, {metric} falls from {before:.3g} to {after:.3g}, and no node leaves int."
 
 
-def set_parameter(site: Site, loss: SiteLoss, cause: str, path: str) -> str:
+def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     """Say which value is correct, and how to get it."""
-    command = " Add --save PATH to write the corrected model."
+    command = "" if is_saved else " Add --save PATH to write the corrected model."
     best = loss.best
     if site.kind == "bias" or best is None:
         return (
@@ -184,13 +184,11 @@ def set_parameter(site: Site, loss: SiteLoss, cause: str, path: str) -> str:
     )
 
 
-def keep_in_float(nodes: Sequence[str], line: str) -> str:
+def keep_in_float(nodes: Sequence[str], line: str, *, is_saved: bool) -> str:
     """Say how to keep nodes in floating point."""
     which = "this node" if len(nodes) == 1 else f"these {len(nodes)} nodes"
-    return (
-        f"Quantize again without {which}: {line} (not tried in the quantizer). Add --save PATH to"
-        " write the mixed model."
-    )
+    save = "" if is_saved else " Add --save PATH to write the mixed model."
+    return f"Quantize again without {which}: {line} (not tried in the quantizer).{save}"
 
 
 def diffuse(
