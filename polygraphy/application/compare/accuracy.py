@@ -321,8 +321,9 @@ def compare_accuracy(
     if comparison.samples is not None:
         for found in comparison.samples.results(is_whole=is_whole):
             comparison.console.samples_compared(found)
-    for figures in comparison.steps.values():
-        comparison.console.steps_compared(figures.compared())
+    steps = [figures.compared() for figures in comparison.steps.values()]
+    for compared in steps:
+        comparison.console.steps_compared(compared)
     if comparison.worst is not None:
         comparison.worst.save()
     if plot is not None and verdicts is not None:
@@ -336,7 +337,9 @@ def compare_accuracy(
             "There is nothing to compare: that takes at least two runs with an iteration each."
         )
     _refuse_unanswered(verdicts)
-    return _save(verdicts, save_accuracy_path)
+    results = _save(verdicts, save_accuracy_path)
+    results.steps = steps
+    return results
 
 
 def _refuse_unanswered(verdicts: Sequence[AccuracyResult]) -> None:
