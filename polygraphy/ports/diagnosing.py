@@ -388,6 +388,21 @@ def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
     """
 
 
+@port
+def quantize_again(
+    producer: str, reference: Any, sites: Sequence[Site], without: Sequence[str]
+) -> Any | None:
+    """Return an ``onnx.ModelProto`` that its quantizer makes with the same parameters; None if the
+    quantizer is not installed, not known, or refuses.
+
+    Args:
+        producer: which quantizer, as in `QuantizedModel`.
+        reference: the model in floating point; it stays as it is.
+        sites: the parameters.
+        without: the nodes that stay in floating point.
+    """
+
+
 class DiagnosisReports(Protocol):
     """Shows how a diagnosis goes."""
 
