@@ -85,9 +85,9 @@ def api() -> str:
     tree = "\n".join(MODULES)
     return f"""# Python API
 
-What scripts import. Everything else may change.
+Scripts can import these modules. All other modules can change between versions.
 
-| module | what it is |
+| module | contents |
 | --- | --- |
 {chr(10).join(rows)}
 
@@ -110,7 +110,7 @@ def module(name: str) -> str:
 def formats() -> str:
     """Return the page of the files that commands read and write."""
     models = "\n".join(
-        f"| `{each.name}` | {each.technology or 'nothing any more'} | {_code(each.extensions)} |"
+        f"| `{each.name}` | {each.technology or 'none'} | {_code(each.extensions)} |"
         for each in FORMATS.values()
     )
     reports = "\n".join(f"| `{suffix}` | {name} |" for suffix, name in REPORTS.items())
@@ -118,7 +118,7 @@ def formats() -> str:
 
 ## Models
 
-What `--model-type` calls a format, and the extensions by which it is recognised.
+Each format has a name for `--model-type`, and the file extensions that identify it.
 
 | format | read by | extensions |
 | --- | --- | --- |
@@ -126,7 +126,7 @@ What `--model-type` calls a format, and the extensions by which it is recognised
 
 ## Reports
 
-What `--report PATH` writes, by the extension of the path.
+The extension of the path in `--report PATH` selects the format.
 
 | extension | format |
 | --- | --- |
@@ -138,8 +138,8 @@ def document(schema: dict[str, Any]) -> str:
     """Return the page of the verdict document, from its schema."""
     parts = [
         "# The verdict document",
-        f"{schema['description']} Its schema is [report.schema.json](../report.schema.json); what"
-        " most readers need stands in [Reports](../reports.md).",
+        f"{schema['description']} The schema is [report.schema.json](../report.schema.json)."
+        " [Reports](../reports.md) has an overview.",
         _table(schema),
     ]
     for name, part in schema["$defs"].items():
@@ -151,11 +151,11 @@ def document(schema: dict[str, Any]) -> str:
 def _table(part: dict[str, Any]) -> str:
     required = part.get("required", ())
     rows = [
-        f"| `{key}` | {_type(value)} | {'' if key in required else 'optional'} |"
+        f"| `{key}` | {_type(value)} | {'yes' if key in required else 'no'} |"
         f" {_escaped(value.get('description', ''))} |"
         for key, value in part["properties"].items()
     ]
-    return "\n".join(("| key | type | | what it holds |", "| --- | --- | --- | --- |", *rows))
+    return "\n".join(("| key | type | required | contents |", "| --- | --- | --- | --- |", *rows))
 
 
 def _type(part: dict[str, Any]) -> str:

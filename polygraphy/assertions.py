@@ -39,6 +39,7 @@ from polygraphy.domain.errors import PolygraphyException, UnknownNameError, Usag
 from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder
 from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import counted, some_of
 from polygraphy.domain.tensors.shapes import format_shape
@@ -75,6 +76,7 @@ def assert_outputs_match(
     inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     shapes: Shapes | None = None,
     seeds: int = 3,
+    steps: int | None = None,
 ) -> None:
     """Assert that a model gives the same in several backends.
 
@@ -89,10 +91,12 @@ def assert_outputs_match(
         inputs: arrays by name, or several such (default: generated data).
         shapes: of inputs, for generated data; where the model leaves them open.
         seeds: how many sets of data are generated.
+        steps: how often a model with states is run, each backend on its own states (default: its
+            states are inputs like others).
 
     Raises:
         OutputsDiffer: they do not.
-        UsageError: there is no such backend, or less than two.
+        UsageError: there is no such backend, or less than two; or the model has no states.
     """
     __tracebackhide__ = True
     if len(backends) < 2:
@@ -101,7 +105,7 @@ def assert_outputs_match(
                 "A comparison requires at least two backends.", hint="Choose a different path."
             )
         )
-    data = _Data(inputs, shapes, 1, seeds)
+    data = _Data(inputs, shapes, 1, seeds, steps)
     with _quietly(), _at_hand(model, data) as path:
         flags = _flags_of_all(backends)
         listed = backends.values() if isinstance(backends, Mapping) else backends
@@ -222,33 +226,48 @@ def _arrays(side: Any) -> dict[str, Any]:
 class _Data:
     """The input data of an assertion."""
 
-    def __init__(self, inputs: Any, shapes: Shapes | None, seed: int, count: int) -> None:
+    def __init__(
+        self,
+        inputs: Any,
+        shapes: Shapes | None,
+        seed: int,
+        count: int,
+        steps: int | None = None,
+    ) -> None:
         single = isinstance(inputs, Mapping)
         self.inputs = [inputs] if single else None if inputs is None else list(inputs)
         self._shapes = dict(shapes or {})
-        self._seed, self._count = seed, count
-        self.file = ""
+        self._seed, self._count, self._steps = seed, count, steps
+        self.file = self.model = ""
 
     def loader(self) -> Any:
         """Return what makes the data."""
+        if self._steps is None:
+            return self._single_loader(self._count)
+        return StepLoader(self.model, steps=self._steps, data_loader=self._single_loader(1))
+
+    def _single_loader(self, count: int) -> Any:
         if self.inputs is not None:
             return [_arrays(feed) for feed in self.inputs]
         metadata = TensorMetadata()
         for name, shape in self._shapes.items():
             metadata.add(name, dtype=None, shape=tuple(shape))
-        return DataLoader(self._seed, self._count, metadata if self._shapes else None)
+        return DataLoader(self._seed, count, metadata if self._shapes else None)
 
     def command(self, path: str, flags: Sequence[str], *more: Mapping[str, Any]) -> str:
         """Return the command line that runs a model on the same data, in backends with these flags,
         with more options.
         """
         if self.inputs is not None:
-            resolve(ResultStore).save(self.loader(), self.file)
+            resolve(ResultStore).save(self._single_loader(1), self.file)
             data: dict[str, Any] = {"load_inputs": (self.file,)}
         else:
             shapes = {name: (tuple(dims),) for name, dims in self._shapes.items()}
-            data = {"seed": self._seed, "iterations": self._count, "input_shapes": shapes}
+            count = self._count if self._steps is None else 1
+            data = {"seed": self._seed, "iterations": count, "input_shapes": shapes}
             data = {name: value for name, value in data.items() if value != 1}
+        if self._steps is not None:
+            data["steps"] = self._steps
         return command_line("run", {"model_file": path}, flags, data, *more)
 
 
@@ -258,7 +277,8 @@ def _at_hand(model: Any, data: _Data) -> Iterator[str]:
     after a failure, for the command that finds out more.
     """
     if isinstance(model, (str, Path)) and data.inputs is None:
-        yield str(model)
+        data.model = str(model)
+        yield data.model
         return
     folder = Path(tempfile.mkdtemp(prefix="polygraphy-"))
     data.file, path = str(folder / "inputs.json"), str(model)
@@ -267,6 +287,7 @@ def _at_hand(model: Any, data: _Data) -> Iterator[str]:
         if not isinstance(model, (str, Path)):
             path = str(folder / "model.onnx")
             save_model(model, path)
+        data.model = path
         yield path
     except OutputsDiffer:
         is_needed = True

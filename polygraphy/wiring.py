@@ -61,6 +61,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "open_environment/onnxrt": "polygraphy.adapters.onnxruntime.environments:open_environment",
         "open_environment/openvino": "polygraphy.adapters.openvino.environments:open_environment",
         "open_quantized": "polygraphy.adapters.onnx.edit.quantized_model:open_quantized",
+        "quantize_again": "polygraphy.adapters.onnxruntime.quantizing_again:quantize_again",
         "quantised_operands": "polygraphy.adapters.onnx.edit.quantising:quantised_operands",
         "requantised": "polygraphy.adapters.onnx.edit.quantising:requantised",
         "sanitized": "polygraphy.adapters.onnx.fold.sanitizing:sanitized",

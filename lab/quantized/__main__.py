@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 import traceback
@@ -25,6 +26,7 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError, PolygraphyException
+from polygraphy.domain.quantization.metrics import RmsRatio
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Findings
 
@@ -47,7 +49,12 @@ class Kept:
         self.verdict, self.culprits, self.summary = verdict, list(culprits), summary
 
 
-def diagnosed(case: Case, within: float) -> tuple[Kept, float]:
+def rms_ratio(outputs: Any, reference: Any) -> float:
+    """Return the rms ratio of whole outputs, with which all rules of search are compared."""
+    return RmsRatio()(outputs, reference)
+
+
+def diagnosed(case: Case, within: float, metric: Any = None) -> tuple[Kept, float]:
     """Return what `diagnose` says, and in how many seconds."""
     kept, start = Kept(), time.perf_counter()
     try:
@@ -58,6 +65,7 @@ def diagnosed(case: Case, within: float) -> tuple[Kept, float]:
                 case.host.samples,
                 reference=case.host.model,
                 within=within,
+                metric=metric,
             )
     except InconclusiveError:
         pass
@@ -137,9 +145,14 @@ def searched(case: Case) -> list[dict[str, Any]]:
             "target": target,
             "truth": size,
         }
-        kept, seconds = diagnosed(case, target)
+        kept, seconds = diagnosed(case, target, rms_ratio)
         ours = [one for one in kept.culprits if one["cause"] == "quantisation"]
-        row["ours"] = (len(ours[0]["nodes"]) if ours else None, None, round(seconds, 2))
+        sets = re.search(r"(\d+) sets? tried", str(ours[0]["facts"]) if ours else kept.summary)
+        row["ours"] = (
+            len(ours[0]["nodes"]) if ours else None,
+            int(sets[1]) if sets else None,
+            round(seconds, 2),
+        )
         row["is_good"] = bool(ours) and tuple(ours[0]["nodes"]) in good
         row["said"] = causes(kept) if ours else kept.summary[:150] or kept.verdict
         for name, rival in RIVALS.items():

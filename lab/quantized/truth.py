@@ -39,10 +39,11 @@ class Switches:
     def __init__(self, host: Host, model: onnx.ModelProto) -> None:
         self.host, self.opened = host, open_quantized(model, [host.model])
         self.rules = rules_of(self.opened.nodes, self.opened.sites, self.opened.producer)
-        self.right = outputs(host.model, host.samples)
+        self.expected = outputs(host.model, host.samples)
+        self.backend: dict[tuple[int, ...], float] = {}
         self.metric = RmsRatio()
         self.party = OnnxrtParty()
-        proto = self.opened.switched()
+        proto = self.opened.switched(requantizes=bool(self.opened.between))
         self.name = proto.graph.input[-1].name
         self.compute = self.party.load(proto)
         self.known: dict[frozenset[int], float] = {}
@@ -55,8 +56,16 @@ class Switches:
             flags[list(on)] = True
             self.sets += 1
             values = [self.compute({**feed, self.name: flags}) for feed in self.host.samples]
-            self.known[key] = self.metric(Outputs(values), self.right)
+            self.known[key] = self.metric(Outputs(values), self.expected)
         return self.known[key]
+
+    def right(self, nodes: Collection[str]) -> float:
+        """Return what the backend computes without some nodes."""
+        off = tuple(self.rules.off(nodes))
+        if off not in self.backend:
+            values = outputs(self.opened.mixed(off), self.host.samples)
+            self.backend[off] = self.metric(values, self.expected)
+        return self.backend[off]
 
     def without(self, nodes: Collection[str]) -> float:
         return self.sites(self.rules.quantized(nodes))
@@ -67,7 +76,7 @@ class Switches:
 
 
 def fewest(
-    switches: Switches, target: float, most: int = 6000
+    switches: Switches, target: float, most: int = 700
 ) -> tuple[int | None, list[tuple[str, ...]]]:
     """Return the size of the smallest sets that are enough, and these; None if it is not known."""
     names, tried = switches.candidates, 0
@@ -75,7 +84,7 @@ def fewest(
         tried += comb(len(names), size)
         if tried > most:
             return None, []
-        good = [one for one in combinations(names, size) if switches.without(one) <= target]
+        good = [one for one in combinations(names, size) if switches.right(one) <= target]
         if good:
             return size, good
     return None, []
@@ -93,7 +102,7 @@ def _timed(search: Callable[[Switches, float], tuple[str, ...] | None]) -> Any:
 
 def _prefix(switches: Switches, target: float, order: Sequence[str]) -> tuple[str, ...] | None:
     for size in range(len(order) + 1):
-        if switches.without(order[:size]) <= target:
+        if switches.without(order[:size]) <= target and switches.right(order[:size]) <= target:
             return tuple(order[:size])
     return None
 
@@ -148,7 +157,7 @@ def one_at_a_time(switches: Switches, target: float) -> tuple[str, ...] | None:
 def greedy(switches: Switches, target: float) -> tuple[str, ...] | None:
     """Always the node that helps most; nothing is put back."""
     kept: list[str] = []
-    while switches.without(kept) > target:
+    while switches.without(kept) > target or switches.right(kept) > target:
         rest = [node for node in switches.candidates if node not in kept]
         if not rest:
             return None

@@ -348,8 +348,20 @@ class QuantizedModel(Protocol):
     nodes: Sequence[FloatNode]
     producer: str
 
-    def switched(self) -> Any:
-        """Return an ``onnx.ModelProto`` with one more input, the last: which sites are on."""
+    @property
+    def between(self) -> Mapping[int, tuple[int, ...]]:
+        """Weights that a backend may quantize again, with the first sites around their nodes."""
+
+    def requantized(self, on: Collection[int]) -> list[int]:
+        """Return the weights that are off, and that a backend may quantize again."""
+
+    def switched(self, *, requantizes: bool = False) -> Any:
+        """Return an ``onnx.ModelProto`` with one more input, the last: which sites are on.
+
+        Args:
+            requantizes: whether a weight that is off is quantized again by the backend, if the
+                tensors around its node are quantized.
+        """
 
     def mixed(self, off: Collection[int]) -> Any:
         """Return the model with some sites in floating point."""
@@ -373,6 +385,21 @@ def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
     Args:
         model: the model; it stays as it is.
         references: the model that it was made of, and other forms of that, for its weights.
+    """
+
+
+@port
+def quantize_again(
+    producer: str, reference: Any, sites: Sequence[Site], without: Sequence[str]
+) -> Any | None:
+    """Return an ``onnx.ModelProto`` that its quantizer makes with the same parameters; None if the
+    quantizer is not installed, not known, or refuses.
+
+    Args:
+        producer: which quantizer, as in `QuantizedModel`.
+        reference: the model in floating point; it stays as it is.
+        sites: the parameters.
+        without: the nodes that stay in floating point.
     """
 
 

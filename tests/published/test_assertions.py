@@ -24,6 +24,7 @@ from polygraphy.assertions import (
 from polygraphy.comparator import IterationResult, RunResults
 from polygraphy.exception import PolygraphyException
 from polygraphy.logger import G_LOGGER
+from tests.support.decoders import decoder
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 MODEL = str(DIGITS / "digits.onnx")
@@ -86,6 +87,13 @@ def test_settings_of_one_backend_have_names_and_the_next_command_keeps_them_apar
     flags = ["--runner", f"onnxrt=--{plain}", "--runner", "onnxrt-2=--onnxrt"]
     assert [*chain(*_flags_of_all([plain, "onnxrt"]))] == flags
     assert [*chain(*_flags_of_all(["onnxrt", "onnx"]))] == ["--onnxrt", "--onnx"]
+
+
+def test_each_backend_runs_the_steps_of_a_decoder_on_its_own_states() -> None:
+    assert_outputs_match(decoder(), steps=4)
+    with pytest.raises(OutputsDiffer) as caught:
+        assert_outputs_match(decoder(), ["onnxrt", "onnx"], steps=4, rtol=0, atol=0)
+    assert "Step 0 is the first that differs" in str(caught.value)
 
 
 def test_a_golden_holds_later_outputs_to_those_that_were_made(

@@ -24,6 +24,8 @@ from polygraphy.logger.sinks import plain, shows_colours
 _SHOWN = 4
 _NODES = 4
 _WIDTH = 200
+_SENTENCE = 400
+"""Characters of a sentence: the reason of a refusal comes last."""
 
 
 class LogDiagnosisReports:
@@ -86,7 +88,7 @@ def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
     if culprit.origin is not None:
         say(f"    From {_short(culprit.origin)}.", indent=4)
     for sentence in sentences:
-        say(f"    {_short(sentence)}", indent=4)
+        say(f"    {_short(sentence, _SENTENCE)}", indent=4)
     if any(culprit.remedy == other.remedy for other in later):
         return
     if culprit.remedy.command:
@@ -105,6 +107,6 @@ def _draw(step: str) -> None:
         stream.flush()
 
 
-def _short(text: str) -> str:
+def _short(text: str, width: int = _WIDTH) -> str:
     line = one_line(text)
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
+    return line if len(line) <= width else f"{line[: width - 3]}..."

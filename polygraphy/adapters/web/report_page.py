@@ -52,6 +52,7 @@ from polygraphy.domain.report.summary import (
     proof_of,
     sample_sentences,
 )
+from polygraphy.domain.states.comparing import step_table, steps_in_words
 from polygraphy.domain.sweep.outcome import FAILURES
 from polygraphy.domain.tensors.naming import shortened
 
@@ -200,6 +201,8 @@ _SWEEP = "sweep"
 """The kind of result that has tables of its own: the cells of a sweep."""
 _SAMPLES = "samples"
 """The kind of result that has a table of its own: samples that changed their answer."""
+_STEPS = "steps"
+"""The kind of result that has a table of its own: the steps of a model with states."""
 _CURVES = {
     "cumulative": "computed from the inputs, without rewrites",
     "isolated": "each node by itself",
@@ -281,6 +284,11 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
             for each in document.results
             if each["kind"] == _SAMPLES
         ],
+        steps=[
+            (list(steps_in_words(each)), *step_table(each))
+            for each in document.results
+            if each["kind"] == _STEPS
+        ],
         most_cells=_MOST_CELLS,
         most_rows=_MOST_ROWS,
         curves=list(_curves(document)),
@@ -298,7 +306,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
         results=[
             (_heading(each), _text(each))
             for each in document.results
-            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP, _SAMPLES)
+            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP, _SAMPLES, _STEPS)
         ],
     )
     return displayable(page)

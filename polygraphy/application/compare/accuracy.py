@@ -323,8 +323,9 @@ def compare_accuracy(
     if comparison.samples is not None:
         for found in comparison.samples.results(is_whole=is_whole):
             comparison.console.samples_compared(found)
-    for figures in comparison.steps.values():
-        comparison.console.steps_compared(figures.compared())
+    steps = [figures.compared() for figures in comparison.steps.values()]
+    for compared in steps:
+        comparison.console.steps_compared(compared)
     if comparison.worst is not None:
         comparison.worst.save()
     if plot is not None and verdicts is not None:
@@ -338,7 +339,9 @@ def compare_accuracy(
             "Nothing to compare: at least two runs with one iteration each are required."
         )
     _refuse_unanswered(verdicts)
-    return _save(verdicts, save_accuracy_path)
+    results = _save(verdicts, save_accuracy_path)
+    results.steps = steps
+    return results
 
 
 def _refuse_unanswered(verdicts: Sequence[AccuracyResult]) -> None:

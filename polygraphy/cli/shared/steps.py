@@ -46,6 +46,11 @@ class _States(Texts):
                 raise BadValue("none cannot be combined with other states")
             if word != "none" and not (output and name):
                 raise BadValue(f"{word!r} is not OUTPUT:INPUT, such as present:past")
+        for at, what in ((0, "output"), (2, "input")):
+            names = [word.rpartition(":")[at] for word in words if ":" in word]
+            for name in names:
+                if names.count(name) > 1:
+                    raise BadValue(f"{what} {name!r} is in two states: pair it once")
         return tuple(words)
 
 

@@ -462,10 +462,15 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
 @pickled_as("polygraphy.comparator.struct")
 class AccuracyResults(list[AccuracyResult], Storable):
-    """What several comparison functions found; truthy when all of them passed."""
+    """What several comparison functions found; truthy when all of them passed.
+
+    Attributes:
+        steps: the steps of models with states, one per pair of runs; see `StepsCompared`.
+    """
 
     def __init__(self, lst: Iterable[AccuracyResult] | None = None) -> None:
         super().__init__(lst or ())
+        self.steps: Sequence[Any] = ()
 
     def append(self, elem: AccuracyResult) -> None:
         """Add what another function found."""

@@ -4,7 +4,7 @@ one that gives them says what was changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 from typing import Any
 
@@ -44,15 +44,69 @@ _OWN = {
 """Which of them an operator has, also where they are left to their defaults."""
 _SWITCHES = {
     "Gemm": ("transA", "transB"),
+    "FusedMatMul": ("transA", "transB"),
     "AveragePool": ("ceil_mode", "count_include_pad"),
-    "MaxPool": ("ceil_mode",),
-    "ArgMax": ("keepdims",),
+    "MaxPool": ("ceil_mode", "storage_order"),
+    "ArgMax": ("keepdims", "select_last_index"),
+    "ArgMin": ("keepdims", "select_last_index"),
     "GRU": ("linear_before_reset",),
     "LSTM": ("input_forget",),
     "CumSum": ("exclusive", "reverse"),
-    "TopK": ("largest",),
+    "TopK": ("largest", "sorted"),
+    "Unique": ("sorted",),
+    "Mod": ("fmod",),
+    "Trilu": ("upper",),
+    "GridSample": ("align_corners",),
+    "AffineGrid": ("align_corners",),
+    "DFT": ("inverse", "onesided"),
+    "STFT": ("onesided",),
+    "Attention": ("is_causal",),
+    "MultiHeadAttention": ("unidirectional",),
+    "GroupQueryAttention": ("do_rotary", "rotary_interleaved"),
+    "RotaryEmbedding": ("interleaved",),
+    "NonMaxSuppression": ("center_point_box",),
+    "IsInf": ("detect_negative", "detect_positive"),
+    "Resize": ("antialias", "exclude_outside"),
+    "Reshape": ("allowzero",),
+    "Cast": ("saturate",),
 }
+_ON = frozenset(
+    {"keepdims", "largest", "sorted", "upper", "detect_negative", "detect_positive", "saturate"}
+)
+"""Switches that are on by default."""
+_REDUCED = ("none", "add", "mul", "max", "min")
+_KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+_LINKS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _WORDS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "ScatterElements": {"reduction": _REDUCED},
+    "ScatterND": {"reduction": _REDUCED},
+    "Scatter": {"reduction": _REDUCED},
+    "DepthToSpace": {"mode": ("DCR", "CRD")},
+    "RoiAlign": {
+        "mode": ("avg", "max"),
+        "coordinate_transformation_mode": ("half_pixel", "output_half_pixel"),
+    },
+    "BitShift": {"direction": ("LEFT", "RIGHT")},
+    "LSTM": {"direction": ("forward", "reverse")},
+    "GRU": {"direction": ("forward", "reverse")},
+    "RNN": {"direction": ("forward", "reverse")},
+    "Conv": {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")},
+    "ConvTranspose": {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")},
+    "MaxPool": {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")},
+    "AveragePool": {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")},
+    "SoftmaxCrossEntropyLoss": {"reduction": ("mean", "sum", "none")},
+    "NegativeLogLikelihoodLoss": {"reduction": ("mean", "sum", "none")},
+    "Upsample": {"mode": ("nearest", "linear")},
+    "TreeEnsembleRegressor": {
+        "aggregate_function": ("SUM", "AVERAGE", "MIN", "MAX"),
+        "post_transform": _LINKS,
+    },
+    "TreeEnsembleClassifier": {"post_transform": _LINKS},
+    "LinearClassifier": {"post_transform": _LINKS},
+    "LinearRegressor": {"post_transform": _LINKS},
+    "SVMClassifier": {"post_transform": _LINKS, "kernel_type": _KERNELS},
+    "SVMRegressor": {"post_transform": _LINKS, "kernel_type": _KERNELS},
+    "Normalizer": {"norm": ("MAX", "L1", "L2")},
     "Gelu": {"approximate": ("none", "tanh")},
     "GridSample": {
         "mode": ("linear", "nearest", "cubic", "bilinear", "bicubic"),
@@ -66,6 +120,7 @@ _WORDS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "half_pixel_symmetric",
         ),
         "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
+        "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
     },
 }  # fmt: skip
 """Attributes of one word, the default first."""
@@ -89,6 +144,17 @@ _OWN_ATTRIBUTES = {
 """Attributes that an operator has and others of its group may lack: a node of another operator
 loses them.
 """
+_WIRES = 4
+"""Inputs, or outputs, of the largest nodes that are tried in another order."""
+_FEW = 8
+"""Integers of the longest list that is tried with others."""
+_LARGEST = 1 << 62
+"""Integers above stand for the end of an axis."""
+_NESTED = frozenset({"If", "Loop", "Scan"})
+_BOUNDS = 256
+"""The longest axis of which all starts and ends are tried."""
+_TABLES = frozenset({"Gather", "GatherElements", "GatherND", "Where", "Compress"})
+"""Operators whose first input is looked up, whatever it is."""
 _RANK = 4
 """Axes of the largest tensors whose orders and sets of axes are tried."""
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
@@ -132,6 +198,7 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     yield from _operators(node)
     yield from _rounds(side, node)
     yield from _directions(node)
+    yield from _outputs(node)
 
 
 def _with(node: Node, name: str, kind: str, value: Any) -> Node:
@@ -140,9 +207,28 @@ def _with(node: Node, name: str, kind: str, value: Any) -> Node:
 
 
 def _swapped(node: Node) -> Iterator[Variant]:
-    if len(node.inputs) == 2 and node.inputs[0] != node.inputs[1] and node.op not in SYMMETRIC:
-        other = evolve(node, inputs=node.inputs[::-1])
-        yield Variant("structure", changes.swapped_inputs(node.op), other)
+    """Two inputs in each other's place."""
+    is_wired = node.op not in SYMMETRIC | QUANTISING | _NESTED
+    if not is_wired or len(node.inputs) > _WIRES:
+        return
+    for one, two in combinations(range(len(node.inputs)), 2):
+        read = list(node.inputs)
+        read[one], read[two] = read[two], read[one]
+        if read[one] != read[two] and ((read[one] and read[two]) or one):
+            other = evolve(node, inputs=tuple(read))
+            yield Variant("structure", changes.swapped_inputs(node.op), other)
+
+
+def _outputs(node: Node) -> Iterator[Variant]:
+    """Two outputs in each other's place."""
+    if len(node.outputs) > _WIRES or node.op in _NESTED:
+        return
+    for one, two in combinations(range(len(node.outputs)), 2):
+        made = list(node.outputs)
+        made[one], made[two] = made[two], made[one]
+        if any(made):
+            other = evolve(node, outputs=tuple(made))
+            yield Variant("structure", changes.swapped_outputs(node.op), other)
 
 
 def _numbers(node: Node) -> Iterator[Variant]:
@@ -195,7 +281,9 @@ def _epsilons(side: Side, index: int) -> Iterator[Variant]:
 def _switches(node: Node) -> Iterator[Variant]:
     switches = ("keepdims",) if node.op.startswith("Reduce") else _SWITCHES.get(node.op, ())
     for name in switches:
-        held = int(node.attribute(name, name in ("keepdims", "largest")))
+        held = int(node.attribute(name, name in _ON))
+        if held not in (0, 1):
+            continue
         change = changes.other_attribute(node.op, name, held, 1 - held)
         yield Variant("attribute", change, _with(node, name, "int", 1 - held))
 
@@ -307,6 +395,141 @@ def _pads(node: Node) -> Iterator[Variant]:
             yield Variant("attribute", change, _with(node, name, "ints", (1,) * rank))
 
 
+def integers(side: Side, index: int) -> Iterator[Variant]:
+    """One integer more or less, or several in another order: of sizes, bounds, axes, and places."""
+    node = side.nodes[index]
+    for position, name in enumerate(node.inputs):
+        held = side.weights[name].values if name in side.weights else None
+        if held is None or np.asarray(held).dtype.kind not in "iu" or np.size(held) > _FEW:
+            continue
+        if node.op in QUANTISING or (node.op in _TABLES and not position):
+            continue
+        array = np.asarray(held)
+        limits = np.iinfo(array.dtype)
+        for value in _near(tuple(map(int, array.reshape(-1)))):
+            if not all(limits.min <= one <= limits.max for one in value):
+                continue
+            other = np.array(value, np.int64)
+            change = changes.other_weight("weight", name, _difference(array, other), node.op)
+            shaped = other.reshape(array.shape).astype(array.dtype)
+            yield Variant("weight", change, node, {name: shaped})
+    for one in node.attributes:
+        is_known = one.name in (*_SWITCHES.get(node.op, ()), "keepdims", "to", "perm", "dtype")
+        if is_known or one.kind not in ("int", "ints"):
+            continue
+        own = (int(one.value),) if one.kind == "int" else tuple(map(int, one.value))
+        for value in _near(own) if len(own) <= _FEW else ():
+            shown = value[0] if one.kind == "int" else value
+            mine = own[0] if one.kind == "int" else own
+            change = changes.other_attribute(node.op, one.name, mine, shown)
+            yield Variant("attribute", change, _with(node, one.name, one.kind, shown))
+
+
+def _difference(array: Any, other: Any) -> Fact:
+    values, expected = array.reshape(-1).tolist(), other.reshape(-1).tolist()
+    if len(values) == len(expected) == 1:
+        return changes.is_value(values[0], expected[0])
+    return changes.contains(values, expected)
+
+
+def resized(
+    side: Side, index: int, read: Sequence[int], made: Sequence[int], expected: Sequence[int]
+) -> Iterator[Variant]:
+    """Yield a node with another size, bound or step, so that its output has the expected shape.
+
+    Args:
+        side: the model.
+        index: the position of the node.
+        read: the shape of its first input.
+        made: the shape of its output.
+        expected: what that should be.
+    """
+    node = side.nodes[index]
+    if len(made) == len(expected) and tuple(made) == tuple(expected):
+        return
+
+    def weight(position: int, value: Sequence[float]) -> Iterator[Variant]:
+        name = node.inputs[position] if position < len(node.inputs) else ""
+        held = side.weights[name].values if name in side.weights else None
+        if held is None:
+            return
+        array, other = np.asarray(held), np.asarray(value)
+        if array.dtype.kind in "iuf" and array.tolist() != other.tolist():
+            change = changes.other_weight("weight", name, _difference(array, other), node.op)
+            yield Variant("weight", change, node, {name: other.astype(array.dtype)})
+
+    if node.op in ("Reshape", "Expand"):
+        yield from weight(1, expected)
+    elif node.op == "Tile" and len(read) == len(expected):
+        yield from weight(1, [size // max(own, 1) for own, size in zip(read, expected)])
+    elif node.op == "Resize" and len(read) == len(expected):
+        yield from weight(3, expected)
+        yield from weight(2, [size / max(own, 1) for own, size in zip(read, expected)])
+    elif node.op == "Slice" and len(read) == len(expected) and len(node.inputs) > 2:
+        yield from _bounds(side, node, read, expected, weight)
+    rank = len(read) - 2
+    sized = node.attribute("kernel_shape")
+    if sized and len(read) == len(expected):
+        usual = {
+            "strides": (2, 1, 3, 4),
+            "dilations": (2, 1, 3),
+            "kernel_shape": (2, 1, 3, 4, 5, 7),
+        }
+        for name, sizes in usual.items():
+            held = tuple(node.attribute(name) or (1,) * rank)
+            if name == "kernel_shape" and len(node.inputs) > 1:
+                continue
+            for size in sizes:
+                if held != (size,) * rank:
+                    change = changes.other_attribute(node.op, name, held, (size,) * rank)
+                    other = _with(node, name, "ints", (size,) * rank)
+                    yield Variant("attribute", change, other)
+
+
+def _bounds(
+    side: Side,
+    node: Node,
+    read: Sequence[int],
+    expected: Sequence[int],
+    weight: Callable[[int, Sequence[float]], Iterator[Variant]],
+) -> Iterator[Variant]:
+    """Other starts, ends or axes of a Slice."""
+    held = [side.weights[name].values if name in side.weights else None for name in node.inputs]
+    starts, ends = held[1], held[2]
+    if starts is None or ends is None:
+        return
+    count = np.size(starts)
+    axes = held[3] if len(held) > 3 and held[3] is not None else np.arange(count)
+    steps = held[4] if len(held) > 4 and held[4] is not None else np.ones(count, np.int64)
+    for at, (axis, step) in enumerate(zip(np.reshape(axes, -1), np.reshape(steps, -1))):
+        size, wanted = read[int(axis)], expected[int(axis)]
+        bounds = [np.reshape(each, -1).tolist() for each in (starts, ends)]
+        for position in (1, 2):
+            for value in range(size + 1) if size <= _BOUNDS else ():
+                other = [*bounds[position - 1]]
+                other[at] = value
+                pair = [other if position == each else bounds[each - 1] for each in (1, 2)]
+                taken = range(size)[pair[0][at] : pair[1][at] : int(step)]
+                if len(taken) == wanted:
+                    yield from weight(position, other)
+
+
+def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield lists of integers that differ a little from some."""
+    seen = {values}
+    turned = [values[i:] + values[:i] for i in range(1, len(values))]
+    moved = [tuple(one + step for one in values) for step in (1, -1)]
+    single = [
+        (*values[:at], value, *values[at + 1 :])
+        for at, held in enumerate(values)
+        for value in (held + 1, held - 1, 0, 1, -1, 2, held + 2, held - 2, -held, 2 * held)
+    ]
+    for other in [values[::-1], *turned, *moved, *single]:
+        if other not in seen and all(abs(one) < _LARGEST for one in other if one not in values):
+            seen.add(other)
+            yield other
+
+
 def _transposed(side: Side, node: Node) -> Iterator[Variant]:
     for name in node.inputs if node.op in ("MatMul", "Gemm", "Mul", "Add") else ():
         held = side.weights.get(name)
@@ -362,35 +585,29 @@ def lacks_bias(side: Side, node: Node) -> bool:
 
 
 def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, Fact]:
-    """Return the likeliest cause of what a node makes wrong where no variant explains it, and the
-    change: a constant difference along the channels is a bias, and otherwise a weight it is; of
-    graphs inside a node, nothing is known.
+    """Return the cause of what a node makes wrong where no variant explains it, and the change: a
+    constant difference along the channels is a bias; no other cause is named, because none was
+    tested.
     """
     node = side.nodes[index]
     if any(True for _ in node.graphs):
         return "changed", changes.other_subgraph(node.op)
-    weights = [name for name in node.inputs if name in side.weights]
-    if node.op in QUANTISING:
+    if node.op in QUANTISING:  # Its input is right, and there is nothing else.
         return "quantisation", changes.other_quantization(side.identity(index))
-    if np.shape(made) != np.shape(expected) and node.attributes:
-        change = changes.other_output_shape(node.op, np.shape(made), np.shape(expected))
-        return "attribute", change
+    # With one input, which is right, there is nothing else.
+    is_settings = node.attributes and len([name for name in node.inputs if name]) == 1
+    unknown = "attribute" if is_settings else "changed"
     if np.shape(made) != np.shape(expected):
-        made = np.full_like(expected, np.nan, np.float64)  # The difference says nothing.
+        change = changes.other_output_shape(node.op, np.shape(made), np.shape(expected))
+        return unknown, change
     apart = np.asarray(made, np.float64) - np.asarray(expected, np.float64)
     is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
-    if lacks_bias(side, node) or (is_bias and len(node.inputs) < 3):
+    is_bare = lacks_bias(side, node) and is_bias is not False
+    if is_bare or (is_bias and len(node.inputs) < 3):
         return "structure", changes.lost_bias(node.op)
     if is_bias and len(node.inputs) > 2:
         return "weight", changes.other_bias(node.inputs[2])
-    if is_bias is False:
-        weights = [name for name in weights if name not in node.inputs[2:]]
-    if len(weights) > 1:
-        return "weight", changes.one_of_weights(node.op, weights)
-    if weights:
-        return "weight", changes.unknown_weight_change(node.op, weights[0])
-    cause = "attribute" if node.attributes else "structure"
-    return cause, changes.unknown_change(node.op)
+    return unknown, changes.unknown_change(node.op)
 
 
 def _is_bias(apart: Any, op: str) -> bool | None:

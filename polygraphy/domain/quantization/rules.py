@@ -77,6 +77,11 @@ class Rules:
             if site.name in marked or site.name + RAW in marked or number in self.fixed
         }
 
+    def off(self, without: Collection[str]) -> list[int]:
+        """Return the sites that are in floating point if nodes are left out."""
+        on = self.quantized(without)
+        return [number for number in range(len(self.sites)) if number not in on]
+
     def askers(self, site: int) -> list[str]:
         """Return the nodes because of which a site is quantized."""
         names = {self.sites[site].name, self.sites[site].name + RAW}

@@ -56,7 +56,7 @@ class SetSearch:
     Args:
         rules: what is quantized without some nodes.
         measure: runs the model with some sites quantized, and returns the metric.
-        powers: by site the square of what it loses by itself.
+        predict: returns what some sites are expected to lose, as the square.
         target: what may be left.
         most: how many sets may be run.
         is_over: whether the time is over.
@@ -66,15 +66,16 @@ class SetSearch:
         self,
         rules: Rules,
         measure: Callable[[Collection[int]], float],
-        powers: Sequence[float],
+        predict: Callable[[Collection[int]], float],
         target: float,
         most: int,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._rules, self._measure, self._powers = rules, measure, powers
+        self._rules, self._measure, self._predict = rules, measure, predict
         self._target, self._most, self._is_over = target, most, is_over
         self._known: dict[frozenset[int], float] = {}
         self._quantized: dict[frozenset[str], frozenset[int]] = {}
+        self._predicted: dict[frozenset[int], float] = {}
         self._curve: dict[int, tuple[Sequence[str], float]] = {}
         self.runs = 0
 
@@ -108,7 +109,10 @@ class SetSearch:
 
     def predicted(self, without: frozenset[str]) -> float:
         """Return the square of what is expected to be left."""
-        return sum(self._powers[number] for number in self.sites(without))
+        sites = self.sites(without)
+        if sites not in self._predicted:
+            self._predicted[sites] = self._predict(sites)
+        return self._predicted[sites]
 
     def result(self) -> Search:
         """Search, and return what came of it."""

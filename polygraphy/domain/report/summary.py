@@ -13,6 +13,8 @@ from polygraphy.domain.accuracy.output_rows import is_coarse, row_in_words, unif
 from polygraphy.domain.accuracy.summarizing import failed_in_words, passed_in_words, worst_row
 from polygraphy.domain.asked import command_line
 from polygraphy.domain.report.document import Document, Problem
+from polygraphy.domain.results.results import short_names
+from polygraphy.domain.states.comparing import step_table, steps_in_words
 from polygraphy.domain.tensors.naming import counted, enumerated, some_of
 
 if TYPE_CHECKING:
@@ -316,6 +318,8 @@ def _reported(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
                 yield Check(f"lint ({entry['level']})", name, outcome, entry["message"])
         elif result["kind"] == "sweep":
             yield from map(_cell, result["rows"])
+        elif result["kind"] == "steps":
+            yield _steps(result)
         elif result["kind"] == "compatibility":
             outcome = PASSED if result["is_compatible"] else FAILED
             yield Check("compatibility", result["backend"], outcome, result["reason"] or "")
@@ -323,6 +327,16 @@ def _reported(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
             for one in result["differences"]:
                 message = f"{one['change']}: {one['reference']} / {one['candidate']}"
                 yield Check("differences", f"{one['what']} {one['name']}", FAILED, message)
+
+
+def _steps(found: Mapping[str, Any]) -> Check:
+    """Return the check of the steps of two runs, with their table where one differs."""
+    group = " vs. ".join(short_names(found["parties"]))
+    if found["first_wrong"] is None:
+        return Check(group, "steps", PASSED)
+    titles, rows = step_table(found)
+    lines = [" | ".join(cells) for cells in (titles, *rows)]
+    return Check(group, "steps", FAILED, "\n".join([*steps_in_words(found), *lines]))
 
 
 _OF_CELLS = {"passed": PASSED, "failed": FAILED, "crashed": FAILED, "error": ERROR,

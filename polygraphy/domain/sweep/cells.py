@@ -107,8 +107,26 @@ def _asked(plan: Plan, model: str, shaped: Words, seed: int) -> Asked:
     row = plan.reference
     if row.outputs:
         return Asked("", (), row.outputs, row.inputs)
-    flags = (*row.flags, *shaped, "--seed", str(seed), "--iterations", str(plan.iterations))
+    steps = _step_flags(plan.flags)
+    repeated: Words = ("--iterations", str(plan.iterations))
+    if any(word.partition("=")[0] == "--steps" for word in (*row.flags, *steps)):
+        repeated = ()
+    flags = (*row.flags, *steps, *shaped, "--seed", str(seed), *repeated)
     return Asked(row.model_for(model), flags)
+
+
+_STEP_FLAGS = frozenset({"--steps", "--prompt", "--state", "--tokens"})
+
+
+def _step_flags(flags: Words) -> Words:
+    """Return the flags about the steps of a model with states, which its reference runs, too."""
+    chosen, is_chosen = [], False
+    for word in flags:
+        if word.startswith("--"):
+            is_chosen = word.partition("=")[0] in _STEP_FLAGS
+        if is_chosen:
+            chosen.append(word)
+    return tuple(chosen)
 
 
 def key_of(*facts: Any) -> str:

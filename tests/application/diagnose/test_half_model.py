@@ -15,6 +15,7 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.tensors.datatype import DataType
@@ -23,6 +24,7 @@ from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.diagnosis.half_precision_cases import BLAMED, network
 from tests.support.models import make, value
+from tests.support.parties import command_of_fakes
 
 
 def found(
@@ -289,3 +291,28 @@ def test_a_cast_that_a_converter_left_is_named_with_the_command_that_casts_its_r
     assert (culprit["party"], culprit["cause"]) == ("model", "refusal")
     assert culprit["remedy"]["command"].startswith("polygraphy convert ")
     assert culprit["remedy"]["proven"]
+
+
+def test_an_overflow_that_a_backend_hides_is_reported_with_the_command_that_finds_it() -> None:
+    """ONNX Runtime computes a product of half precision in float32 on a CPU."""
+
+    def hiding(kind: Any) -> onnx.ModelProto:
+        number = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        names = ["x", "b", "d", "e", "g"]
+        nodes = [
+            helper.make_node("Mul", [a, c], [b], b)
+            for a, b, c in zip(names, names[1:], ["up", "up", "down", "down"])
+        ]
+        nodes.append(helper.make_node("Tanh", ["g"], ["y"], "y"))
+        ends = [[helper.make_tensor_value_info(n, number, [2, 4])] for n in "xy"]
+        weights = [
+            numpy_helper.from_array(np.array(v, kind), n) for n, v in (("up", 1e3), ("down", 1e-3))
+        ]
+        graph = helper.make_graph(nodes, "g", *ends, weights)
+        return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+
+    kept = Kept()
+    data = [{"x": np.linspace(0.2, 1, 8).reshape(2, 4).astype(np.float16)}]
+    with bind(Findings, kept), bind(command_line, command_of_fakes):
+        assert diagnose(hiding(np.float16), [OnnxrtParty()], data, hiding(np.float32))
+    assert "To find the cause: polygraphy diagnose" in kept.summary

@@ -21,6 +21,7 @@ from polygraphy.application.diagnose.lowered.half_verdict import cast
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.asked import command_line
+from polygraphy.domain.diagnosis.words import evidence
 from polygraphy.domain.errors import (
     BackendError,
     InconclusiveError,
@@ -309,3 +310,10 @@ def test_a_remedy_of_a_refusal_works_on_all_data(largest: int, is_proven: bool) 
     [culprit] = kept.culprits
     assert (culprit["party"], culprit["cause"]) == ("wrong", "refusal")
     assert culprit["remedy"]["proven"] is is_proven
+
+
+def test_the_reason_of_a_refusal_is_kept_and_the_types_of_inputs_are_not() -> None:
+    inputs = ", ".join(f"weight_{number} float32[1,3,12,12]" for number in range(20))
+    for node in (f"(Conv of opset 13 on {inputs})", f"(Conv, opset 13) on {inputs}"):
+        said = str(evidence.refused("ort", f"It could not run node 'c' {node}: 3 (not 4) channels"))
+        assert said == "ort refuses the model: It could not run node 'c' (Conv): 3 (not 4) channels"

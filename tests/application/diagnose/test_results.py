@@ -53,6 +53,45 @@ def test_what_an_attribute_was_is_found_and_proven(kind: str, tmp_path: Path) ->
     assert any(said in sentence for sentence in culprit["evidence"]), culprit["evidence"]
 
 
+def tables(op: str, outputs: Collection[str] = ("changed",), **attributes: Any) -> onnx.ModelProto:
+    """Return a node that reads weights, between others."""
+    random = np.random.RandomState(0)
+    held: dict[str, list[Any]] = {
+        "Slice": [[attributes.pop("start", 1)], [5], [1]],
+        "Split": [[3, 3]],
+        "ScatterElements": [[[0, 1], [1, 1], [0, 0]], random.randn(3, 2).astype(np.float32)],
+        "MatMul": [random.randn(6, 4).astype(np.float32) * attributes.pop("factor", 1)],
+        "Reshape": [attributes.pop("shape", [2, 9])],
+    }
+    weights = {f"w{i}": np.array(array) for i, array in enumerate(held[op])}
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["rows"], name="rows"),
+        helper.make_node(op, ["rows", *weights], outputs, name="changed", **attributes),
+        helper.make_node("Exp", ["changed"], ["y"], name="last"),
+    ]
+    return make("net", nodes, [value("x", [3, 6])], [value("y", ["a", "b"])], weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "cause", "said"),
+    [
+        (tables("Slice"), tables("Slice", start=0), "weight", "is 0 instead of 1"),
+        (tables("Split", ["changed", "other"], axis=1), tables("Split", ["other", "changed"], axis=1),
+         "structure", "the outputs of split are swapped"),
+        (tables("ScatterElements", axis=1, reduction="add"), tables("ScatterElements", axis=1),
+         "attribute", "is none instead of add"),
+        (tables("MatMul"), tables("MatMul", factor=1.5), "weight", "is scaled by 1.5"),
+        (tables("Reshape"), tables("Reshape", shape=[9, 2]), "weight", "[9, 2] instead of [2, 9]"),
+    ],
+)  # fmt: skip
+def test_wires_sizes_enumerations_and_weights_are_tried(
+    right: onnx.ModelProto, wrong: onnx.ModelProto, cause: str, said: str, tmp_path: Path
+) -> None:
+    [culprit] = found(right, wrong, tmp_path, "rows", "changed").culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["changed"], cause)
+    assert any(said in sentence.lower() for sentence in culprit["evidence"]), culprit["evidence"]
+
+
 def dividing(*reads: str) -> onnx.ModelProto:
     nodes = [
         helper.make_node("Relu", ["x"], ["zeros"], name="zeros"),

@@ -182,3 +182,16 @@ def test_a_pattern_means_a_name_or_a_part_of_it() -> None:
     assert is_meant(name, ["a.onnx onnxrt"])
     assert is_meant(name, ["x", "*/fp16"])
     assert not is_meant(name, ["fp32"])
+
+
+def test_the_reference_of_a_model_with_states_runs_the_same_steps() -> None:
+    plan = plan_of(
+        {
+            "models": ["m"],
+            "reference": "onnx",
+            "runners": {"a": "--a"},
+            "flags": "--steps 5 --rtol auto --state p:q r:s",
+        }
+    )
+    [cell] = cells_of(plan, ["m"])
+    assert cell.asked.flags == ("--onnx", "--steps", "5", "--state", "p:q", "r:s", "--seed", "1")

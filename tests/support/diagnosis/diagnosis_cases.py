@@ -17,13 +17,14 @@ class Kept:
 
     verdict: str = ""
     culprits: list[Mapping[str, Any]] = field(factory=list)
+    summary: str = ""
 
     def found(self, kind: str, facts: Mapping[str, Any]) -> None: ...
 
     def conclude(
         self, verdict: str, culprits: Sequence[Mapping[str, Any]] = (), summary: str = ""
     ) -> None:
-        self.verdict, self.culprits = verdict, list(culprits)
+        self.verdict, self.culprits, self.summary = verdict, list(culprits), summary
 
 
 def network(pairs: Collection[int] = (1,), named: bool = True) -> onnx.ModelProto:

@@ -112,6 +112,10 @@ def altered(model: ModelProto, output: str, variant: Variant, *, asks: bool = Fa
     names = {name: f"{name}//tried" for name in variant.weights}
     before, op = list(node.input), node.op_type
     node.input[:] = [names.get(name, name) for name in variant.node.inputs]
+    is_rewired = sorted(node.output) == sorted(variant.node.outputs) != []
+    is_rewired = is_rewired and list(node.output) != list(variant.node.outputs)
+    if is_rewired:
+        node.output[:] = variant.node.outputs
     known = {weight.name for weight in graph.initializer}
     for name, values in variant.weights.items():
         weight = onnx.numpy_helper.from_array(values, names[name])
@@ -134,7 +138,7 @@ def altered(model: ModelProto, output: str, variant: Variant, *, asks: bool = Fa
     attributes = [onnx.AttributeProto.FromString(one.SerializeToString()) for one in kept]
     del node.attribute[:]
     node.attribute.extend([*attributes, *made])
-    if before != list(node.input) or made or node.op_type != op:
+    if before != list(node.input) or made or node.op_type != op or is_rewired:
         del graph.value_info[:]
     return copy
 

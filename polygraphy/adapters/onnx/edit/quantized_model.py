@@ -12,10 +12,25 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.edit.block_weights import block_weight, repacked, restored_integers
 from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
 from polygraphy.adapters.onnx.edit.integer_operators import as_pairs
+from polygraphy.adapters.onnx.edit.quantized_nodes import (
+    DEQUANTISE,
+    QUANTISE,
+    SitePair,
+    finished,
+    format_of,
+    is_corrected,
+    is_same_scheme,
+    long_axes,
+    producer_of,
+    remove_identities,
+    scheme_of_node,
+    set_axis,
+    typed_codes,
+)
 from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.domain.diagnosis.pairing import is_coarse
-from polygraphy.domain.quantization.schemes import STORED, Scheme
+from polygraphy.domain.quantization.schemes import Scheme, scheme_of_range
 from polygraphy.domain.quantization.sites import CORRECTED, RAW, FloatNode, Kind, Site
 from polygraphy.domain.tensors.precision import is_float
 
@@ -30,12 +45,9 @@ numpy = mod.lazy_import("numpy")
 
 SWITCHES = "polygraphy//switches"
 """The input that says of each site whether it is on."""
-_QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+_PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
+"""Operators that keep type and shape, behind which a weight is quantized again, too."""
 _INT32 = 2.0**31
-_CORRECTION = 0.5
-"""A corrected bias differs by less than this share of the larger rms (chosen; the lab's largest is
-below).
-"""
 _ALIKE = 0.5
 """A weight of the reference may differ from the quantized one by this share of its rms."""
 
@@ -57,11 +69,11 @@ class QuantizedModel:
     def __init__(self, model: ModelProto, references: Sequence[FloatGraph]) -> None:
         self._model: ModelProto = copy_of(model)
         self._references = references
-        self.producer = _producer(model)
+        self.producer = producer_of(model)
         self.was_rewritten = as_pairs(self._model)
         self._graph = self._model.graph
         self.sites: list[Site] = []
-        self._pairs: list[_Pair] = []
+        self._pairs: list[SitePair] = []
         self._dequantized: dict[str, str] = {}
         self._aliases: dict[str, list[str]] = {}
         self._restore_activations()
@@ -85,7 +97,7 @@ class QuantizedModel:
                     makes = (self.sites[pair.number].name,)
                     reads = tuple(name for name in pair.twin.input if name)
                     found.append(FloatNode(identity_of(pair.twin), pair.twin.op_type, reads, makes))
-            elif node.op_type not in (_QUANTISE, _DEQUANTISE, "Constant"):
+            elif node.op_type not in (QUANTISE, DEQUANTISE, "Constant"):
                 reads = tuple(self._dequantized.get(name, name) for name in node.input if name)
                 makes = tuple(
                     one
@@ -98,9 +110,10 @@ class QuantizedModel:
 
     # Other forms of the model.
 
-    def switched(self) -> ModelProto:
+    def switched(self, *, requantizes: bool = False) -> ModelProto:
         """Return the model with one more input: which sites are on."""
         copy, graph = self._copied()
+        between = self._between if requantizes else {}
         graph.input.append(
             onnx.helper.make_tensor_value_info(SWITCHES, onnx.TensorProto.BOOL, [len(self.sites)])
         )
@@ -109,9 +122,93 @@ class QuantizedModel:
             at, flag = f"{SWITCHES}/{number}", f"{SWITCHES}/{number}/on"
             add_weight(copy, onnx.numpy_helper.from_array(numpy.int64(number)), at)
             graph.node.append(onnx.helper.make_node("Gather", [SWITCHES, at], [flag]))
-            for on, off, output in self._ends(copy, pair):
+            for on, exact, output in self._ends(copy, pair):
+                off = self._requantized(copy, number, exact) if number in between else exact
                 graph.node.append(onnx.helper.make_node("Where", [flag, on, off], [output]))
-        return _finished(copy)
+        return finished(copy)
+
+    @cached_property
+    def between(self) -> dict[int, tuple[int, ...]]:
+        """Weights that a backend may quantize again, with the first sites around their nodes."""
+        return {weight: (one, behind[0]) for weight, (one, behind) in self._between.items()}
+
+    def requantized(self, on: Collection[int]) -> list[int]:
+        """Return the weights that are off, and that a backend may quantize again."""
+        return [
+            weight
+            for weight, (before, behind) in self._between.items()
+            if weight not in on and before in on and any(one in on for one in behind)
+        ]
+
+    def _requantized(self, copy: ModelProto, number: int, exact: str) -> str:
+        """Return a weight that is quantized again where the tensors around its node are."""
+        before, behind = self._between[number]
+        array = self.sites[number].exact
+        assert array is not None
+        like = Scheme("int8", numpy.float64(1), numpy.float64(0))
+        scheme = scheme_of_range(like, array.min(), array.max(), symmetric=False)
+        again = f"{self.sites[number].name}//again"
+        held = scheme.values(scheme.codes(array)).astype(self._pairs[number].kind)
+        add_weight(copy, onnx.numpy_helper.from_array(held), again)
+        at = f"{again}/on"
+        nodes = copy.graph.node
+        nodes.append(onnx.helper.make_node("Identity", [f"{SWITCHES}/{behind[0]}/on"], [f"{at}0"]))
+        for count, one in enumerate(behind[1:]):
+            reads = [f"{at}{count}", f"{SWITCHES}/{one}/on"]
+            nodes.append(onnx.helper.make_node("Or", reads, [f"{at}{count + 1}"]))
+        reads = [f"{at}{len(behind) - 1}", f"{SWITCHES}/{before}/on"]
+        nodes.append(onnx.helper.make_node("And", reads, [at]))
+        nodes.append(onnx.helper.make_node("Where", [at, again, exact], [f"{again}/chosen"]))
+        return f"{again}/chosen"
+
+    @cached_property
+    def _between(self) -> dict[int, tuple[int, list[int]]]:
+        """Weights between activations that are quantized, by what is before and behind their node.
+
+        Where a weight is in floating point, and its node reads a DequantizeLinear and leads to a
+        QuantizeLinear, ONNX Runtime stores it in int8 again, by tensor (WeightBiasQuantization).
+        """
+        made = {name: pair for pair in self._pairs for name in pair.outputs}
+        found: dict[int, tuple[int, list[int]]] = {}
+        for node in self._graph.node:
+            if node.op_type not in ("Conv", "ConvTranspose", "Gemm"):
+                continue
+            before, weight = (made.get(name) for name in [*node.input][:2])
+            if before is None or weight is None or weight.quantize is not None:
+                continue
+            site, reads = self.sites[weight.number], self.sites[before.number].scheme
+            is_known = site.kind == "weight" and site.exact is not None
+            behind = self._behind(node.output[0]) if is_known else []
+            if behind and reads is not None and reads.is_per_tensor:
+                found[weight.number] = before.number, behind
+        return found
+
+    def _behind(self, name: str) -> list[int]:
+        """Return the sites that a tensor leads to, on a path without branches."""
+        stored = {id(pair.quantize): pair for pair in self._pairs if pair.quantize is not None}
+        readers: dict[str, list[NodeProto]] = {}
+        for node in self._graph.node:
+            for one in node.input:
+                readers.setdefault(one, []).append(node)
+        outputs = {value.name for value in self._graph.output}
+        found: list[int] = []
+        names = [name]
+        while True:
+            nodes = [node for one in names for node in readers.get(one, ())]
+            stores = [node for node in nodes if id(node) in stored]
+            others = [node for node in nodes if id(node) not in stored]
+            if stores and names[0].endswith(RAW):
+                others = []  # The Relu or Clip of that name is in the model while the site is off.
+            if not outputs.isdisjoint(names) or len(stores) > 1 or (stores and others):
+                return found
+            if stores:
+                pair = stored[id(stores[0])]
+                found.append(pair.number)
+                names = pair.outputs
+            elif len(others) == 1 and others[0].op_type in _PRESERVING:
+                names = [others[0].output[0]]
+            else:
+                return found
 
     def mixed(self, off: Collection[int]) -> ModelProto:
         """Return the model with some sites in floating point."""
@@ -120,9 +217,9 @@ class QuantizedModel:
             for on, exact, output in self._ends(copy, pair, folds=False):
                 name = exact if pair.number in off else on
                 graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
-        _without_identities(graph)
+        remove_identities(graph)
         clean_model(copy)
-        return _finished(copy)
+        return finished(copy)
 
     def marked(self) -> ModelProto:
         """Return the model in floating point, with the activations of its sites as outputs."""
@@ -163,15 +260,15 @@ class QuantizedModel:
         prefix = f"{site.name}//repaired"
         kind = pair.kind
         self._weight(f"{prefix}_scale", scheme.scale.astype(kind))
-        self._weight(f"{prefix}_zero", _typed(scheme.zero_point, scheme.dtype))
+        self._weight(f"{prefix}_zero", typed_codes(scheme.zero_point, scheme.dtype))
         for node in (pair.quantize, *pair.dequantize):
             if node is not None:
                 codes_or_values = node.input[0]
                 node.input[:] = [codes_or_values, f"{prefix}_scale", f"{prefix}_zero"]
-                _set_axis(node, scheme)
+                set_axis(node, scheme)
         if pair.quantize is None and site.exact is not None:
             codes = scheme.codes(site.exact)
-            self._weight(f"{prefix}_codes", _typed(codes, scheme.dtype))
+            self._weight(f"{prefix}_codes", typed_codes(codes, scheme.dtype))
             for node in pair.dequantize:
                 node.input[0] = f"{prefix}_codes"
 
@@ -221,10 +318,10 @@ class QuantizedModel:
         site, pair = self.sites[number], self._pairs[number]
         prefix = f"{site.name}//repaired"
         self._weight(f"{prefix}_scale", scheme.scale.astype(numpy.float32))
-        self._weight(f"{prefix}_codes", _typed(scheme.codes(exact), scheme.dtype))
+        self._weight(f"{prefix}_codes", typed_codes(scheme.codes(exact), scheme.dtype))
         for node in pair.dequantize:
             node.input[:] = [f"{prefix}_codes", f"{prefix}_scale"]
-            _set_axis(node, scheme)
+            set_axis(node, scheme)
 
     def _weight(self, name: str, array: Array) -> None:
         kept = [one for one in self._graph.initializer if one.name != name]
@@ -240,7 +337,7 @@ class QuantizedModel:
         return copy, copy.graph
 
     def _ends(
-        self, copy: ModelProto, pair: _Pair, *, folds: bool = True
+        self, copy: ModelProto, pair: SitePair, *, folds: bool = True
     ) -> Iterator[tuple[str, str, str]]:
         """Rename what a site makes; yield that, the same in floating point, and the name that it
         had.
@@ -259,7 +356,7 @@ class QuantizedModel:
             else:
                 yield f"{output}//on", exact or f"{output}//on", output
 
-    def _exact(self, copy: ModelProto, pair: _Pair, site: Site, suffix: str) -> str:
+    def _exact(self, copy: ModelProto, pair: SitePair, site: Site, suffix: str) -> str:
         """Return the tensor in floating point that stands for a site, and add what makes it; empty
         if it is not known.
         """
@@ -315,7 +412,7 @@ class QuantizedModel:
         quantized = {
             node.input[0]
             for node in self._graph.node
-            if node.op_type == _QUANTISE and self._is_shifted(node)
+            if node.op_type == QUANTISE and self._is_shifted(node)
         }
         for reference in self._references[:1]:
             for name in sorted(quantized & makers.keys()):
@@ -326,7 +423,7 @@ class QuantizedModel:
 
     def _is_shifted(self, node: NodeProto) -> bool:
         """Return whether zero is not in the middle of the range that a node stores."""
-        scheme = _scheme(node, self._constant)
+        scheme = scheme_of_node(node, self._constant)
         if scheme is None or scheme.stored.minifloat is not None:
             return False
         return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
@@ -336,7 +433,7 @@ class QuantizedModel:
         raw = f"{result}{RAW}"
         for node in self._graph.node:
             # What is stored is what the integers make of the input of the Relu.
-            end = raw if node.op_type == _QUANTISE else result
+            end = raw if node.op_type == QUANTISE else result
             node.input[:] = [end if one == name else one for one in node.input]
         maker.output[:] = [raw if one == name else one for one in maker.output]
         node = onnx.NodeProto()
@@ -361,10 +458,10 @@ class QuantizedModel:
 
         readers: dict[str, list[NodeProto]] = {}
         for node in self._graph.node:
-            if node.op_type == _DEQUANTISE:
+            if node.op_type == DEQUANTISE:
                 readers.setdefault(node.input[0], []).append(node)
         for node in self._graph.node:
-            if node.op_type == _QUANTISE and node.output[0] in readers:
+            if node.op_type == QUANTISE and node.output[0] in readers:
                 self._add_activation(node, readers[node.output[0]], constant)
         for name, nodes in readers.items():
             codes = constant(name)
@@ -372,7 +469,7 @@ class QuantizedModel:
                 self._add_weight(node, codes, constant)
 
     def _add_activation(self, node: NodeProto, readers: list[NodeProto], constant: Any) -> None:
-        scheme, read = _scheme(node, constant), _scheme(readers[0], constant)
+        scheme, read = scheme_of_node(node, constant), scheme_of_node(readers[0], constant)
         if scheme is None or read is None:
             return
         exact = constant(node.input[0])
@@ -382,7 +479,7 @@ class QuantizedModel:
             aliases.append(f"{name}//again{len(aliases)}")
             name = aliases[-1]
         number = len(self.sites)
-        differs = not _is_same(scheme, read)
+        differs = not is_same_scheme(scheme, read)
         values = read.values(scheme.codes(exact)) if exact is not None else None
         self.sites.append(
             Site(
@@ -393,16 +490,16 @@ class QuantizedModel:
                 values,
                 exact,
                 None if exact is None else scheme.codes(exact),
-                _format(scheme),
+                format_of(scheme),
             )
         )
         outputs = [one.output[0] for one in readers]
         kind = numpy.float32 if exact is None else exact.dtype
-        self._pairs.append(_Pair(number, outputs, node, readers, kind))
+        self._pairs.append(SitePair(number, outputs, node, readers, kind))
         self._dequantized |= dict.fromkeys(outputs, name)
 
     def _add_weight(self, node: NodeProto, codes: Array | None, constant: Any) -> None:
-        scheme = _scheme(node, constant, codes)
+        scheme = scheme_of_node(node, constant, codes)
         if scheme is None or codes is None:
             return
         output, number = node.output[0], len(self.sites)
@@ -413,8 +510,10 @@ class QuantizedModel:
         exact = self._exact_weight((output, stem, f"{stem}".removesuffix("_q")), values, output)
         kind: Kind = "bias" if scheme.dtype == "int32" else "weight"
         scale = constant(node.input[1])
-        self.sites.append(Site(output, kind, scheme, None, values, exact, stored, _format(scheme)))
-        self._pairs.append(_Pair(number, [output], None, [node], scale.dtype))
+        self.sites.append(
+            Site(output, kind, scheme, None, values, exact, stored, format_of(scheme))
+        )
+        self._pairs.append(SitePair(number, [output], None, [node], scale.dtype))
         self._dequantized[output] = output
 
     def _exact_weight(self, names: Sequence[str], values: Array, output: str) -> Array | None:
@@ -448,13 +547,13 @@ class QuantizedModel:
         for node in self._graph.node:
             for at, name in enumerate(node.input):
                 tensor = weights.get(name)
-                if tensor is None or name in chosen or not 1 <= _long_axes(tensor.dims) <= 1:
+                if tensor is None or name in chosen or not 1 <= long_axes(tensor.dims) <= 1:
                     continue
                 exact = self._references[0].operand(node, at)
                 if exact is None or not is_float(exact) or exact.shape != tuple(tensor.dims):
                     continue
                 own = onnx.numpy_helper.to_array(tensor)
-                if own.dtype == exact.dtype and _is_corrected(own, exact):
+                if own.dtype == exact.dtype and is_corrected(own, exact):
                     chosen[name] = exact
         for name, exact in chosen.items():
             self._add_correction(name, onnx.numpy_helper.to_array(weights[name]), exact)
@@ -469,7 +568,7 @@ class QuantizedModel:
         values = own.astype(numpy.float64)
         site = Site(output, "bias", None, None, values, exact, None, "float, corrected")
         self.sites.append(site)
-        self._pairs.append(_Pair(number, [output], None, [], own.dtype))
+        self._pairs.append(SitePair(number, [output], None, [], own.dtype))
         self._dequantized[output] = output
 
     def _find_operators(self) -> None:
@@ -481,7 +580,7 @@ class QuantizedModel:
         known = {value.name for value in self._graph.input} | makers.keys()
         for name, twin in reference.makers.items():
             node = makers.get(name)
-            if node is None or node.op_type in (_QUANTISE, _DEQUANTISE):
+            if node is None or node.op_type in (QUANTISE, DEQUANTISE):
                 continue
             region = self._region(name, makers, reference)
             if not any(is_coarse(one.op_type) for one in region):
@@ -512,12 +611,12 @@ class QuantizedModel:
                 scheme.values(codes),
                 exact,
                 codes,
-                _format(scheme),
+                format_of(scheme),
                 packing,
             )
         self.sites.append(site)
         kind = numpy.float32 if array is None else array.dtype
-        pair = _Pair(number, [name], None, [], kind, twin, region, given)
+        pair = SitePair(number, [name], None, [], kind, twin, region, given)
         self._pairs.append(pair)
 
     def _region(
@@ -529,189 +628,9 @@ class QuantizedModel:
         while pending and len(found) < 32:
             current = pending.pop()
             node = makers.get(current)
-            if node is None or id(node) in found or node.op_type == _DEQUANTISE:
+            if node is None or id(node) in found or node.op_type == DEQUANTISE:
                 continue
             found[id(node)] = node
             pending += [one for one in node.input if one and one not in reference.makers]
         order = {id(node): at for at, node in enumerate(self._graph.node)}
         return sorted(found.values(), key=lambda node: order.get(id(node), 0))
-
-
-class _Pair:
-    """The nodes of a site.
-
-    Args:
-        number: the position of the site.
-        outputs: the tensors that nodes read.
-        quantize: the node that stores; None of a weight.
-        dequantize: the nodes that read.
-        kind: the type in floating point.
-        twin: of an operator, the node of the reference that makes the same tensor.
-        region: of an operator, its nodes.
-        weights: of an operator, the weights of that node.
-    """
-
-    def __init__(
-        self,
-        number: int,
-        outputs: list[str],
-        quantize: NodeProto | None,
-        dequantize: list[NodeProto],
-        kind: Any,
-        twin: NodeProto | None = None,
-        region: Sequence[NodeProto] = (),
-        weights: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.number, self.outputs, self.quantize, self.dequantize = (
-            number,
-            outputs,
-            quantize,
-            dequantize,
-        )
-        self.kind, self.twin, self.region = kind, twin, list(region)
-        self.weights = dict(weights or {})
-
-    @property
-    def output(self) -> str:
-        """The first tensor that nodes read."""
-        return self.outputs[0]
-
-
-def _scheme(node: NodeProto, constant: Any, codes: Array | None = None) -> Scheme | None:
-    """Return how a node stores or reads; None if that is not known before the model runs."""
-    scale = constant(node.input[1])
-    if scale is None:
-        return None
-    given = constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    if given is None and len(node.input) > 2 and node.input[2]:
-        return None
-    options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    dtype = given.dtype.name if given is not None else "uint8"
-    if given is None and codes is not None:
-        dtype = codes.dtype.name
-    elif given is None and options.get("output_dtype"):
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(options["output_dtype"]).name
-    if dtype not in STORED:
-        return None
-    zero = numpy.zeros(scale.shape) if given is None else given.astype(numpy.float64)
-    return Scheme(
-        dtype,
-        scale.astype(numpy.float64),
-        zero.reshape(scale.shape),
-        options.get("axis", 1),
-        options.get("block_size", 0),
-    )
-
-
-def _producer(model: ModelProto) -> str:
-    """Return which quantizer made a model; empty if it does not say."""
-    notes = " ".join(f"{entry.key} {entry.value}" for entry in model.metadata_props)
-    maker = f"{model.producer_name} {notes}".lower()
-    for name in ("nncf", "modelopt", "olive", "genai"):
-        if name in maker:
-            return name
-    nodes = model.graph.node
-    made = {name for node in nodes for name in node.output}
-    reads = [node for node in nodes if node.op_type == _DEQUANTISE]
-    if any(node.output[0].startswith("dq_output_") for node in reads):
-        return "nncf"
-    if any(node.name.endswith("_compressed_matmul") for node in nodes):
-        return "nncf"
-    if any(node.op_type == "MatMulNBits" for node in nodes):
-        ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))
-        is_ours = any(node.op_type == "MatMulNBits" and node.name.endswith(ends) for node in nodes)
-        return "nbits" if is_ours else ""
-    if model.producer_name != "onnx.quantize":
-        return ""
-    if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):
-        return "dynamic"
-    weights = {weight.name for weight in model.graph.initializer}
-    pairs = [node for node in nodes if node.op_type == _QUANTISE and node.input[0] in weights]
-    # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs.
-    return "modelopt" if pairs and not any(one.input[0] not in made for one in reads) else "static"
-
-
-def _long_axes(dims: Sequence[int]) -> int:
-    """Return how many axes have more than one element."""
-    return sum(size > 1 for size in dims)
-
-
-def _is_corrected(own: Array, exact: Array) -> bool:
-    """Return whether a bias is another by a little."""
-    error = float(numpy.sqrt(numpy.mean(numpy.square(own - exact, dtype=numpy.float64))))
-    size = max(float(numpy.sqrt(numpy.mean(numpy.square(one)))) for one in (own, exact))
-    return 1e-6 * size < error < _CORRECTION * size
-
-
-def _is_same(scheme: Scheme, other: Scheme) -> bool:
-    return bool(
-        scheme.scale.shape == other.scale.shape
-        and numpy.allclose(scheme.scale, other.scale, rtol=1e-5)
-        and numpy.array_equal(scheme.zero_point, other.zero_point)
-    )
-
-
-def _format(scheme: Scheme) -> str:
-    if scheme.block:
-        return f"{scheme.dtype}, blocks of {scheme.block}"
-    return f"{scheme.dtype}, per {'tensor' if scheme.is_per_tensor else 'channel'}"
-
-
-def _typed(codes: Array, dtype: str) -> Array:
-    """Return codes as an array of their type."""
-    stored = STORED[dtype]
-    if stored.minifloat is not None:
-        return codes.astype(numpy.float32).astype(stored.minifloat)
-    import ml_dtypes
-
-    return codes.astype(getattr(ml_dtypes, dtype, None) or numpy.dtype(dtype))
-
-
-def _set_axis(node: NodeProto, scheme: Scheme) -> None:
-    kept = [one for one in node.attribute if one.name not in ("axis", "block_size")]
-    del node.attribute[:]
-    node.attribute.extend(kept)
-    if not scheme.is_per_tensor:
-        node.attribute.append(onnx.helper.make_attribute("axis", scheme.axis))
-        if scheme.block:
-            node.attribute.append(onnx.helper.make_attribute("block_size", scheme.block))
-
-
-def _without_identities(graph: GraphProto) -> None:
-    """Connect readers to what an added Identity reads, unless it makes an output of the graph."""
-    outputs = {value.name for value in graph.output}
-    names = {
-        node.output[0]: node.input[0]
-        for node in graph.node
-        if node.op_type == "Identity" and not node.name and node.output[0] not in outputs
-    }
-    for node in graph.node:
-        node.input[:] = [_last(name, names) for name in node.input]
-    kept = [
-        node
-        for node in graph.node
-        if not (node.op_type == "Identity" and not node.name and node.output[0] in names)
-    ]
-    del graph.node[:]
-    graph.node.extend(kept)
-    makers = {name: node for node in graph.node for name in node.output}
-    for node in [*graph.node]:  # An output keeps its name.
-        if node.op_type == "Identity" and not node.name and node.output[0] in outputs:
-            maker = makers.get(node.input[0])
-            if maker is not None and node.input[0].endswith(("//on", "//off")):
-                old, new = node.input[0], node.output[0]
-                graph.node.remove(node)
-                for one in graph.node:
-                    one.input[:] = [new if name == old else name for name in one.input]
-                    one.output[:] = [new if name == old else name for name in one.output]
-
-
-def _last(name: str, names: Mapping[str, str]) -> str:
-    while name in names:
-        name = names[name]
-    return name
-
-
-def _finished(copy: ModelProto) -> ModelProto:
-    sort(copy.graph)
-    return copy

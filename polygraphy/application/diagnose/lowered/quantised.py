@@ -48,7 +48,6 @@ _LEFT = 0.25
 """What is left of what quantising costs, where it is said to be that of some nodes."""
 _BESIDE = 0.5
 """From this share of a difference on, what is left without quantising is why the models differ."""
-_DIFFERS_MORE = "the models differ in more than quantization"
 _FEW = 4
 """So many nodes are to blame at most, and half of all; of more it is what adds up."""
 
@@ -133,7 +132,7 @@ class Quantised:
             apart = self._rms(alike, made[number])
             notes.append(steps.quantized_alike(apart))
         if apart > _BESIDE * self._rms(made[number], goals[number]):
-            return Skip(_DIFFERS_MORE)
+            return Skip("the models differ in more than quantization")
         ranked = self._ranked(feeds[number])
         limit = _LEFT * most
         search = BoundedSearch(lambda some: self._off(some, sets, limit) <= limit)
@@ -142,7 +141,7 @@ class Quantised:
             kept = healing_passes(names, search, is_ranked=True)
             if kept is None:
                 notes.append(steps.NO_NODES)
-                return Skip(_DIFFERS_MORE)
+                return Skip("the models differ in more than quantization")
             notes.append(steps.sets_tried(len(kept), len(names), search.checks))
             if search.is_cut_short:
                 notes.append(steps.CUT_SHORT)

@@ -13,6 +13,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelPair,
     pair_models,
 )
+from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
 from polygraphy.application.diagnose.rounding import explained
@@ -58,6 +59,8 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
     if reference is None:
         return Skip("no reference is given")
     path = reference if isinstance(reference, str) else "REFERENCE.onnx"
+    options = data_options(case.model, request.data_loader, 0, request.feeds[0])
+    case = evolve(case, data_options=options)
     opened = open_model(reference)
     pair = pair_models(case, opened, path, request.arbiter, diagnose_pair, request.goal)
     if pair.goal is not None and not is_quantised(pair.pairing):
@@ -106,8 +109,10 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
     if not compared:
         if not is_single:
             return Skip("the models compute the same")
-        reason = pair.describe_harmless(case, values, expected)
-        return Found(DiagnosisResult(AGREE, reason=reason), case)
+        is_lost = bool(lost) and not explained(case, feeds, rounded or (), expected)
+        more = _describe_hidden_loss(case, pair, lost) if is_lost else ""
+        harmless = pair.describe_harmless(case, values, expected)
+        return Found(DiagnosisResult(AGREE, reason=together(more, harmless)), case)
     del compute
     case.unload()
     is_coarse = narrow is not None or is_quantised(pair.pairing)
@@ -194,8 +199,12 @@ def _describe_rounding(
     """
     reason: str = reasons.ROUNDED
     if lost:
-        evaluator = resolve(SuspectedParty, REFERENCE)
-        command = diagnose_command(case.path, [evaluator], {"reference": pair.path})
-        more = reasons.hardware_loses_more(pair.party.name, lost[:-1], command)
-        reason = together(reason, more)
+        reason = together(reason, _describe_hidden_loss(case, pair, lost))
     return together(reason, pair.describe_harmless(case, values, expected))
+
+
+def _describe_hidden_loss(case: Case, pair: ModelPair, lost: str) -> str:
+    """Return that rounding at every operator loses more, and the command that finds out why."""
+    evaluator = resolve(SuspectedParty, REFERENCE)
+    command = diagnose_command(case.path, [evaluator], {"reference": pair.path}, case.data_options)
+    return reasons.hardware_loses_more(pair.party.name, lost[:-1], command)

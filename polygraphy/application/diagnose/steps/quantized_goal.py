@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
 from polygraphy.domain.quantization.sites import RAW
 from polygraphy.domain.tensors.facts import layout_of
-from polygraphy.ports.diagnosing import QuantizedModel, open_quantized
+from polygraphy.ports.diagnosing import QuantizedModel, open_quantized, quantize_again
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
@@ -51,8 +50,14 @@ _ALMOST = 1.5
 """A parameter is not named if the others leave less than so many times as much."""
 _MANY = 3
 """From so many activations that are cut off on, the calibration data are why."""
-_TRIES = 3
-"""How often a target is lowered, if the backend loses more than the model with switches."""
+_NEARLY = 1.05
+"""A set is run in the backend if the model with switches is above the target by less than this."""
+_CHECKED = 60
+"""So many sets are run in the backend at most."""
+_AS_BEFORE = 0.03
+"""A model counts as quantized alike if the metric differs by less than this share."""
+_FEW = 8
+"""So many nodes are named even if they are more than half of all."""
 
 
 def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome:
@@ -134,7 +139,7 @@ class _GoalSearch:
 
     def _result(self, model: QuantizedModel, before: float) -> StepOutcome:
         case, goal = self._case, self._goal
-        switches = _Switches(self, model)
+        switches = self._switches(model)
         rules = rules_of(model.nodes, model.sites, model.producer)
         powers = self._powers(switches, rules)
         losses = self._losses(model)
@@ -147,12 +152,12 @@ class _GoalSearch:
                     self._saved(DiagnosisResult(FAULT, culprits), repair.model.mixed(())), case
                 )
             model, before = repair.model, repair.after
-            switches = _Switches(self, model)
+            switches = self._switches(model)
             rules = rules_of(model.nodes, model.sites, model.producer)
             powers = self._powers(switches, rules)
         search, after = self._fewest(model, rules, switches, powers)
         notes = words.search_notes(search, len(rules.candidates))
-        if search.kept is None or len(search.kept) > max(1, len(rules.candidates) // 2):
+        if search.kept is None or len(search.kept) > max(_FEW, len(rules.candidates) // 2):
             return Found(self._diffuse(model, search, rules, switches, before, culprits), case)
         kept = list(search.kept)
         cost = words.kept_nodes(goal.name, before, after, kept, len(rules.candidates), goal.within)
@@ -161,17 +166,43 @@ class _GoalSearch:
             return Found(
                 self._saved(DiagnosisResult(FAULT, culprits, reason=notes), model.mixed(())), case
             )
-        off = set(range(len(model.sites))) - rules.quantized(kept)
+        off = rules.off(kept)
         for number in sorted(off, key=lambda one: -powers[one])[:2]:
             site = model.sites[number]
             facts.append(words.site_loss(site.name, site.kind, site.format, losses.get(number)))
-        lines = exclusion(model.producer, kept, {site.kind for site in model.sites})
+        line = exclusion(model.producer, kept)
+        again = self._quantized_again(model, kept, before)
         ops = {node.name: node.op for node in model.nodes}
         op = ops.get(kept[-1], "")
-        remedy = Remedy(None, True, words.keep_in_float(kept, lines))
+        note = words.keep_in_float(
+            kept,
+            line,
+            is_known=bool(model.producer),
+            again=again,
+            is_saved=goal.save is not None,
+        )
+        remedy = Remedy(None, True, note)
         culprit = Culprit(kept, None, MODEL, "quantisation", None, facts, remedy, op)
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._saved(result, model.mixed(sorted(off))), case)
+
+    def _quantized_again(
+        self, model: QuantizedModel, kept: Sequence[str], before: float
+    ) -> float | None:
+        """Return the metric of what the quantizer makes without some nodes; None if it is not
+        installed, or makes another model than this one without the line.
+        """
+        reference = self._comparison.pair.reference.proto
+        same = quantize_again(model.producer, reference, model.sites, [])
+        if same is None:
+            return None
+        made = quantize_again(model.producer, reference, model.sites, kept)
+        try:
+            value = self._judge(self._run(same))
+            is_same = abs(value - before) <= _AS_BEFORE * before
+            return self._judge(self._run(made)) if is_same and made is not None else None
+        except BackendError:
+            return None
 
     # Measuring.
 
@@ -333,7 +364,7 @@ class _GoalSearch:
                     self._goal.name, repair.before, repair.after, len(repair.sites)
                 ),
             ]
-            note = words.set_parameter(site, loss, causes[number], self._case.path)
+            note = words.set_parameter(site, loss, is_saved=self._goal.save is not None)
             ops = [node.op for node in model.nodes if node.name == nodes[-1]] if nodes else []
             culprits.append(
                 Culprit(
@@ -360,25 +391,59 @@ class _GoalSearch:
         def is_over() -> bool:
             return limit is not None and time.perf_counter() - self._start > limit
 
-        target, after = self._goal.within, inf
+        within, checked = self._goal.within, 0
+        again = self._requantized_powers(model, switches, powers)
+        every = range(len(rules.sites))
+
+        def measure(on: Collection[int]) -> float:
+            nonlocal checked
+            value = self._judge(switches.run(on))
+            # The backend has the last word on what is enough, or nearly so.
+            if value <= _NEARLY * within and len(on) < len(every) and checked < _CHECKED:
+                checked += 1
+                value = self._judge(self._run(model.mixed(sorted(set(every) - set(on)))))
+            return value
+
+        def predict(on: Collection[int]) -> float:
+            more = sum(again.get(number, 0.0) for number in model.requantized(on))
+            return sum(powers[number] for number in on) + more
+
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
             left = max(20, _RUNS - self._runs)
-            for _ in range(_TRIES):
-                search = SetSearch(
-                    rules, lambda on: self._judge(switches.run(on)), powers, target, left, is_over
-                ).result()
-                left = max(0, left - search.runs)
-                if search.kept is None:
-                    break
-                off = set(range(len(rules.sites))) - rules.quantized(search.kept)
-                after = self._judge(self._run(model.mixed(sorted(off))))
-                if after <= self._goal.within or not left:
-                    break
-                target *= min(0.97, self._goal.within / max(after, 1e-30))
-            if after > self._goal.within:
+            search = SetSearch(rules, measure, predict, within, left, is_over).result()
+            after = search.value
+            if search.kept:
+                after = self._judge(self._run(model.mixed(rules.off(search.kept))))
+            if after > within:
                 search = evolve(search, kept=None)
             notes.append(words.search_result(search, len(rules.candidates), after))
         return search, after
+
+    def _requantized_powers(
+        self, model: QuantizedModel, switches: _Switches, powers: Sequence[float]
+    ) -> dict[int, float]:
+        """Return what weights lose that the backend quantizes again, as the square."""
+        if not switches.requantizes:
+            return {}
+        found = {}
+        for weight, around in model.between.items():
+            value = min(self._judge(switches.run(around), self._rms), 1e6)
+            found[weight] = max(value**2 - sum(powers[one] for one in around), 0.0)
+        return found
+
+    def _switches(self, model: QuantizedModel) -> _Switches:
+        """Return the model with switches, as the backend computes: some quantize weights again that
+        are in floating point.
+        """
+        plain = _Switches(self, model, requantizes=False)
+        if not model.between:
+            return plain
+        off = list(model.between)
+        on = [number for number in range(len(model.sites)) if number not in off]
+        again = _Switches(self, model, requantizes=True)
+        right = self._judge(self._run(model.mixed(off)))
+        own, other = (abs(self._judge(one.run(on)) - right) for one in (plain, again))
+        return again if other < own else plain
 
     def _diffuse(
         self,
@@ -424,9 +489,10 @@ class _GoalSearch:
 class _Switches:
     """A model with switches, in one session."""
 
-    def __init__(self, search: _GoalSearch, model: QuantizedModel) -> None:
+    def __init__(self, search: _GoalSearch, model: QuantizedModel, *, requantizes: bool) -> None:
         self._search, self._count = search, len(model.sites)
-        proto = model.switched()
+        self.requantizes = requantizes
+        proto = model.switched(requantizes=requantizes)
         self._name = proto.graph.input[-1].name
         self._compute = search.party.load(proto)
 

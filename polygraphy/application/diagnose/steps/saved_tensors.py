@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,13 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
+from polygraphy.domain.diagnosis.solving import solved_weights
 from polygraphy.domain.diagnosis.variants import (
     Variant,
     explains,
     guess,
+    integers,
+    resized,
     unknowns,
     variants,
     with_number,
@@ -211,12 +215,17 @@ class _SavedTensors:
             return Culprit([turned], name, MODEL, "structure", facts=facts, remedy=remedy, op="If")
         cause, proven, note = "changed", False, ""
         if index is not None and len(computing) == 1:
-            variant = self._variant(name, region, side, index, known)
+            variant = self._variant(name, region, side, index, known, wrong[1])
             variant = variant or self._rewired(name, region, side, index, known)
+            weight = (
+                None if variant else self._solved_weight(name, region, side, index, wrong[1], known)
+            )
             if variant is not None:
                 cause, change, proven = variant.cause, variant.change, True
                 note = remedies.undo([change])
                 self._changed.append(variant)
+            elif weight is not None:
+                cause, change, note = weight.cause, weight.change, remedies.PASS_REFERENCE
             else:
                 cause, change = guess(side, index, wrong[1], known.values[name])
                 if not self._run.is_traced:
@@ -251,7 +260,9 @@ class _SavedTensors:
             target = next(iter(self._case.model.nodes[one].makes))
             index = positions.get(target)
             variant = (
-                None if index is None else self._variant(name, region, side, index, known, target)
+                None
+                if index is None
+                else self._variant(name, region, side, index, known, target=target)
             )
             if variant is not None:
                 self._changed.append(variant)
@@ -286,6 +297,32 @@ class _SavedTensors:
         except BackendError:
             return part.load(self._party)
 
+    def _solved_weight(
+        self,
+        name: str,
+        region: Sequence[int],
+        side: Side,
+        index: int,
+        made: Any,
+        known: Trace,
+    ) -> Variant | None:
+        """Return another weight with which the node makes what was saved; which it was is not
+        known, because others may do the same.
+        """
+        try:
+            part = cut_part(self._case.model, region, known.held, [name])
+        except PolygraphyException:
+            return None
+        goal = known.values[name]
+        for variant in solved_weights(side, index, part.feed, made, goal):
+            try:
+                values = self._load(part.change(name, variant))(part.feed)
+            except PolygraphyException:
+                continue
+            if explains(values.get(name), goal):
+                return variant
+        return None
+
     def _variant(
         self,
         name: str,
@@ -293,6 +330,7 @@ class _SavedTensors:
         side: Side,
         index: int,
         known: Trace,
+        made: Any = None,
         target: str = "",
     ) -> Variant | None:
         """Return what a node may have been, if that makes what was saved.
@@ -303,6 +341,7 @@ class _SavedTensors:
             side: the model.
             index: the node, as it counts there.
             known: what is right.
+            made: what the last node makes.
             target: what that node makes, where it is not the last.
         """
         try:
@@ -318,7 +357,12 @@ class _SavedTensors:
                 return None
 
         between = {made for one in region for made in self._case.model.nodes[one].makes}
-        for variant in variants(side, index):
+        first = np.shape(part.feed.get(next(iter(side.nodes[index].inputs), ""), 0))
+        tried = variants(side, index)
+        if not self._run.is_traced:  # What an exporter wrote may follow from its example.
+            sized = resized(side, index, first, np.shape(made), np.shape(goal))
+            tried = chain(sized, tried, integers(side, index))
+        for variant in tried:
             if not set(variant.node.inputs) <= {"", *part.feed, *side.weights, *between}:
                 continue
             if explains(compute(variant), goal):

@@ -19,6 +19,16 @@ def swapped_inputs(op: str) -> str:
 
 
 @fact
+def swapped_outputs(op: str) -> str:
+    return f"the outputs of {op} are swapped"
+
+
+@fact
+def contains(value: Sequence[int], expected: Sequence[int]) -> str:
+    return f"is {list(value)} instead of {list(expected)}"
+
+
+@fact
 def other_attribute(op: str, name: str, value: Any, expected: Any) -> str:
     """None is the default of the attribute."""
     return f"attribute {name!r} of {op} is {_shown(value)} instead of {_shown(expected)}"
@@ -122,16 +132,6 @@ def other_output_shape(op: str, shape: Sequence[int], expected: Sequence[int]) -
 @fact
 def other_bias(name: str) -> str:
     return f"the bias {name!r} differs"
-
-
-@fact
-def one_of_weights(op: str, names: Sequence[str]) -> str:
-    return f"one of the weights {', '.join(map(repr, names))} of {op} differs"
-
-
-@fact
-def unknown_weight_change(op: str, name: str) -> str:
-    return f"the weight {name!r} of {op} differs"
 
 
 @fact

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
@@ -273,7 +274,19 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 @fact
 def refused(party: str, message: str, because: bool = False) -> str:
     """Say that a backend does not run the model, or that a wrong value before is the reason."""
-    return f"{party} refuses the model{' because of this' if because else ''}: {message}"
+    because_of = " because of this" if because else ""
+    return f"{party} refuses the model{because_of}: {_without_signature(message)}"
+
+
+_SIGNATURE = re.compile(r"\((\S+?)(?: of opset \d+ on .*?\)|, opset \d+\) on .*?)(?=: )")
+"""The node in a message of a backend, with the types of all its inputs."""
+
+
+def _without_signature(message: str) -> str:
+    """Return a message without types of inputs, which may be longer than a line: the reason comes
+    after them.
+    """
+    return _SIGNATURE.sub(r"(\1)", message, count=1)
 
 
 @fact

@@ -165,9 +165,9 @@ def repair_effect(metric: str, before: float, after: float, count: int) -> str:
     return f"With {which}, {metric} falls from {before:.3g} to {after:.3g}, and no node leaves int."
 
 
-def set_parameter(site: Site, loss: SiteLoss, cause: str, path: str) -> str:
+def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     """Say which value is correct, and how to get it."""
-    command = " Add --save PATH to write the corrected model."
+    command = "" if is_saved else " Add --save PATH to write the corrected model."
     best = loss.best
     if site.kind == "bias" or best is None:
         return (
@@ -184,13 +184,23 @@ def set_parameter(site: Site, loss: SiteLoss, cause: str, path: str) -> str:
     )
 
 
-def keep_in_float(nodes: Sequence[str], line: str) -> str:
-    """Say how to keep nodes in floating point."""
+def keep_in_float(
+    nodes: Sequence[str], line: str, *, is_known: bool, again: float | None, is_saved: bool
+) -> str:
+    """Say how to keep nodes in floating point.
+
+    Args:
+        nodes: the nodes.
+        line: what to give to the quantizer.
+        is_known: whether it is known which quantizer made the model.
+        again: the metric after the model was quantized again with that line; None if it was not.
+        is_saved: whether the mixed model is saved.
+    """
     which = "this node" if len(nodes) == 1 else f"these {len(nodes)} nodes"
-    return (
-        f"Quantize again without {which}: {line} (not tried in the quantizer). Add --save PATH to"
-        " write the mixed model."
-    )
+    tried = "Not tried in the quantizer." if again is None else f"Quantized again: {again:.3g}."
+    unknown = "" if is_known else " The model does not say which quantizer made it."
+    save = "" if is_saved else " Add --save PATH to write the mixed model."
+    return f"Quantize again without {which}: {line}. {tried}{unknown}{save}"
 
 
 def diffuse(

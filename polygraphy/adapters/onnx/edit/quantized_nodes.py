@@ -1,0 +1,209 @@
+"""The nodes with which a model is quantized: what they say, and how they are changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.graph import sort
+from polygraphy.domain.quantization.schemes import STORED, Scheme
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import GraphProto, ModelProto, NodeProto
+
+    Array = np.ndarray[Any, Any]
+
+onnx = mod.lazy_import("onnx")
+numpy = mod.lazy_import("numpy")
+
+QUANTISE, DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+_CORRECTION = 0.5
+"""A corrected bias differs by less than this share of the larger rms (chosen; the lab's largest is
+below).
+"""
+
+
+class SitePair:
+    """The nodes of a site.
+
+    Args:
+        number: the position of the site.
+        outputs: the tensors that nodes read.
+        quantize: the node that stores; None of a weight.
+        dequantize: the nodes that read.
+        kind: the type in floating point.
+        twin: of an operator, the node of the reference that makes the same tensor.
+        region: of an operator, its nodes.
+        weights: of an operator, the weights of that node.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        outputs: list[str],
+        quantize: NodeProto | None,
+        dequantize: list[NodeProto],
+        kind: Any,
+        twin: NodeProto | None = None,
+        region: Sequence[NodeProto] = (),
+        weights: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.number, self.outputs, self.quantize, self.dequantize = (
+            number,
+            outputs,
+            quantize,
+            dequantize,
+        )
+        self.kind, self.twin, self.region = kind, twin, list(region)
+        self.weights = dict(weights or {})
+
+    @property
+    def output(self) -> str:
+        """The first tensor that nodes read."""
+        return self.outputs[0]
+
+
+def scheme_of_node(node: NodeProto, constant: Any, codes: Array | None = None) -> Scheme | None:
+    """Return how a node stores or reads; None if that is not known before the model runs."""
+    scale = constant(node.input[1])
+    if scale is None:
+        return None
+    given = constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if given is None and len(node.input) > 2 and node.input[2]:
+        return None
+    options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    dtype = given.dtype.name if given is not None else "uint8"
+    if given is None and codes is not None:
+        dtype = codes.dtype.name
+    elif given is None and options.get("output_dtype"):
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(options["output_dtype"]).name
+    if dtype not in STORED:
+        return None
+    zero = numpy.zeros(scale.shape) if given is None else given.astype(numpy.float64)
+    return Scheme(
+        dtype,
+        scale.astype(numpy.float64),
+        zero.reshape(scale.shape),
+        options.get("axis", 1),
+        options.get("block_size", 0),
+    )
+
+
+def producer_of(model: ModelProto) -> str:
+    """Return which quantizer made a model; empty if it does not say."""
+    notes = " ".join(f"{entry.key} {entry.value}" for entry in model.metadata_props)
+    maker = f"{model.producer_name} {notes}".lower()
+    for name in ("nncf", "modelopt", "olive", "genai"):
+        if name in maker:
+            return name
+    nodes = model.graph.node
+    made = {name for node in nodes for name in node.output}
+    reads = [node for node in nodes if node.op_type == DEQUANTISE]
+    if any(node.output[0].startswith("dq_output_") for node in reads):
+        return "nncf"
+    if any(node.name.endswith("_compressed_matmul") for node in nodes):
+        return "nncf"
+    if any(node.op_type == "MatMulNBits" for node in nodes):
+        ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))
+        is_ours = any(node.op_type == "MatMulNBits" and node.name.endswith(ends) for node in nodes)
+        return "nbits" if is_ours else ""
+    if model.producer_name != "onnx.quantize":
+        return ""
+    if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):
+        return "dynamic"
+    weights = {weight.name for weight in model.graph.initializer}
+    pairs = [node for node in nodes if node.op_type == QUANTISE and node.input[0] in weights]
+    # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs.
+    return "modelopt" if pairs and not any(one.input[0] not in made for one in reads) else "static"
+
+
+def long_axes(dims: Sequence[int]) -> int:
+    """Return how many axes have more than one element."""
+    return sum(size > 1 for size in dims)
+
+
+def is_corrected(own: Array, exact: Array) -> bool:
+    """Return whether a bias is another by a little."""
+    error = float(numpy.sqrt(numpy.mean(numpy.square(own - exact, dtype=numpy.float64))))
+    size = max(float(numpy.sqrt(numpy.mean(numpy.square(one)))) for one in (own, exact))
+    return 1e-6 * size < error < _CORRECTION * size
+
+
+def is_same_scheme(scheme: Scheme, other: Scheme) -> bool:
+    """Return whether two schemes store numbers alike."""
+    return bool(
+        scheme.scale.shape == other.scale.shape
+        and numpy.allclose(scheme.scale, other.scale, rtol=1e-5)
+        and numpy.array_equal(scheme.zero_point, other.zero_point)
+    )
+
+
+def format_of(scheme: Scheme) -> str:
+    """Return a scheme in words."""
+    if scheme.block:
+        return f"{scheme.dtype}, blocks of {scheme.block}"
+    return f"{scheme.dtype}, per {'tensor' if scheme.is_per_tensor else 'channel'}"
+
+
+def typed_codes(codes: Array, dtype: str) -> Array:
+    """Return codes as an array of their type."""
+    stored = STORED[dtype]
+    if stored.minifloat is not None:
+        return codes.astype(numpy.float32).astype(stored.minifloat)
+    import ml_dtypes
+
+    return codes.astype(getattr(ml_dtypes, dtype, None) or numpy.dtype(dtype))
+
+
+def set_axis(node: NodeProto, scheme: Scheme) -> None:
+    """Give a node the axis and the block size of a scheme."""
+    kept = [one for one in node.attribute if one.name not in ("axis", "block_size")]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    if not scheme.is_per_tensor:
+        node.attribute.append(onnx.helper.make_attribute("axis", scheme.axis))
+        if scheme.block:
+            node.attribute.append(onnx.helper.make_attribute("block_size", scheme.block))
+
+
+def remove_identities(graph: GraphProto) -> None:
+    """Connect readers to what an added Identity reads, unless it makes an output of the graph."""
+    outputs = {value.name for value in graph.output}
+    names = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if node.op_type == "Identity" and not node.name and node.output[0] not in outputs
+    }
+    for node in graph.node:
+        node.input[:] = [_last(name, names) for name in node.input]
+    kept = [
+        node
+        for node in graph.node
+        if not (node.op_type == "Identity" and not node.name and node.output[0] in names)
+    ]
+    del graph.node[:]
+    graph.node.extend(kept)
+    makers = {name: node for node in graph.node for name in node.output}
+    for node in [*graph.node]:  # An output keeps its name.
+        if node.op_type == "Identity" and not node.name and node.output[0] in outputs:
+            maker = makers.get(node.input[0])
+            if maker is not None and node.input[0].endswith(("//on", "//off")):
+                old, new = node.input[0], node.output[0]
+                graph.node.remove(node)
+                for one in graph.node:
+                    one.input[:] = [new if name == old else name for name in one.input]
+                    one.output[:] = [new if name == old else name for name in one.output]
+
+
+def _last(name: str, names: Mapping[str, str]) -> str:
+    while name in names:
+        name = names[name]
+    return name
+
+
+def finished(copy: ModelProto) -> ModelProto:
+    """Return a model whose nodes are in order."""
+    sort(copy.graph)
+    return copy

@@ -1,0 +1,279 @@
+"""Weights with which a node computes what is expected, as far as they can be solved for.
+
+Each is only a candidate: the node has to be run with it. Several weights may do the same where the
+data are few, so that a weight that passes says which input differs, and not what it contained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.two_models import QUANTISING, cause_of_weight, role_of
+from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.words import changes
+from polygraphy.domain.model.description import Node
+from polygraphy.domain.tensors.precision import is_float
+
+_MOST = 4_000_000
+"""Elements of the system of equations that is solved for a weight."""
+_NORMS = frozenset(
+    {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization"}
+)
+_RATIO = 1e-4
+"""Relative; ratios that differ by no more are one factor."""
+
+
+def solved_weights(
+    side: Side, index: int, read: Mapping[str, Any], made: Any, expected: Any
+) -> Iterator[Variant]:
+    """Yield a node with another weight that may compute what is expected.
+
+    Args:
+        side: the model.
+        index: the position of the node.
+        read: by tensor, what the node reads that is computed.
+        made: what it computes.
+        expected: what it should.
+    """
+    node = side.nodes[index]
+    goal = np.asarray(expected)
+    is_comparable = np.shape(made) == goal.shape and is_float(goal) and np.isfinite(goal).all()
+    if not is_comparable and node.op != "QuantizeLinear":
+        return
+    held = {
+        position: np.asarray(side.weights[name].values)
+        for position, name in enumerate(node.inputs)
+        if name in side.weights and side.weights[name].values is not None
+    }
+    data = {position: read.get(name) for position, name in enumerate(node.inputs)}
+    for position, weight in held.items():
+        for array in _solved(node, position, weight, {**data, **held}, made, goal):
+            shaped = np.asarray(array)
+            if shaped.size == weight.size and np.isfinite(shaped).all():
+                values = shaped.reshape(weight.shape).astype(weight.dtype)
+                if not np.array_equal(values, weight):
+                    yield _variant(side, index, position, weight, values)
+
+
+def _variant(side: Side, index: int, position: int, weight: Any, values: Any) -> Variant:
+    node = side.nodes[index]
+    cause = cause_of_weight(side, [(index, position)], weight, values)
+    name = node.inputs[position]
+    if weight.size == 1:
+        change = changes.is_value(weight.reshape(-1)[0], values.reshape(-1)[0])
+    else:
+        factor = _factor(values, weight)
+        change = changes.differs() if factor is None else changes.is_scaled(1 / factor)
+    said = changes.other_weight(role_of(cause), name, change, node.op)
+    return Variant(cause, said, node, {name: values})
+
+
+def _solved(
+    node: Node, position: int, weight: Any, values: Mapping[int, Any], made: Any, goal: Any
+) -> Iterator[Any]:
+    if node.op in QUANTISING:
+        yield from _quantized(node, position, weight, values, goal)
+        return
+    if not is_float(weight):
+        return
+    goal, made = np.asarray(goal, np.float64), np.asarray(made, np.float64)
+    first = values.get(0)
+    if node.op in ("MatMul", "Gemm") and position < 2:
+        yield from _product(node, position, weight, values, made, goal)
+    elif node.op == "Conv" and position == 1 and first is not None:
+        yield from _convolution(node, weight, first, made, goal)
+    elif node.op in ("Conv", "ConvTranspose", "Gemm") and position == 2:
+        axis = 1 if node.op != "Gemm" else goal.ndim - 1
+        scale = float(node.attribute("beta", 1.0)) if node.op == "Gemm" else 1.0
+        yield weight + _mean_over(goal - made, weight, axis) / (scale or 1.0)
+    elif node.op in ("Add", "Sub", "Mul", "Div"):
+        yield from _elementwise(node, position, weight, values, goal)
+    elif node.op == "Gather" and position == 0 and not int(node.attribute("axis", 0)):
+        yield from _rows(weight, values.get(1), goal)
+    elif node.op in _NORMS and position < 3:
+        yield from _norm(node, position, weight, made, goal)
+
+
+def _product(
+    node: Node, position: int, weight: Any, values: Mapping[int, Any], made: Any, goal: Any
+) -> Iterator[Any]:
+    """The weight of a product of matrices; the nearest one if several do."""
+    other = values.get(1 - position)
+    if other is None or weight.ndim != 2 or np.ndim(other) < 2:
+        return
+    is_gemm = node.op == "Gemm"
+    alpha = float(node.attribute("alpha", 1.0)) if is_gemm else 1.0
+    turned = [bool(node.attribute(name, 0)) and is_gemm for name in ("transA", "transB")]
+    size = float(np.sum(np.square(made)))
+    yield weight * (float(np.sum(made * goal)) / size if size else 1.0)
+    apart = (goal - made) / (alpha or 1.0)
+    data = np.asarray(other, np.float64)
+    data = data.T if turned[1 - position] else data
+    if position == 1:
+        data, apart = data.reshape(-1, data.shape[-1]), apart.reshape(-1, apart.shape[-1])
+        change = _least(data, apart)
+    elif data.ndim == 2 and apart.ndim == 2:
+        change = _least(data.T, apart.T)
+        change = None if change is None else change.T
+    else:
+        return
+    if change is not None:
+        yield weight + (change.T if turned[position] else change)
+
+
+def _convolution(node: Node, weight: Any, data: Any, made: Any, goal: Any) -> Iterator[Any]:
+    """The kernel of a convolution whose pads are known."""
+    rank, groups = weight.ndim - 2, int(node.attribute("group", 1))
+    pads = tuple(node.attribute("pads") or (0,) * 2 * rank)
+    strides = tuple(node.attribute("strides") or (1,) * rank)
+    spread = tuple(node.attribute("dilations") or (1,) * rank)
+    if str(node.attribute("auto_pad", "NOTSET")) != "NOTSET" or np.ndim(data) != rank + 2:
+        return
+    kernel, sizes = weight.shape[2:], goal.shape[2:]
+    columns = weight.shape[1] * int(np.prod(kernel))
+    if columns * goal.shape[0] * int(np.prod(sizes)) > _MOST:
+        return
+    padded = np.pad(
+        np.asarray(data, np.float64),
+        [(0, 0), (0, 0), *((pads[i], pads[i + rank]) for i in range(rank))],
+    )
+    change = np.zeros(weight.shape)
+    outputs, inputs = weight.shape[0] // groups, weight.shape[1]
+    for group in range(groups):
+        channels = padded[:, group * inputs : (group + 1) * inputs]
+        taken = []
+        for place in np.ndindex(*kernel):
+            cut: Any = tuple(
+                slice(p * d, p * d + s * (size - 1) + 1, s)
+                for p, d, s, size in zip(place, spread, strides, sizes)
+            )
+            place_of: Any = (slice(None), slice(None), *cut)
+            taken.append(channels[place_of])
+        stacked = np.stack(taken, 2)  # batch, inputs, kernel, *sizes
+        system = np.moveaxis(stacked.reshape(*stacked.shape[:3], -1), 3, 1).reshape(-1, columns)
+        own = slice(group * outputs, (group + 1) * outputs)
+        apart = np.moveaxis((goal - made)[:, own].reshape(goal.shape[0], outputs, -1), 1, 2)
+        found = _least(system, apart.reshape(-1, outputs))
+        if found is None:
+            return
+        change[own] = found.T.reshape(outputs, inputs, *kernel)
+    yield weight + change
+
+
+def _least(system: Any, apart: Any) -> Any | None:
+    """Return the smallest change that explains a difference best; None if that is too much work."""
+    if system.size > _MOST or min(system.shape) > 2048 or not np.isfinite(system).all():
+        return None
+    return np.linalg.lstsq(system, apart, rcond=1e-7)[0]
+
+
+def _elementwise(
+    node: Node, position: int, weight: Any, values: Mapping[int, Any], goal: Any
+) -> Iterator[Any]:
+    other = values.get(1 - position)
+    if other is None:
+        return
+    data = np.broadcast_to(np.asarray(other, np.float64), goal.shape)
+    if node.op in ("Add", "Sub"):
+        sign = -1.0 if node.op == "Sub" and position == 1 else 1.0
+        rest = data if node.op == "Add" else (-data if position == 0 else data)
+        needed = goal - rest if sign > 0 else rest - goal
+        yield _reduced(needed, weight)
+        return
+    with np.errstate(all="ignore"):
+        if node.op == "Mul":
+            yield _reduced(goal * data, weight) / _reduced(data * data, weight)
+        elif position == 1:  # data / w = goal
+            yield _reduced(data * data, weight) / _reduced(goal * data, weight)
+        else:  # w / data = goal
+            yield _reduced(goal * data, weight)
+
+
+def _reduced(array: Any, weight: Any) -> Any:
+    """Return the mean over the axes along which a weight is broadcast."""
+    shape = (1,) * (array.ndim - weight.ndim) + weight.shape
+    axes = tuple(axis for axis, size in enumerate(shape) if size == 1)
+    return array.mean(axis=axes, keepdims=True) if axes else array
+
+
+def _mean_over(array: Any, weight: Any, axis: int) -> Any:
+    if weight.ndim != 1 or array.ndim <= axis or array.shape[axis] != weight.size:
+        return np.full(weight.shape, np.nan)
+    return array.mean(axis=tuple(one for one in range(array.ndim) if one != axis))
+
+
+def _rows(weight: Any, indices: Any, goal: Any) -> Iterator[Any]:
+    if indices is None or np.shape(indices) != goal.shape[: np.ndim(indices)]:
+        return
+    values = weight.astype(np.float64)
+    values[np.asarray(indices).reshape(-1)] = goal.reshape(-1, *weight.shape[1:])
+    yield values
+
+
+def _norm(node: Node, position: int, weight: Any, made: Any, goal: Any) -> Iterator[Any]:
+    """The scale or the bias of a normalization: what it makes is scaled, and moved, by channel."""
+    is_last = node.op == "LayerNormalization"
+    if weight.ndim != 1 or (is_last and int(node.attribute("axis", -1)) not in (-1, goal.ndim - 1)):
+        return
+    axis = goal.ndim - 1 if is_last else 1
+    if position == 2:
+        yield weight + _mean_over(goal - made, weight, axis)
+        return
+    if goal.shape[axis] != weight.size:
+        return
+    axes = tuple(one for one in range(goal.ndim) if one != axis)
+    middle, right = made - made.mean(axes, keepdims=True), goal - goal.mean(axes, keepdims=True)
+    with np.errstate(all="ignore"):
+        yield weight * ((middle * right).sum(axes) / (middle * middle).sum(axes))
+
+
+def _quantized(
+    node: Node, position: int, weight: Any, values: Mapping[int, Any], goal: Any
+) -> Iterator[Any]:
+    """The scale of a pair of QuantizeLinear and DequantizeLinear, for all or for each channel."""
+    first, zero = values.get(0), values.get(2)
+    if position == 0 or first is None or weight.ndim > 1:
+        return
+    axis = int(node.attribute("axis", 1))
+    number = np.asarray(first, np.float64)
+    steps = np.asarray(goal, np.float64)
+    scale = np.asarray(values.get(1), np.float64)
+    lower = np.zeros(scale.shape) if zero is None else np.asarray(zero, np.float64)
+    is_channelwise = scale.ndim == 1 and scale.size > 1
+    if number.shape != steps.shape or (is_channelwise and number.ndim <= axis):
+        return
+    shape = [1] * number.ndim
+    if is_channelwise:
+        shape[axis] = scale.size
+    axes = tuple(one for one in range(number.ndim) if not is_channelwise or one != axis)
+    scale, lower = scale.reshape(shape), np.broadcast_to(lower.reshape(-1), scale.size)
+    lower = lower.reshape(shape)
+    if node.op == "DequantizeLinear":
+        real, coded = steps, number
+    else:
+        real, coded = number, steps
+    with np.errstate(all="ignore"):
+        if position == 1:
+            moved = coded - lower
+            right = (real * moved).sum(axes) / (moved * moved).sum(axes)
+            yield right
+            if node.op == "QuantizeLinear":  # Rounding leaves the scale open.
+                for share in (-3e-3, 3e-3, -1e-3, 1e-3, -3e-4, 3e-4, -1e-2, 1e-2):
+                    yield right * (1 + share)
+                yield scale * np.round(right.reshape(shape) / scale, 2)
+        elif is_float(np.asarray(zero)) or np.asarray(zero).dtype.kind in "iu":
+            yield np.rint((coded - real / scale).mean(axes))
+
+
+def _factor(one: Any, other: Any) -> float | None:
+    """Return by which factor all elements of an array differ; None if there is none."""
+    held = other != 0
+    if not held.any() or one[~held].any():
+        return None
+    ratios = np.asarray(one[held], np.float64) / np.asarray(other[held], np.float64)
+    middle = float(np.mean(ratios))
+    return middle if middle and np.allclose(ratios, middle, rtol=_RATIO) else None
