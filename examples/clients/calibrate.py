@@ -1,4 +1,4 @@
-"""Calibrate an int8 engine on a few batches, run it, and hold it against ONNX Runtime.
+"""Calibrate an int8 engine on a few batches, run it, and compare it with ONNX Runtime.
 
 python calibrate.py model.onnx INPUT 1x3x224x224 calibration.cache
 """
@@ -22,7 +22,7 @@ from polygraphy.backend.trt import (
 
 
 def batches(name: str, shape: tuple[int, ...], count: int = 8) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the data that the engine is calibrated on."""
+    """Yield the calibration data."""
     rng = np.random.default_rng(0)
     for _ in range(count):
         yield {name: rng.random(shape, dtype=np.float32)}
@@ -31,7 +31,7 @@ def batches(name: str, shape: tuple[int, ...], count: int = 8) -> Iterator[dict[
 def outputs_of(
     model: str, name: str, shape: tuple[int, ...], cache: str
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return what the int8 engine computes of one batch, and what ONNX Runtime does."""
+    """Return the outputs of the int8 engine and of ONNX Runtime for one batch."""
     calibrator = Calibrator(data_loader=batches(name, shape), cache=cache)
     profiles = [Profile().add(name, min=shape, opt=shape, max=shape)]
     build = EngineFromNetwork(

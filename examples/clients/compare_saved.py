@@ -1,4 +1,4 @@
-"""Save inputs and results as JSON, load them another day, and compare.
+"""Save inputs and results as JSON, load them later, and compare.
 
 python compare_saved.py model.onnx FOLDER
 """
@@ -17,7 +17,7 @@ from polygraphy.logger import G_LOGGER
 
 
 def save_inputs(path: str, model: str, iterations: int = 2) -> None:
-    """Save made-up data in the shapes and the types of a model's inputs."""
+    """Save random data with the shapes and types of a model's inputs."""
     rng = np.random.default_rng(0)
     with OnnxrtRunner(SessionFromOnnx(model)) as runner:
         metadata = runner.get_input_metadata()
@@ -32,13 +32,13 @@ def save_inputs(path: str, model: str, iterations: int = 2) -> None:
 
 
 def save_results(path: str, model: str, inputs: str) -> None:
-    """Save what a model computes of saved inputs."""
+    """Save the outputs of a model for saved inputs."""
     runner = OnnxrtRunner(SessionFromOnnx(model), name="today")
     Comparator.run([runner], data_loader=load_json(inputs)).save(path)
 
 
 def compare(path: str, model: str, inputs: str, factor: float = 1.0) -> bool:
-    """Return whether a model computes what it did when the results were saved.
+    """Return whether the outputs of a model match the saved results.
 
     Args:
         path: the saved results.

@@ -1,4 +1,4 @@
-"""A TensorRT engine with buffers of its own, as pipelines of several models keep one for each.
+"""A TensorRT engine with its own buffers, as in pipelines of several models.
 
 python engine.py model.onnx model.plan INPUT:MIN,OPT,MAX ...
 
@@ -31,7 +31,7 @@ Shapes = dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]
 
 
 class Engine:
-    """Builds, loads and runs one engine; the buffers stay where they are from call to call."""
+    """Builds, loads and runs one engine. All calls use the same buffers."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class Engine:
         self.free()
 
     def free(self) -> None:
-        """Free the buffers and what runs the engine."""
+        """Free the buffers and the execution context."""
         for buffer in self.buffers.values():
             buffer.free()
         self.buffers = OrderedDict()
@@ -90,12 +90,12 @@ class Engine:
         self.engine = engine_from_bytes(bytes_from_path(self.path))
 
     def activate(self) -> None:
-        """Make what runs the engine."""
+        """Create the execution context."""
         self.context = self.engine.create_execution_context()
         self.stream = cuda.Stream()
 
     def allocate_buffers(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        """Allocate a buffer for each input, in its shape, and for each output, in what follows."""
+        """Allocate a buffer for each input in its shape, and for each output."""
         names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
         inputs = [n for n in names if self.engine.get_tensor_mode(n) == trt.TensorIOMode.INPUT]
         for name in inputs:
@@ -123,7 +123,7 @@ class Engine:
         }
 
     def views(self) -> dict[str, cuda.DeviceView]:
-        """Return the buffers as others may use them, without owning them."""
+        """Return views of the buffers for use by other libraries."""
         return {
             name: cuda.DeviceView(ptr=buffer.ptr, shape=buffer.shape, dtype=buffer.dtype)
             for name, buffer in self.buffers.items()

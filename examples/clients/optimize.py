@@ -1,4 +1,4 @@
-"""Optimise an ONNX model before an engine is built: fold constants, infer shapes, choose outputs.
+"""Optimize an ONNX model before an engine is built: fold constants, infer shapes, choose outputs.
 
 python optimize.py model.onnx optimized.onnx [OUTPUT ...]
 """
@@ -22,7 +22,7 @@ class Optimizer:
         self.steps = [("original", len(self.graph.nodes))]
 
     def cleanup(self) -> None:
-        """Remove what no output needs."""
+        """Remove nodes that no output depends on."""
         self.graph.cleanup().toposort()
         self._note("cleanup")
 
@@ -33,7 +33,7 @@ class Optimizer:
         self.cleanup()
 
     def fold_constants(self) -> None:
-        """Compute what does not depend on the inputs."""
+        """Compute nodes that do not depend on the inputs."""
         folded = fold_constants(gs.export_onnx(self.graph), allow_onnxruntime_shape_inference=True)
         self.graph = gs.import_onnx(folded)
         self._note("fold constants")

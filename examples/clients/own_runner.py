@@ -1,4 +1,4 @@
-"""Compare a backend of one's own with ONNX Runtime: a runner is what the Comparator takes.
+"""Compare your own backend with ONNX Runtime. The Comparator accepts any runner.
 
 python own_runner.py
 """
@@ -29,7 +29,7 @@ def softplus_model() -> onnx.ModelProto:
 
 
 class SoftplusRunner(BaseRunner):
-    """Computes the model in NumPy; `scale` other than 1 makes it wrong."""
+    """Computes the model in NumPy; a `scale` other than 1 gives incorrect outputs."""
 
     def __init__(self, model: onnx.ModelProto, scale: float = 1.0, name: str | None = None) -> None:
         super().__init__(name=name, prefix="softplus-runner")
@@ -37,11 +37,11 @@ class SoftplusRunner(BaseRunner):
         self._scale = scale
 
     def activate_impl(self) -> None:
-        """Get ready."""
+        """Prepare the runner."""
         G_LOGGER.verbose("Nothing to load.")
 
     def deactivate_impl(self) -> None:
-        """Free what `activate_impl` made."""
+        """Release the resources of `activate_impl`."""
         G_LOGGER.verbose("Nothing to free.")
 
     def get_input_metadata_impl(self) -> TensorMetadata:

@@ -18,7 +18,7 @@ Parameters = dict[str, Array]
 """Weights by name, such as ``conv1.weight``. Convolutions are [out, in, 3, 3], dense [in, out]."""
 
 SIDE = 8
-"""Height and width of a picture in pixels."""
+"""Height and width of an image in pixels."""
 CLASSES = 10
 
 _CHANNELS = (1, 20, 40)
@@ -121,7 +121,7 @@ def _log_softmax(scores: Array) -> Array:
 
 
 def _windows(images: Array) -> Array:
-    """View the 3x3 neighbourhood of each pixel: [batch, channels, height, width, 3, 3]."""
+    """View the 3x3 neighborhood of each pixel: [batch, channels, height, width, 3, 3]."""
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     return np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
 

@@ -1,4 +1,4 @@
-"""Writing the trained network as an ONNX model, and pictures as input data for the command line."""
+"""Writing the trained network as an ONNX model, and images as input data for the command line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def to_onnx(parameters: Parameters, description: str) -> onnx.ModelProto:
 
 
 def write_inputs(path: Path, batches: Iterable[Array]) -> None:
-    """Write one iteration per batch of pictures, float32 [batch, 1, 8, 8], for --load-inputs.
+    """Write one iteration per batch of images, float32 [batch, 1, 8, 8], for --load-inputs.
 
     The format is a list of objects that map input names to arrays; an array is an .npy file in
     base64, marked by its class.

@@ -11,7 +11,7 @@ from polygraphy.domain.tensors.profile import Profile
 
 
 def judge() -> OutputCompareResult:
-    """Hold a half-precision output against its reference."""
+    """Compare a half-precision output with its reference."""
     reference = np.linspace(0, 1, 1000, dtype=np.float32).reshape(10, 100)
     candidate = reference.astype(np.float16)
     results = RunResults()
@@ -24,7 +24,7 @@ def judge() -> OutputCompareResult:
 
 
 def differing_layers() -> list[str]:
-    """Name the layers for which two builds chose differently."""
+    """Return the layers for which two builds selected different tactics."""
     linear = TensorInfo("float32", (4, 2, 1), -1, 1)
     good = TacticReplay().add("conv1", Algorithm(1, 10, [linear], [linear]))
     bad = TacticReplay().add("conv1", Algorithm(1, 11, [linear], [linear]))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the classifier of digits in every backend that is installed, and compare each with each."""
+"""Run the classifier of digits in every installed backend, and compare all pairs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def runners() -> list[Any]:
 
 
 def pictures(batches: int = 2) -> Iterator[dict[str, Any]]:
-    """Yield pictures of random grey values, float32 [8, 1, 8, 8] in 0..1."""
+    """Yield images of random gray values, float32 [8, 1, 8, 8] in 0..1."""
     random = np.random.RandomState(0)
     for _ in range(batches):
         yield {"image": random.rand(8, 1, 8, 8).astype(np.float32)}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The classifier of digits in PyTorch: train it and write digits.onnx, or load what was trained.
+"""The classifier of digits in PyTorch: train it and write digits.onnx, or load the trained weights.
 
 Needs torch and onnxscript, and scikit-learn for the data; takes a few seconds on one core. The seed
 is fixed; another processor or version may round differently.
@@ -29,7 +29,7 @@ RATE = 3e-3
 class Digits(nn.Module):
     """Two 3x3 convolutions, max pooling and a dense layer.
 
-    Takes grey pictures, float32 [batch, 1, 8, 8] in 0..1. Returns scores and probabilities of the
+    Takes gray images, float32 [batch, 1, 8, 8] in 0..1. Returns scores and probabilities of the
     digits 0 to 9, float32 [batch, 10] each.
     """
 
@@ -40,7 +40,7 @@ class Digits(nn.Module):
         self.dense = nn.Linear(24 * 4 * 4, 10)
 
     def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the scores and the probabilities of some pictures."""
+        """Return the scores and the probabilities of images."""
         features = torch.relu(self.conv2(torch.relu(self.conv1(image))))
         logits = self.dense(torch.max_pool2d(features, 2).flatten(1))
         return {"logits": logits, "probabilities": torch.softmax(logits, 1)}
@@ -59,7 +59,7 @@ def load_model() -> Digits:
 
 
 def load_data() -> tuple[torch.Tensor, torch.Tensor]:
-    """Return shuffled pictures, float32 [1797, 1, 8, 8] in 0..1, and their labels."""
+    """Return shuffled images, float32 [1797, 1, 8, 8] in 0..1, and their labels."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -86,7 +86,7 @@ def train(images: torch.Tensor, labels: torch.Tensor, epochs: int = EPOCHS) -> D
 
 
 def accuracy(model: Digits, images: torch.Tensor, labels: torch.Tensor) -> float:
-    """Return the fraction of pictures whose largest score is at the label."""
+    """Return the fraction of images whose largest score is at the label."""
     with torch.no_grad():
         return float((model(images)["logits"].argmax(1) == labels).float().mean())
 

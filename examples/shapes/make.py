@@ -1,9 +1,9 @@
-"""Make a folder of 500 pictures of four shapes, in a folder for each class, and two classifiers of
-them: `float32.onnx`, and `int8.onnx`, the same with weights of 8 bits, whose scale is too coarse.
+"""Create 500 images of four shapes, in one folder per class, and two classifiers for them:
+`float32.onnx`, and `int8.onnx`, the same model with 8-bit weights and a scale that is too coarse.
 
     python make.py FOLDER
 
-It takes NumPy, onnx and Pillow, and a few seconds. The seed is fixed.
+It requires NumPy, onnx and Pillow, and takes a few seconds. The seed is fixed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from PIL import Image, ImageDraw
 
 CLASSES = ("circle", "cross", "square", "triangle")
 SIZE, HIDDEN, TRAINED, SHOWN = 32, 400, 500, 125
-"""Pixels, random features, and pictures of a class to learn from and to classify."""
+"""Pixels, random features, and images per class for training and for the folder."""
 COARSE = 11.0
-"""How many times too large the scale of the damaged weights is."""
+"""Factor of the scale of the int8 weights."""
 
 
 def picture(kind: str, random: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Draw a shape in some place, size and colour, with noise."""
+    """Draw a shape with random position, size, color and noise."""
     back, front = random.integers(0, 90, 3), random.integers(140, 256, 3)
     image = Image.new("RGB", (SIZE, SIZE), tuple(map(int, back)))
     draw, fill = ImageDraw.Draw(image), tuple(map(int, front))
@@ -46,16 +46,16 @@ def picture(kind: str, random: np.random.Generator) -> np.ndarray[Any, Any]:
 
 
 def features(pictures: Any, weight: Any, bias: Any) -> Any:
-    """Return what the hidden layer makes of pictures; see `model`."""
-    grey = pictures.astype(np.float32).mean(axis=3) / 255
+    """Return the output of the hidden layer; see `model`."""
+    gray = pictures.astype(np.float32).mean(axis=3) / 255
     half = SIZE // 2
-    pooled = grey.reshape(-1, half, 2, half, 2).mean(axis=(2, 4)).reshape(len(grey), -1)
+    pooled = gray.reshape(-1, half, 2, half, 2).mean(axis=(2, 4)).reshape(len(gray), -1)
     return np.maximum(pooled @ weight + bias, 0)
 
 
 def model(layers: list[tuple[Any, Any]], scale: float | None) -> onnx.ModelProto:
-    """Return a classifier of pictures [batch, 3, 32, 32], from 0 to 1; with `scale`, times which
-    the usual one is taken, its last weights have 8 bits.
+    """Return a classifier for images [batch, 3, 32, 32] with values from 0 to 1. With `scale`, the
+    last weights have 8 bits, and `scale` multiplies their usual scale.
     """
     (weight, bias), (last, offset) = layers
     initializers = [
@@ -63,8 +63,8 @@ def model(layers: list[tuple[Any, Any]], scale: float | None) -> onnx.ModelProto
         for array, name in ((weight, "hidden.weight"), (bias, "hidden.bias"), (offset, "last.bias"))
     ]
     nodes = [
-        helper.make_node("ReduceMean", ["image"], ["grey"], axes=[1], keepdims=1),
-        helper.make_node("AveragePool", ["grey"], ["small"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("ReduceMean", ["image"], ["gray"], axes=[1], keepdims=1),
+        helper.make_node("AveragePool", ["gray"], ["small"], kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node("Flatten", ["small"], ["pixels"]),
         helper.make_node("Gemm", ["pixels", "hidden.weight", "hidden.bias"], ["sums"], "hidden"),
         helper.make_node("Relu", ["sums"], ["features"]),
@@ -88,7 +88,7 @@ def model(layers: list[tuple[Any, Any]], scale: float | None) -> onnx.ModelProto
 
 
 def main(folder: Path) -> None:
-    """Draw the pictures, and fit the last layer to others by least squares."""
+    """Draw the images, and fit the last layer to other images by least squares."""
     random = np.random.default_rng(2)
     for kind in CLASSES:
         (folder / "samples" / kind).mkdir(parents=True, exist_ok=True)

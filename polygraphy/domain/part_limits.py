@@ -10,13 +10,11 @@ from attrs import frozen
 
 from polygraphy.domain.sizes import Sizes, elements_of, in_words, pieces_of
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.pickling import pickled_as
 
 _STEP = 1.01
 """Two quantized sides may decide for neighboring steps, which differ by rounding themselves."""
 
 
-@pickled_as("polygraphy.comparator.compare")
 @frozen
 class PartRounding:
     """What rounding explains of a part of an output.

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
 
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator, StepLoader
+from polygraphy.domain.states.comparing import step_table
 from tests.support.decoders import decoder, stream
 
 
@@ -53,6 +57,7 @@ def test_steps_that_agree_are_one_line(folder: Path, polygraphy: Callable[..., A
     [
         ("--steps 99", "table 'pos_table' of positions has 24"),
         ("--steps --state now:past", "has no output 'now'"),
+        ("--steps --state a:b c:b", "input 'b' is in two states"),
         ("--steps --tokens none.txt", "none.txt"),
         ("--steps 0", "0 is less than 1"),
         ("--steps --iterations 3", "--iterations"),
@@ -173,3 +178,35 @@ def test_a_context_from_the_wrong_end_is_named_by_the_stream_itself(
     [culprit] = json.loads((folder / "r.json").read_text())["culprits"]
     assert culprit["tensor"] == "out"
     assert [fact["step"] for fact in culprit["facts"][:1]] == [1]
+
+
+def test_page_markdown_junit_and_notebook_show_the_table_of_the_terminal(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    steps = "--steps 12 --prompt 3"
+    polygraphy(f"polygraphy run right.onnx --onnxrt {steps} --save-outputs r.safetensors")
+    done = polygraphy(
+        f"polygraphy run wrong.onnx --onnxrt {steps} --load-outputs r.safetensors --save-accuracy"
+        " a.json --report r.html --report r.md --report r.xml --report r.json"
+    )
+    document = json.loads((folder / "r.json").read_text())
+    schema = json.loads(Path(__file__).parents[2].joinpath("docs/report.schema.json").read_text())
+    jsonschema.validate(document, schema)
+    [found] = [each for each in document["results"] if each["kind"] == "steps"]
+    titles, rows = step_table(found)
+    assert titles[4:6] == ["token onnxrt", "token onnxrt (2)"]
+    cells = [cell for cell in (*titles[1:-1], *rows[1][1:-1]) if cell]
+    for text in (done.out, *(folder.joinpath(f"r.{kind}").read_text() for kind in ("md", "xml"))):
+        assert all(cell in text for cell in cells)
+    page = (folder / "r.html").read_text()
+    assert all(f">{cell}<" in page for cell in cells)
+    assert "Step 5 is the first that differs" in page
+
+
+def test_results_in_a_notebook_have_the_steps() -> None:
+    model = decoder()
+    runners = [OnnxrtRunner(SessionFromOnnx(model), name=name) for name in ("a", "b")]
+    results = Comparator.run(runners, StepLoader(model, steps=3))
+    html = Comparator.compare_accuracy(results)._repr_html_()
+    assert "All 3 steps agree" in html
+    assert "<th>position</th>" in html

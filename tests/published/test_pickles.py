@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pickle
 import pickletools
+import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +183,13 @@ def test_verdicts_name_published_modules_and_come_back(function: Any) -> None:
     assert {module.split(".")[1] for module in named_modules(pickled)} == {"comparator"}
     again = pickle.loads(pickled)
     assert bool(again) == bool(made) and repr(again) == repr(made)
+
+
+def test_every_class_is_where_its_pickles_look_for_it() -> None:
+    """A runner in another process answers with them."""
+    root = Path(comparator.__file__).parents[1]
+    pattern = re.compile(r'@pickled_as\("([\w.]+)"\)\n(?:@.*\n)*class (\w+)')
+    found = [pair for path in root.rglob("*.py") for pair in pattern.findall(path.read_text())]
+    assert len(found) > 20
+    for module, name in found:
+        assert hasattr(import_module(module), name), f"{module}.{name}"

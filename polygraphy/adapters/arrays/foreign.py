@@ -326,9 +326,15 @@ def torch_from_capsule(capsule: Any) -> Any:
     return sys.modules["torch"].from_dlpack(capsule)
 
 
+_SHARED = frozenset("efdbhilqB?")
+"""Data types of NumPy that every release of PyTorch takes as they are."""
+
+
 def _tensor(output: Any) -> Any:
     if is_torch(output) or not hasattr(output, "nbytes"):
         return output
+    if isinstance(output, np.ndarray) and output.dtype.char in _SHARED and output.flags.carray:
+        return sys.modules["torch"].from_numpy(output)
     try:
         dtype = DataType.from_dtype(output.dtype).torch()
     except DataTypeConversionException:

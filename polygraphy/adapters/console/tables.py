@@ -15,7 +15,7 @@ from polygraphy.domain.accuracy.output_rows import OutputRow, badness, brief_pai
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.report.summary import sample_sentences
-from polygraphy.domain.states.comparing import steps_in_words
+from polygraphy.domain.states.comparing import step_table, steps_in_words
 from polygraphy.domain.tensors.naming import counted, one_line
 from polygraphy.logger.severity import ERROR, INFO, ULTRA_VERBOSE
 
@@ -334,25 +334,16 @@ def step_lines(found: Mapping[str, Any]) -> Iterator[str]:
     rows = found["rows"]
     if found["first_wrong"] is None or not rows:
         return
-    names = Column("", [_range(row["first"], row["last"]) for row in rows])
+    titles, table = step_table(found)
     columns = [
-        Column("position", [_range(row["start"], row["position"]) for row in rows], is_number=True),
-        Column("error", [short(row["error"]) for row in rows], is_number=True),
-        Column("KL", [short(row["kl"]) for row in rows], is_number=True),
-        *(
-            Column(f"token {one_line(party)}", [_token(row, at) for row in rows], is_number=True)
-            for at, party in enumerate(found["parties"])
-        ),
-        Column("first different state", [one_line(row["state"]) for row in rows]),
+        Column(one_line(title), [one_line(row[at]) for row in table], is_number=title not in _TEXTS)
+        for at, title in enumerate(titles)
     ]
     yield ""
     failed = [not row["passed"] for row in rows]
-    yield from (line for line, _ in draw_table("step", names, columns, failed, None))
+    names = Column("", columns[0].cells)
+    yield from (line for line, _ in draw_table("step", names, columns[1:-1], failed, None))
 
 
-def _range(first: int, last: int) -> str:
-    return f"{first}" if first == last else f"{first} to {last}"
-
-
-def _token(row: Mapping[str, Any], at: int) -> str:
-    return "" if row["tokens"] is None else f"{row['tokens'][at]}"
+_TEXTS = ("step", "first different state")
+"""Columns of the table of steps that hold no numbers."""

@@ -24,7 +24,7 @@ from polygraphy.domain.report.summary import (
     proof_of,
     sample_sentences,
 )
-from polygraphy.domain.states.comparing import steps_in_words
+from polygraphy.domain.states.comparing import step_table, steps_in_words
 
 _MOST_ROWS = 50
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")
@@ -118,12 +118,8 @@ def _steps(found: Mapping[str, Any]) -> Iterator[str]:
     yield " ".join(map(text_of, steps_in_words(found)))
     if found["first_wrong"] is not None:
         yield ""
-        rows = (
-            [f"{row['first']}", f"{row['position']}", f"{row['error']}", f"{row['kl']}",
-             f"{row['tokens']}", row["state"], "passed" if row["passed"] else "FAILED"]
-            for row in found["rows"]
-        )  # fmt: skip
-        yield from _table(("step", "position", "error", "KL", "tokens", "state", ""), rows)
+        titles, rows = step_table(found)
+        yield from _table(tuple(titles), rows)
 
 
 def _culprit(culprit: object) -> Iterator[str]:

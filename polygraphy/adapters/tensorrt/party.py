@@ -31,6 +31,8 @@ from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import computes_in_tf32
 
+onnx = mod.lazy_import("onnx")
+
 
 @mod.export()
 class TrtParty:
@@ -103,6 +105,8 @@ class TrtParty:
         made = evaluate(model)
         if without and not isinstance(made, str):
             self._unnamed = {n.output[0] for n in made.graph.node if not n.name and n.output}
+        if not isinstance(made, str):
+            made = with_types(made)
         lowered = {} if self._half is None else {self._half: True}
         settings = {**self._settings, **({"tf32": None} if plain else lowered)}
         return _Built(made, settings, self._layer_names(without), self._timings)
@@ -122,6 +126,28 @@ class TrtParty:
         """Return what TensorRT calls nodes: one without a name goes by what it computes."""
         prefix = "node_of_" if _obeys() else ""
         return [f"{prefix}{name}" if name in self._unnamed else name for name in nodes]
+
+
+def with_types(model: Any) -> Any:
+    """Return a model whose outputs have data types: TensorRT's parser refuses outputs without one.
+
+    Args:
+        model: an ``onnx.ModelProto``, in which tensors may have been marked as outputs.
+    """
+    if all(output.type.WhichOneof("value") for output in model.graph.output):
+        return model
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+    except Exception as error:  # Of a model above 2 GiB, say; the parser says what it lacks.
+        G_LOGGER.verbose(f"Data types of outputs cannot be inferred: {error}")
+        return model
+    known = {value.name: value.type for value in (*inferred.value_info, *inferred.output)}
+    typed = type(model)()
+    typed.CopyFrom(model)
+    for output in typed.graph.output:
+        if not output.type.WhichOneof("value") and output.name in known:
+            output.type.tensor_type.elem_type = known[output.name].tensor_type.elem_type
+    return typed
 
 
 def _obeys() -> bool:

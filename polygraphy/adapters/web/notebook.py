@@ -18,7 +18,9 @@ from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.model import Model
 from polygraphy.domain.model.statistics import statistics_of
+from polygraphy.domain.report.document import plain
 from polygraphy.domain.results.results import RunResults, short_names
+from polygraphy.domain.states.comparing import StepsCompared, step_table, steps_in_words
 from polygraphy.domain.tensors.naming import shortened
 
 _MOST_ROWS = 100
@@ -59,7 +61,15 @@ def verdicts_html(results: AccuracyResults) -> str:
     ]
     title = ("runs", "output", "type", "shape", "max abs", "max rel", "metric", "tolerance",
              "iterations", "verdict")  # fmt: skip
-    return _table(accuracy_in_words(results).partition("\n")[0], title, rows)
+    verdicts = _table(accuracy_in_words(results).partition("\n")[0], title, rows)
+    return verdicts + "".join(map(_steps_html, getattr(results, "steps", ())))
+
+
+def _steps_html(steps: StepsCompared) -> str:
+    """Return a row for each step, or several that are alike."""
+    found = plain(steps)
+    titles, rows = step_table(found)
+    return _table(" ".join(steps_in_words(found)), tuple(titles), [tuple(row) for row in rows])
 
 
 def model_html(model: Model) -> str:
@@ -78,7 +88,7 @@ def diagnosis_html(result: DiagnosisResult) -> str:
     """Return a row for each culprit."""
     rows = [
         (
-            ", ".join(one.nodes) or "the model as a whole",
+            ", ".join(one.nodes) or "the whole model",
             one.op,
             one.cause,
             one.rewrite or one.party,
@@ -89,7 +99,7 @@ def diagnosis_html(result: DiagnosisResult) -> str:
     ]
     steps = f"{len(result.attempts)} step{'s' * (len(result.attempts) != 1)}"
     caption = f"{result.verdict.upper()} after {steps}. {result.reason}".rstrip()
-    title = ("nodes", "operator", "cause", "who", "evidence", "what helps")
+    title = ("nodes", "operator", "cause", "who", "evidence", "fix")
     return _table(caption, title, rows, longest=300)
 
 

@@ -52,6 +52,7 @@ from polygraphy.domain.report.summary import (
     proof_of,
     sample_sentences,
 )
+from polygraphy.domain.states.comparing import step_table, steps_in_words
 from polygraphy.domain.sweep.outcome import FAILURES
 from polygraphy.domain.tensors.naming import shortened
 
@@ -200,10 +201,12 @@ _SWEEP = "sweep"
 """The kind of result that has tables of its own: the cells of a sweep."""
 _SAMPLES = "samples"
 """The kind of result that has a table of its own: samples that changed their answer."""
+_STEPS = "steps"
+"""The kind of result that has a table of its own: the steps of a model with states."""
 _CURVES = {
-    "cumulative": "computed from the inputs, nothing rewritten",
-    "isolated": "each node alone",
-    "rewritten": "each node of the graph that is run, alone",
+    "cumulative": "computed from the inputs, without rewrites",
+    "isolated": "each node by itself",
+    "rewritten": "each node of the executed graph, by itself",
 }
 _AROUND = 16
 """Nodes that are drawn around a culprit: it should be seen at once."""
@@ -281,6 +284,11 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
             for each in document.results
             if each["kind"] == _SAMPLES
         ],
+        steps=[
+            (list(steps_in_words(each)), *step_table(each))
+            for each in document.results
+            if each["kind"] == _STEPS
+        ],
         most_cells=_MOST_CELLS,
         most_rows=_MOST_ROWS,
         curves=list(_curves(document)),
@@ -298,7 +306,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
         results=[
             (_heading(each), _text(each))
             for each in document.results
-            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP, _SAMPLES)
+            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP, _SAMPLES, _STEPS)
         ],
     )
     return displayable(page)
@@ -340,7 +348,7 @@ def _cell(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
     time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
     why = [f"{each[0].upper()}{each[1:]}." for each in (*row["changes"], row["known"]) if each]
     if row["state"] != PASSED or row["changes"] or row["is_foreign"]:
-        why += [row["summary"], "Run on another machine." if row["is_foreign"] else ""]
+        why += [row["summary"], "Run on a different machine." if row["is_foreign"] else ""]
     return [
         "failed" if row["state"] in FAILURES else "passed",
         str(number),

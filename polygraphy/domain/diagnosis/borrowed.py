@@ -24,7 +24,9 @@ _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 _BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 
 
-def borrowed(side: Side, index: int, others: Side, place: Sequence[int]) -> Iterator[Variant]:
+def borrowed_variants(
+    side: Side, index: int, others: Side, place: Sequence[int]
+) -> Iterator[Variant]:
     """Yield what a node may have been.
 
     Args:
@@ -80,7 +82,7 @@ def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]
     for name, mine in held.items():
         for array in arrays:
             for other in _as(array, mine):
-                if not any(is_alike(one, other, _SAME) for one in held.values()):
+                if not any(is_close(one, other, _SAME) for one in held.values()):
                     yield with_weight(side, index, name, other)
 
 
@@ -109,7 +111,7 @@ def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
     return Variant(cause, change, node, {name: array})
 
 
-def numbers_of(side: Side, index: int) -> list[str]:
+def scalar_weights(side: Side, index: int) -> list[str]:
     """Return the weights of one floating-point number that a node reads."""
     weights = {
         name: side.weights[name] for name in side.nodes[index].inputs if name in side.weights
@@ -125,7 +127,7 @@ def numbers_of(side: Side, index: int) -> list[str]:
 
 def _numbers(side: Side, index: int, numbers: Sequence[Any]) -> Iterator[Variant]:
     """Numbers that became attributes, such as a factor of a product of matrices."""
-    for name in numbers_of(side, index):
+    for name in scalar_weights(side, index):
         mine = np.asarray(side.weights[name].values)
         if mine.any():
             yield with_weight(side, index, name, -mine)
@@ -140,13 +142,20 @@ MOVING = frozenset(
      "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 )  # fmt: skip
 """Operators that compute nothing."""
+_COARSE = frozenset(
+    {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
+     "LessOrEqual", "NonZero", "Shape", "Size"}
+)  # fmt: skip
+"""Operators whose results are the same for many inputs."""
 ALIKE = 1e-4
 """What rounding adds up to until a tensor is made, relative to an element and the usual size."""
+_SPREAD = 20
+"""Multiples of `ALIKE` by which the numbers of an array have to differ."""
 _USUAL = 0.25
 """The share of elements that are smaller than the usual size: masks are large, and many."""
 
 
-def is_alike(one: Any, other: Any, share: float = ALIKE) -> bool:
+def is_close(one: Any, other: Any, share: float = ALIKE) -> bool:
     """Return whether two arrays hold the same numbers in the same order, but for rounding."""
     if np.size(one) != np.size(other) or is_float(one) != is_float(other):
         return False
@@ -159,9 +168,17 @@ def is_alike(one: Any, other: Any, share: float = ALIKE) -> bool:
     return bool(np.allclose(first, second, rtol=share, atol=share * size, equal_nan=True))
 
 
-def tells(array: Any) -> bool:
-    """Return whether an array is like no other by chance: numbers that are not all the same."""
-    return is_float(array) and array.size > 1 and bool((array != array.reshape(-1)[0]).any())
+def is_informative(array: Any) -> bool:
+    """Return whether an array is like no other by chance: numbers that are not all about the same,
+    as the variances behind a normalization are.
+    """
+    if not is_float(array) or array.size < 2:
+        return False
+    held = array[np.isfinite(array)].astype(np.float64)
+    if not held.size:
+        return False
+    spread, size = float(np.ptp(held)), float(np.max(np.abs(held)))
+    return spread > _SPREAD * ALIKE * size or held.size < array.size
 
 
 class SameTensors:
@@ -172,7 +189,7 @@ class SameTensors:
     """
 
     def __init__(self, others: Mapping[str, Any]) -> None:
-        self._others = {name: array for name, array in others.items() if tells(array)}
+        self._others = {name: array for name, array in others.items() if is_informative(array)}
         self._sizes: dict[int, list[tuple[float, str]]] = defaultdict(list)
         for name, array in self._others.items():
             self._sizes[array.size].append((_total(array), name))
@@ -190,7 +207,7 @@ class SameTensors:
             is_moved: whether that is only what another tensor holds elsewhere. Then it may be moved
                 wrongly, and still to where the other model has it for another reason.
         """
-        if not tells(array):
+        if not is_informative(array):
             return None
         total = _total(array)
         near = [
@@ -201,7 +218,7 @@ class SameTensors:
         if is_moved:
             near = [other for other in near if other == name]
         near.sort(key=lambda other: (other != name, self._others[other].shape != array.shape))
-        return next((other for other in near if is_alike(array, self._others[other])), None)
+        return next((other for other in near if is_close(array, self._others[other])), None)
 
 
 def _total(array: Any) -> float:
@@ -278,13 +295,18 @@ class Borders:
         """Return the nodes that tensors are computed by, all that come before them included; but
         not those that make another as well which the reference has, too, and which is not of them.
         """
-        waiting = [self._makers[name] for name in tensors if name in self._makers]
+        # Equal integers and booleans do not show that what they were computed from is equal.
+        waiting = [
+            self._makers[name]
+            for name in tensors
+            if name in self._makers and self._nodes[self._makers[name]].op not in _COARSE
+        ]
         found: set[int] = set()
         while waiting:
             index = waiting.pop()
             if index not in found:
                 found.add(index)
-                reads = self._nodes[index].reads
+                reads = self._nodes[index].reads if self._nodes[index].op not in _COARSE else ()
                 waiting += [self._makers[name] for name in reads if name in self._makers]
         return {index for index in found if not self._is_partly(self._nodes[index], tensors)}
 

@@ -148,6 +148,8 @@ _WIRES = 4
 """Inputs, or outputs, of the largest nodes that are tried in another order."""
 _FEW = 8
 """Integers of the longest list that is tried with others."""
+_LARGEST = 1 << 62
+"""Integers above stand for the end of an axis."""
 _NESTED = frozenset({"If", "Loop", "Scan"})
 _BOUNDS = 256
 """The longest axis of which all starts and ends are tried."""
@@ -403,10 +405,11 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
         if node.op in QUANTISING or (node.op in _TABLES and not position):
             continue
         array = np.asarray(held)
+        limits = np.iinfo(array.dtype)
         for value in _near(tuple(map(int, array.reshape(-1)))):
-            other = np.array(value, np.int64)
-            if other.min(initial=0) < 0 and array.dtype.kind == "u":
+            if not all(limits.min <= one <= limits.max for one in value):
                 continue
+            other = np.array(value, np.int64)
             change = changes.other_weight("weight", name, _difference(array, other), node.op)
             shaped = other.reshape(array.shape).astype(array.dtype)
             yield Variant("weight", change, node, {name: shaped})
@@ -522,7 +525,7 @@ def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         for value in (held + 1, held - 1, 0, 1, -1, 2, held + 2, held - 2, -held, 2 * held)
     ]
     for other in [values[::-1], *turned, *moved, *single]:
-        if other not in seen:
+        if other not in seen and all(abs(one) < _LARGEST for one in other if one not in values):
             seen.add(other)
             yield other
 
@@ -561,7 +564,7 @@ def _content(side: Side, name: str) -> str:
     return side.digest(name) if name in side.weights else name
 
 
-def explains(made: Any, expected: Any) -> bool:
+def matches_expected(made: Any, expected: Any) -> bool:
     """Return whether what a variant makes is what is expected, but for rounding."""
     try:
         one, other = np.asarray(made, np.float64), np.asarray(expected, np.float64)
@@ -581,7 +584,7 @@ def lacks_bias(side: Side, node: Node) -> bool:
     )
 
 
-def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, Fact]:
+def guess_cause(side: Side, index: int, made: Any, expected: Any) -> tuple[str, Fact]:
     """Return the cause of what a node makes wrong where no variant explains it, and the change: a
     constant difference along the channels is a bias; no other cause is named, because none was
     tested.

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 
-def exclusion(producer: str, nodes: Sequence[str], kinds: Collection[str]) -> str:
-    """Return the line to paste; nothing tries it in the quantizer, and the text around it says so.
+def exclusion(producer: str, nodes: Sequence[str]) -> str:
+    """Return the line to paste, as the quantizer wants it.
 
     Args:
         producer: which quantizer made the model; empty if it is not known.
         nodes: the nodes that stay in floating point.
-        kinds: the kinds of sites of the model.
     """
+    names = list(nodes)
     if producer == "nncf":
-        return f"ignored_scope=nncf.IgnoredScope(names={list(nodes)!r})"
+        return f"nncf.quantize(..., ignored_scope=nncf.IgnoredScope(names={names!r}))"
     if producer == "modelopt":
-        patterns = [f"^{re.escape(name)}$" for name in nodes]
-        return f"nodes_to_exclude={patterns!r}"
-    return f"nodes_to_exclude={list(nodes)!r}"
+        patterns = [f"^{re.escape(name)}$" for name in names]
+        return f"modelopt.onnx.quantization.quantize(..., nodes_to_exclude={patterns!r})"
+    if producer == "olive":
+        return f'"nodes_to_exclude": {json.dumps(names)} in the configuration of the pass'
+    if producer == "genai":
+        return f"--extra_options int4_nodes_to_exclude={','.join(names)}"
+    call = _CALLS.get(producer)
+    return f"{call}(..., nodes_to_exclude={names!r})" if call else f"nodes_to_exclude={names!r}"
+
+
+_CALLS = {
+    "static": "quantize_static",
+    "dynamic": "quantize_dynamic",
+    "nbits": "MatMulNBitsQuantizer",
+}
+"""The functions of ONNX Runtime by the name of their quantizer."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from polygraphy.domain.results.results import short_names
 from polygraphy.domain.rounding import rounding_between
 from polygraphy.domain.states.memory import StepFacts
 from polygraphy.domain.tensors.aliases import Array
@@ -244,10 +245,44 @@ def _joined(group: Sequence[StepRow]) -> StepRow:
     )
 
 
+def step_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the table of the steps of two runs as texts: the titles of its columns, and its rows.
+
+    Args:
+        found: the document of `StepsCompared`.
+    """
+    parties = short_names(found["parties"])
+    titles = ["step", "position", "error", "KL", *(f"token {party}" for party in parties)]
+    rows = [
+        [
+            _range(row["first"], row["last"]),
+            _range(row["start"], row["position"]),
+            _figure(row["error"]),
+            _figure(row["kl"]),
+            *(
+                "" if row["tokens"] is None else f"{row['tokens'][at]}"
+                for at in range(len(parties))
+            ),
+            row["state"],
+            "passed" if row["passed"] else "failed",
+        ]
+        for row in found["rows"]
+    ]
+    return [*titles, "first different state", "verdict"], rows
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.2g}" if isinstance(value, (int, float)) else str(value or "")
+
+
 def steps_in_words(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield sentences about the steps of two runs, of the document of `StepsCompared`."""
     rows = found["rows"]
-    left, right = found["parties"]
+    left, right = short_names(found["parties"])
     wrong = found["first_wrong"]
     if wrong is None:
         errors = [row["error"] for row in rows if isinstance(row["error"], float)]
@@ -268,9 +303,9 @@ def steps_in_words(found: Mapping[str, Any]) -> Iterator[str]:
     for row in found["ties"]:
         first, second = row["tokens"]
         yield (
-            f"Near tie in step {row['first']}, position {row['position']}: token {first} in {left},"
-            f" {second} in {right}; margin {row['margin']:.2g}, error {row['error']:.2g}, both"
-            " within rounding."
+            f"Near tie in step {row['first']}, position {row['position']}: token {first} in"
+            f" {left}, {second} in {right}; margin {row['margin']:.2g}, error"
+            f" {row['error']:.2g}, both within rounding."
         )
     if found["differing_states"]:
         names = ", ".join(repr(name) for name in found["differing_states"][:3])

@@ -16,7 +16,6 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.domain.tensors.shapes import Dim
 
 Kind = Literal[
@@ -28,7 +27,6 @@ _MOST_PARTS = 255
 """As many as fit into a byte for each element; an output of more is judged as one."""
 
 
-@pickled_as("polygraphy.comparator.struct")
 @frozen
 class Layout:
     """How a tensor is put together.

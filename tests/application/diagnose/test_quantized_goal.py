@@ -102,8 +102,30 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(share: float, tmp_path: Pat
     [culprit] = kept.culprits
     assert len(culprit["nodes"]) == fewest
     is_repair = culprit["cause"] != "quantisation"
-    assert is_repair or "(not tried in the quantizer)" in str(culprit["remedy"])
+    assert is_repair or "Not tried in the quantizer." in str(culprit["remedy"])
     assert metric(outputs(onnx.load(path)), right) <= target
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.feeds = iter(FEEDS)
+
+    def get_next(self) -> Any:
+        return next(self.feeds, None)
+
+
+def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) -> None:
+    from onnxruntime.quantization import quantize_static
+
+    path = str(tmp_path / "quantized.onnx")
+    quantize_static(plain(), path, _Reader())
+    before = RmsRatio()(outputs(onnx.load(path)), outputs(plain()))
+    [culprit] = found(onnx.load(path), within=0.6 * before, save=path + ".mixed").culprits
+    note = str(culprit["remedy"])
+    quantize_static(plain(), path, _Reader(), nodes_to_exclude=list(culprit["nodes"]))
+    after = RmsRatio()(outputs(onnx.load(path)), outputs(plain()))
+    assert f"quantize_static(..., nodes_to_exclude={culprit['nodes']!r})" in note
+    assert f"Quantized again: {after:.3g}." in note and "--save" not in note
 
 
 def test_a_model_that_reaches_the_goal_is_not_blamed() -> None:

@@ -35,7 +35,7 @@ from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
 from polygraphy.domain.quantization.sites import RAW
 from polygraphy.domain.tensors.facts import layout_of
-from polygraphy.ports.diagnosing import QuantizedModel, open_quantized
+from polygraphy.ports.diagnosing import QuantizedModel, open_quantized, quantize_again
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
@@ -54,6 +54,8 @@ _NEARLY = 1.05
 """A set is run in the backend if the model with switches is above the target by less than this."""
 _CHECKED = 60
 """So many sets are run in the backend at most."""
+_AS_BEFORE = 0.03
+"""A model counts as quantized alike if the metric differs by less than this share."""
 _FEW = 8
 """So many nodes are named even if they are more than half of all."""
 
@@ -168,15 +170,39 @@ class _GoalSearch:
         for number in sorted(off, key=lambda one: -powers[one])[:2]:
             site = model.sites[number]
             facts.append(words.site_loss(site.name, site.kind, site.format, losses.get(number)))
-        lines = exclusion(model.producer, kept, {site.kind for site in model.sites})
+        line = exclusion(model.producer, kept)
+        again = self._quantized_again(model, kept, before)
         ops = {node.name: node.op for node in model.nodes}
         op = ops.get(kept[-1], "")
-        remedy = Remedy(
-            None, True, words.keep_in_float(kept, lines, is_saved=goal.save is not None)
+        note = words.keep_in_float(
+            kept,
+            line,
+            is_known=bool(model.producer),
+            again=again,
+            is_saved=goal.save is not None,
         )
+        remedy = Remedy(None, True, note)
         culprit = Culprit(kept, None, MODEL, "quantisation", None, facts, remedy, op)
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._saved(result, model.mixed(sorted(off))), case)
+
+    def _quantized_again(
+        self, model: QuantizedModel, kept: Sequence[str], before: float
+    ) -> float | None:
+        """Return the metric of what the quantizer makes without some nodes; None if it is not
+        installed, or makes another model than this one without the line.
+        """
+        reference = self._comparison.pair.reference.proto
+        same = quantize_again(model.producer, reference, model.sites, [])
+        if same is None:
+            return None
+        made = quantize_again(model.producer, reference, model.sites, kept)
+        try:
+            value = self._judge(self._run(same))
+            is_same = abs(value - before) <= _AS_BEFORE * before
+            return self._judge(self._run(made)) if is_same and made is not None else None
+        except BackendError:
+            return None
 
     # Measuring.
 

@@ -184,11 +184,23 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     )
 
 
-def keep_in_float(nodes: Sequence[str], line: str, *, is_saved: bool) -> str:
-    """Say how to keep nodes in floating point."""
+def keep_in_float(
+    nodes: Sequence[str], line: str, *, is_known: bool, again: float | None, is_saved: bool
+) -> str:
+    """Say how to keep nodes in floating point.
+
+    Args:
+        nodes: the nodes.
+        line: what to give to the quantizer.
+        is_known: whether it is known which quantizer made the model.
+        again: the metric after the model was quantized again with that line; None if it was not.
+        is_saved: whether the mixed model is saved.
+    """
     which = "this node" if len(nodes) == 1 else f"these {len(nodes)} nodes"
+    tried = "Not tried in the quantizer." if again is None else f"Quantized again: {again:.3g}."
+    unknown = "" if is_known else " The model does not say which quantizer made it."
     save = "" if is_saved else " Add --save PATH to write the mixed model."
-    return f"Quantize again without {which}: {line} (not tried in the quantizer).{save}"
+    return f"Quantize again without {which}: {line}. {tried}{unknown}{save}"
 
 
 def diffuse(

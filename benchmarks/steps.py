@@ -1,0 +1,161 @@
+"""What `run --steps` costs beyond the runs themselves, with 100 MB of states, and how much memory
+the summaries of many steps take.
+
+    python benchmarks/steps.py [--steps 12] [--summaries 20000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import time
+import tracemalloc
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator, SimpleCompareFunc, StepLoader
+from polygraphy.domain.states.comparing import StepFigures, step_row
+from polygraphy.domain.states.memory import StateMemory, StepFacts
+from polygraphy.logger import G_LOGGER
+
+LAYERS, HEADS, SLOTS, DIM, WORDS = 24, 8, 1024, 64, 512
+SIZE = HEADS * DIM
+
+
+def decoder() -> onnx.ModelProto:
+    """Return a decoder whose keys and values are 24 layers of 1,024 slots: 100 MB."""
+    draw = np.random.default_rng(0)
+    weights = {"emb": draw.standard_normal((WORDS, SIZE)).astype("f")}
+    weights["head"] = (draw.standard_normal((SIZE, WORDS)) * 0.2).astype("f")
+    weights["heads"] = np.array([0, -1, HEADS, DIM])
+    weights["flat"] = np.array([0, -1, SIZE])
+    weights["low"] = np.array(-1e9, "f")
+    nodes, inputs, outputs = [], [], []
+
+    def op(kind: str, sources: list[str], name: str, **attributes: object) -> str:
+        nodes.append(helper.make_node(kind, sources, [name], name=f"n_{name}", **attributes))
+        return name
+
+    def value(name: str, kind: int, shape: list[object]) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    inputs.append(value("input_ids", TensorProto.INT64, [1, "seq"]))
+    inputs.append(value("cache_position", TensorProto.INT64, ["seq"]))
+    outputs.append(value("logits", TensorProto.FLOAT, [1, "seq", WORDS]))
+    weights["slots"] = np.arange(SLOTS)
+    weights["one"] = np.array([1])
+    rows = op("Unsqueeze", ["cache_position", "one"], "rows")
+    seen = op("LessOrEqual", ["slots", rows], "seen")
+    weights["zero"] = np.array([0])
+    first = op("Slice", ["cache_position", "zero", "one"], "write")
+    x = op("Gather", ["emb", "input_ids"], "x0")
+    for at in range(LAYERS):
+        sides = []
+        for part in "qkv":
+            name = f"w{part}{at}"
+            weights[name] = (draw.standard_normal((SIZE, SIZE)) / SIZE**0.5).astype("f")
+            split = op("Reshape", [op("MatMul", [x, name], f"{part}{at}"), "heads"], f"s{part}{at}")
+            sides.append(op("Transpose", [split], f"t{part}{at}", perm=[0, 2, 1, 3]))
+        for number, part in ((1, "key"), (2, "value")):
+            past, present = f"past.{at}.{part}", f"present.{at}.{part}"
+            shape = [1, HEADS, SLOTS, DIM]
+            inputs.append(value(past, TensorProto.FLOAT, shape))
+            outputs.append(value(present, TensorProto.FLOAT, shape))
+            sides[number] = op("TensorScatter", [past, sides[number], first], present, axis=2)
+        turned = op("Transpose", [sides[1]], f"kt{at}", perm=[0, 1, 3, 2])
+        masked = op("Where", [seen, op("MatMul", [sides[0], turned], f"qk{at}"), "low"], f"m{at}")
+        mixed = op("MatMul", [op("Softmax", [masked], f"p{at}", axis=-1), sides[2]], f"mix{at}")
+        flat = op(
+            "Reshape", [op("Transpose", [mixed], f"mt{at}", perm=[0, 2, 1, 3]), "flat"], f"f{at}"
+        )
+        x = op("Add", [x, flat], f"x{at + 1}")
+    op("MatMul", [x, "head"], "logits")
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "decoder", inputs, outputs, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
+
+
+def raw(model: onnx.ModelProto, steps: int) -> float:
+    """Return the seconds per step of a loop over two sessions of ONNX Runtime."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    sessions = [
+        onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+        for _ in range(2)
+    ]
+    names = [each.name for each in sessions[0].get_outputs()]
+    memories, times = [StateMemory(), StateMemory()], []
+    for feed in StepLoader(model, steps=steps):
+        start = time.perf_counter()
+        for session, memory in zip(sessions, memories):
+            values = dict(zip(names, session.run(None, dict(memory.complete(feed)))))
+            memory.states = {pair.input: values[pair.output] for pair in feed.pairs}
+        times.append(time.perf_counter() - start)
+    return float(np.mean(times[1:]))
+
+
+def compared(model: onnx.ModelProto, steps: int) -> tuple[float, float]:
+    """Return the seconds per step of two runners and their comparison: all, and in the backend."""
+    runners = [OnnxrtRunner(SessionFromOnnx(model), name=name) for name in ("a", "b")]
+    start = time.perf_counter()
+    times: list[float] = []
+    spent = [0.0]
+
+    def counted(results: object) -> object:
+        for result in results:  # type: ignore[attr-defined]
+            now = time.perf_counter()
+            times.append(now - start)
+            spent[0] += sum(one.runtime or 0.0 for _, its in result for one in its)
+            yield result
+
+    results = Comparator.run(runners, StepLoader(model, steps=steps), streaming=True)
+    Comparator.compare_accuracy(counted(results), compare_func=SimpleCompareFunc())
+    whole = (times[-1] - times[0]) / (len(times) - 1)
+    return whole, spent[0] / len(times)
+
+
+def summaries(steps: int) -> float:
+    """Return the MB that the figures of so many steps take, of 32 layers."""
+    states = tuple(f"present.{at}.{part}" for at in range(32) for part in ("key", "value"))
+    draw = np.random.default_rng(0)
+    scores = draw.standard_normal((1, 1, 64)).astype("f")
+    tracemalloc.start()
+    figures = StepFigures(("a", "b"))
+    for at in range(steps):
+        facts = StepFacts(at, at, 1, states, "logits", True)
+        other = scores + draw.standard_normal(scores.shape).astype("f") * np.float32(1e-6)
+        results = dict.fromkeys(("logits", *states), True)
+        row = step_row(facts, ({"logits": scores}, {"logits": other}), results)
+        figures.add(facts, row, results)
+    figures.compared()
+    taken = tracemalloc.get_traced_memory()[1] / 1e6
+    tracemalloc.stop()
+    return taken
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--summaries", type=int, default=20000)
+    given = parser.parse_args()
+    G_LOGGER.module_severity = G_LOGGER.ERROR
+    model = decoder()
+    loop = raw(model, given.steps)
+    with contextlib.redirect_stdout(io.StringIO()):
+        whole, inside = compared(model, given.steps)
+    print(f"a loop over two sessions            {1000 * loop:8.1f} ms a step")
+    print(f"two runners and their comparison    {1000 * whole:8.1f} ms a step")
+    print(f"  of that in the backends           {1000 * inside:8.1f} ms")
+    print(f"  beyond the runs                   {100 * (whole - inside) / inside:8.1f} %")
+    print(f"  beyond the loop                   {100 * (whole - loop) / loop:8.1f} %")
+    print(f"figures of {given.summaries} steps            {summaries(given.summaries):8.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
