@@ -285,13 +285,14 @@ def _run_as_users_do(model: Any, feed: Mapping[str, Any]) -> None:
         return
     except REFUSALS as error:
         if getattr(error, "backend", "") and not _runs_plainly(party, model, feed):
-            G_LOGGER.warning(f"ONNX Runtime does not run it here at all: {error}")
+            G_LOGGER.warning(f"ONNX Runtime cannot run it on this machine: {error}")
             return
         raise BackendError(
-            f"The model that was made is not verified: in ONNX Runtime, at the default level of"
-            f" optimisation, it fails. {error}",
+            "The converted model is not verified: ONNX Runtime fails at its default"
+            f" optimization level. {error}",
             backend="onnxruntime",
-            hint="polygraphy diagnose says why; --graph-optimization-level ENABLE_BASIC may do.",
+            hint="Find the cause with polygraphy diagnose, or try --graph-optimization-level"
+            " ENABLE_BASIC.",
         ) from error
 
 

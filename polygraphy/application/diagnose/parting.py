@@ -14,11 +14,17 @@ from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.divergence.search import LEFT, Parting, Partings, partings
 from polygraphy.application.diagnose.parts import Part, cut_part
-from polygraphy.domain.diagnosis.borrowed import borrowed, is_alike, numbers_of, with_weight
+from polygraphy.domain.diagnosis.borrowed import (
+    MOVING,
+    borrowed,
+    is_alike,
+    numbers_of,
+    with_weight,
+)
 from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_coarse, is_quantised
-from polygraphy.domain.diagnosis.regions import fed_nodes
+from polygraphy.domain.diagnosis.regions import fed_nodes, producers
 from polygraphy.domain.diagnosis.variants import Variant, explains, integers, variants
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
@@ -121,6 +127,11 @@ class Change:
         self.tries = int(np.clip(_WORK // max(total, 1), _TRIES[0], many * _TRIES[1]))
         first = (next(filter(None, node.outputs), "") for node in self._side.nodes)
         self._positions = {name: index for index, name in enumerate(first)}
+
+    @property
+    def unproven(self) -> set[int]:
+        """The nodes that compute nothing which is right."""
+        return {index for one in self._places for index in one.unproven}
 
     @property
     def is_right(self) -> bool:
@@ -370,9 +381,13 @@ def parted(
             inside = _within(case, group, known)
             said = len(inside) == 1 and inside[0].cause != "structure"
             reason = change.likely() or (None if said else change.other())
+            if reason is None and not said and len(change.unproven) == 1:
+                # Something may be missing before the node.
+                wider = [_with_makers(case, one) for one in group]
+                reason = Change(case, pairing, party, found, feeds[0], wider).likely()
             is_late |= reason is None and change.tries <= 0
             if reason is None:
-                unexplained = _unexplained(case, group, feeds[0])
+                unexplained = _unexplained(case, [_with_makers(case, x) for x in group], feeds[0])
                 is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
                 made += inside if is_inside else [unexplained]
                 is_open |= len(made[-1].nodes) > 1 and not (is_inside and said)
@@ -401,6 +416,18 @@ def _changed(case: Case, reason: Explanation) -> Culprit:
         [node.name], node.makes[0], MODEL, variant.cause,
         facts=[evidence.changed(variant.change), proof], remedy=remedy, op=node.op,
     )  # fmt: skip
+
+
+def _with_makers(case: Case, place: Parting) -> Parting:
+    """Return a place with the nodes that make what its nodes read."""
+    nodes = case.model.nodes
+    makers = producers(nodes)
+    before = {makers[name] for name in place.given if name in makers}
+    border = evolve(place.border, nodes=tuple(sorted({*place.border.nodes, *before})))
+    own = [index for index in place.unproven if nodes[index].op not in MOVING]
+    # What only moves numbers is right if it reads what it should.
+    unproven = place.unproven if own else tuple(sorted({*place.unproven, *before}))
+    return evolve(place, border=border, unproven=unproven)
 
 
 def _within(case: Case, group: Sequence[Parting], known: Sequence[Culprit]) -> list[Culprit]:

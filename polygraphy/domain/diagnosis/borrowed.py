@@ -140,8 +140,15 @@ MOVING = frozenset(
      "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 )  # fmt: skip
 """Operators that compute nothing."""
+_COARSE = frozenset(
+    {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
+     "LessOrEqual", "NonZero", "Shape", "Size"}
+)  # fmt: skip
+"""Operators whose results are the same for many inputs."""
 ALIKE = 1e-4
 """What rounding adds up to until a tensor is made, relative to an element and the usual size."""
+_SPREAD = 20
+"""Multiples of `ALIKE` by which the numbers of an array have to differ."""
 _USUAL = 0.25
 """The share of elements that are smaller than the usual size: masks are large, and many."""
 
@@ -160,8 +167,16 @@ def is_alike(one: Any, other: Any, share: float = ALIKE) -> bool:
 
 
 def tells(array: Any) -> bool:
-    """Return whether an array is like no other by chance: numbers that are not all the same."""
-    return is_float(array) and array.size > 1 and bool((array != array.reshape(-1)[0]).any())
+    """Return whether an array is like no other by chance: numbers that are not all about the same,
+    as the variances behind a normalization are.
+    """
+    if not is_float(array) or array.size < 2:
+        return False
+    held = array[np.isfinite(array)].astype(np.float64)
+    if not held.size:
+        return False
+    spread, size = float(np.ptp(held)), float(np.max(np.abs(held)))
+    return spread > _SPREAD * ALIKE * size or held.size < array.size
 
 
 class SameTensors:
@@ -278,13 +293,18 @@ class Borders:
         """Return the nodes that tensors are computed by, all that come before them included; but
         not those that make another as well which the reference has, too, and which is not of them.
         """
-        waiting = [self._makers[name] for name in tensors if name in self._makers]
+        # Equal integers and booleans do not show that what they were computed from is equal.
+        waiting = [
+            self._makers[name]
+            for name in tensors
+            if name in self._makers and self._nodes[self._makers[name]].op not in _COARSE
+        ]
         found: set[int] = set()
         while waiting:
             index = waiting.pop()
             if index not in found:
                 found.add(index)
-                reads = self._nodes[index].reads
+                reads = self._nodes[index].reads if self._nodes[index].op not in _COARSE else ()
                 waiting += [self._makers[name] for name in reads if name in self._makers]
         return {index for index in found if not self._is_partly(self._nodes[index], tensors)}
 

@@ -120,7 +120,8 @@ def _folded(
         lost = bare and len(biased) > sum(node.op == "Conv" for node in model.nodes) / 2
         if lost and not _is_of_norm(suspect, pairing, model, norms[0]):
             return evolve(suspect, nodes=bare, cause="structure")
-        return evolve(suspect, nodes=norms)
+        scaled = tuple(i for i in others if _is_own_bias(suspect, pairing, model, i, norms[0]))
+        return evolve(suspect, nodes=scaled or norms)
     epsilon = _epsilon(suspect, pairing, model, norms[0])
     if epsilon is not None:
         change = changes.other_folded_epsilon(_NORMS, epsilon)
@@ -147,6 +148,22 @@ def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> b
     size = float(np.linalg.norm(apart))
     shares = ((one, float(apart @ one) / max(float(one @ one), 1e-30)) for one in (bias, taken))
     return any(np.linalg.norm(apart - share * one) < 1e-2 * size for one, share in shares)
+
+
+def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Side, conv: int, norm: int) -> bool:
+    """Return whether a folded bias differs by a factor of what the bias of the convolution adds."""
+    [(own, other), *_] = suspect.weights
+    read = [*model.nodes[conv].inputs[2:3], *model.nodes[norm].inputs[1:5:3]]
+    held = [pairing.model.weights.get(own), pairing.reference.weights.get(other)]
+    held += [model.weights.get(name) for name in read]
+    arrays = [np.asarray(one.values, np.float64) for one in held if one and one.values is not None]
+    if len(arrays) < 5 or len({array.shape for array in arrays}) > 1:
+        return False
+    mine, theirs, bias, scale, variance = arrays
+    added = bias * scale / np.sqrt(variance + float(model.nodes[norm].attribute("epsilon", 1e-5)))
+    apart = theirs - mine
+    share = float(apart @ added) / max(float(added @ added), 1e-30)
+    return bool(np.linalg.norm(apart - share * added) < 1e-2 * np.linalg.norm(apart))
 
 
 def _epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> float | None:

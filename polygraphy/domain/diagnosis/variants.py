@@ -148,6 +148,8 @@ _WIRES = 4
 """Inputs, or outputs, of the largest nodes that are tried in another order."""
 _FEW = 8
 """Integers of the longest list that is tried with others."""
+_LARGEST = 1 << 62
+"""Integers above stand for the end of an axis."""
 _NESTED = frozenset({"If", "Loop", "Scan"})
 _BOUNDS = 256
 """The longest axis of which all starts and ends are tried."""
@@ -403,10 +405,11 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
         if node.op in QUANTISING or (node.op in _TABLES and not position):
             continue
         array = np.asarray(held)
+        limits = np.iinfo(array.dtype)
         for value in _near(tuple(map(int, array.reshape(-1)))):
-            other = np.array(value, np.int64)
-            if other.min(initial=0) < 0 and array.dtype.kind == "u":
+            if not all(limits.min <= one <= limits.max for one in value):
                 continue
+            other = np.array(value, np.int64)
             change = changes.other_weight("weight", name, _difference(array, other), node.op)
             shaped = other.reshape(array.shape).astype(array.dtype)
             yield Variant("weight", change, node, {name: shaped})
@@ -522,7 +525,7 @@ def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         for value in (held + 1, held - 1, 0, 1, -1, 2, held + 2, held - 2, -held, 2 * held)
     ]
     for other in [values[::-1], *turned, *moved, *single]:
-        if other not in seen:
+        if other not in seen and all(abs(one) < _LARGEST for one in other if one not in values):
             seen.add(other)
             yield other
 

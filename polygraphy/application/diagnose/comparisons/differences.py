@@ -43,7 +43,8 @@ def find_differences(
     culprits = proven.culprits
     is_one = len(culprits) == 1 and is_same_structure
     is_plain = all(culprit.cause != "structure" for culprit in culprits)
-    if not differing or len(culprits) == len(differing) or (is_one and is_plain):
+    is_all = len(culprits) == len(differing) or (fused and len(culprits) == len(fused[3]) == 1)
+    if not differing or is_all or (is_one and is_plain):
         return proven
     feeds = (feed, pair.feed_reference(feed))
     parting = parted(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
