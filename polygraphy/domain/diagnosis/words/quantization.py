@@ -152,8 +152,8 @@ def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
 @fact
 def shared_scale(name: str, loss: float, possible: float) -> str:
     return (
-        f"Weight {_plain(name)!r} has one scale for channels of different size: the worst channel loses"
-        f" {_percent(loss)} of its RMS, {_percent(possible)} with a scale for each channel"
+        f"Weight {_plain(name)!r} has one scale for channels of different size: the worst channel"
+        f" loses {_percent(loss)} of its RMS, {_percent(possible)} with a scale for each channel"
         " (per_channel=True)."
     )
 
@@ -163,8 +163,8 @@ def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
     text = _CAUSES[cause].format(cut=_percent(loss.cut))
     channel = "" if loss.channel is None else f" in channel {loss.channel}"
     return (
-        f"{text}: {site.kind} {_plain(site.name)!r} ({site.format}) loses {_percent(loss.loss)} of its"
-        f" RMS{channel}; {_percent(loss.least)} is possible with these bits."
+        f"{text}: {site.kind} {_plain(site.name)!r} ({site.format}) loses {_percent(loss.loss)} of"
+        f" its RMS{channel}; {_percent(loss.least)} is possible with these bits."
     )
 
 
@@ -180,8 +180,8 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     best = loss.best
     if site.kind == "bias" or best is None:
         return (
-            f"Quantize the bias {_plain(site.name)!r} again with the scale of the input times that of the"
-            f" weight, or keep it in float.{command}"
+            f"Quantize the bias {_plain(site.name)!r} again with the scale of the input times that of"
+            f" the weight, or keep it in float.{command}"
         )
     if site.kind != "activation":
         return f"Quantize the weight {_plain(site.name)!r} again from its float values.{command}"
