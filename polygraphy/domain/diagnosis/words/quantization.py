@@ -180,8 +180,8 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     best = loss.best
     if site.kind == "bias" or best is None:
         return (
-            f"Quantize the bias {_plain(site.name)!r} again with the scale of the input times that of"
-            f" the weight, or keep it in float.{command}"
+            f"Quantize the bias {_plain(site.name)!r} again with the scale of the input times that"
+            f" of the weight, or keep it in float.{command}"
         )
     if site.kind != "activation":
         return f"Quantize the weight {_plain(site.name)!r} again from its float values.{command}"
