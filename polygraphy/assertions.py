@@ -101,7 +101,9 @@ def assert_outputs_match(
     __tracebackhide__ = True
     if len(backends) < 2:
         raise _short(
-            UsageError("At least two backends are compared.", hint="Choose a different path.")
+            UsageError(
+                "A comparison requires at least two backends.", hint="Choose a different path."
+            )
         )
     data = _Data(inputs, shapes, 1, seeds, steps)
     with _quietly(), _at_hand(model, data) as path:
@@ -154,8 +156,8 @@ def assert_matches_golden(
         is_new = session is not None and session.updates
         if not is_new and not file.exists():
             raise UsageError(
-                f"There is no golden {_brief_path(file)}.",
-                hint="Make it with pytest --polygraphy-update-golden, look at it, and commit it.",
+                f"The golden {_brief_path(file)} does not exist.",
+                hint="Create it with pytest --polygraphy-update-golden, check it, and commit it.",
             )
         golden = None if is_new else golden_in(file)
         runner = _runner(path, backend)
@@ -167,8 +169,8 @@ def assert_matches_golden(
             recorder, verdicts, feeds = _judged([runner], data, (file, golden), *limits)
             if hash_of_inputs(feeds[0]) != golden.inputs:
                 raise UsageError(
-                    f"The golden {_brief_path(file)} was made with other inputs.",
-                    hint="Give the same, or make it again: --polygraphy-update-golden.",
+                    f"The golden {_brief_path(file)} was created with different inputs.",
+                    hint="Use the same inputs, or create it again: --polygraphy-update-golden.",
                 )
             changed = golden.model != file_facts([path])[0].sha256
             if not verdicts:
@@ -176,10 +178,12 @@ def assert_matches_golden(
                 right = {"runners": ("onnx",)} if golden.sampled else {"load_outputs": (str(file),)}
                 own = _flags(backend) if isinstance(backend, str) else []
                 command = data.command(path, own, right) if own else ""
-                note = "the model's file is another than that of the golden" if changed else ""
+                note = "the model file differs from the one of the golden" if changed else ""
                 raise _differing(recorder, path, command, note)
             if changed and session is not None:
-                session.remarks.append(f"{_brief_path(file)} still matches, of a changed model")
+                session.remarks.append(
+                    f"{_brief_path(file)} still matches, although the model changed"
+                )
         if session is not None:
             session.used.add(str(file))
 
@@ -398,7 +402,7 @@ def _compared(
 def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
     if session is None and (folder is None or not name):
         raise UsageError(
-            "Outside of a test, a golden has no place.", hint="Give its name and its folder."
+            "Outside of a test, a golden has no default path.", hint="Pass its name and its folder."
         )
     name = name or session.name
     place = Path(session.folder if folder is None else folder)
@@ -444,9 +448,9 @@ def _check_shapes(file: Path, golden: Golden, outputs: IterationResult) -> None:
         now = list(np.shape(outputs[name])) if name in outputs else None
         if now is not None and now != shape:
             raise UsageError(
-                f"Output {name!r} has the shape {format_shape(now)}, and in the golden"
-                f" {_brief_path(file)} {format_shape(shape)}.",
-                hint="If that is meant, make it again: --polygraphy-update-golden.",
+                f"Output {name!r} has shape {format_shape(now)}, but {format_shape(shape)} in"
+                f" the golden {_brief_path(file)}.",
+                hint="If the change is intended, create it again: --polygraphy-update-golden.",
             )
 
 
@@ -517,7 +521,7 @@ def _first_layer(diagnosis: str, budget: float) -> Iterator[str]:
         output, _ = process.communicate(timeout=budget)
         document = json.loads(output)
     except subprocess.TimeoutExpired:
-        yield f"  layer     not found in {budget:g} s; --polygraphy-budget gives it more"
+        yield f"  layer     not found in {budget:g} s; raise --polygraphy-budget"
     except ValueError:  # It has no answer, which is not what failed.
         return
     else:
@@ -574,7 +578,7 @@ def write_report(
         said = f"{counted(len(failed_tests), 'test')} failed: {some_of(failed_tests, _MOST_TESTS)}."
         problems.append(Problem("TestsFailed", said))
     elif exit_status:
-        problems.append(Problem("SessionFailed", f"pytest ended with exit status {exit_status}."))
+        problems.append(Problem("SessionFailed", f"pytest exited with status {exit_status}."))
     document = Document(
         command=command,
         started="",

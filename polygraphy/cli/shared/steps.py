@@ -110,7 +110,7 @@ def with_steps(values: Values, data: Call, model: Source | None) -> Call:
     if options.steps is None:
         return data
     if model is None:
-        raise CommandLineError("--steps takes an ONNX model, whose graph shows the states.")
+        raise CommandLineError("--steps requires an ONNX model, whose graph shows the states.")
     states = None if not options.state else [each for each in options.state if each != "none"]
     return call_of(
         "StepLoader",

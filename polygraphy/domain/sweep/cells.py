@@ -187,7 +187,7 @@ def shard_of(text: str) -> tuple[int, int]:
         raise UsageError(f"{text!r} is not a shard.", hint="Write i/n, as in 1/4.")
     number, count = int(first), int(last)
     if not 1 <= number <= count:
-        raise UsageError(f"There is no shard {number} of {count}: they count from 1.")
+        raise UsageError(f"Shard {number} of {count} does not exist: shards are numbered from 1.")
     return number, count
 
 
