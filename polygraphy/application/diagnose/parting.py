@@ -41,6 +41,8 @@ _SOLVED = 16
 """In regions of more nodes no number is searched: that of another node may do the same."""
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
+_UNEXPLAINED = 2
+"""More places that no change explains are no proof."""
 _MANY = 64
 """So many nodes are named together at most: the first, which are nearest to equal tensors."""
 
@@ -387,7 +389,9 @@ def parted(
                 reason = Change(case, pairing, party, found, feeds[0], wider).likely()
             is_late |= reason is None and change.tries <= 0
             if reason is None:
-                unexplained = _unexplained(case, [_with_makers(case, x) for x in group], feeds[0])
+                is_certain = all(_has_same_operator(case, reference, one) for one in group)
+                wider = group if is_certain else [_with_makers(case, one) for one in group]
+                unexplained = _unexplained(case, wider, feeds[0])
                 is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
                 made += inside if is_inside else [unexplained]
                 is_open |= len(made[-1].nodes) > 1 and not (is_inside and said)
@@ -395,6 +399,7 @@ def parted(
             reasons.append(reason)
             made.append(_changed(case, reason))
         notes.append(steps.explained_changes(len(reasons), len(made), is_late))
+    is_open |= sum(one.cause == "structure" and one not in known for one in made) > _UNEXPLAINED
     is_whole = reasons and len(reasons) == len(made)
     repaired = None
     if is_whole:
@@ -424,10 +429,17 @@ def _with_makers(case: Case, place: Parting) -> Parting:
     makers = producers(nodes)
     before = {makers[name] for name in place.given if name in makers}
     border = evolve(place.border, nodes=tuple(sorted({*place.border.nodes, *before})))
-    own = [index for index in place.unproven if nodes[index].op not in MOVING]
-    # What only moves numbers is right if it reads what it should.
-    unproven = place.unproven if own else tuple(sorted({*place.unproven, *before}))
-    return evolve(place, border=border, unproven=unproven)
+    return evolve(place, border=border, unproven=tuple(sorted({*place.unproven, *before})))
+
+
+def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool:
+    """Return whether the reference computes a tensor by the same operator: if it has others, one of
+    them may be missing before the node.
+    """
+    own = {case.model.nodes[index].op for index in place.unproven}
+    others = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
+    idle = MOVING | {"Constant"}
+    return own - idle == others - idle and bool(own - idle)
 
 
 def _within(case: Case, group: Sequence[Parting], known: Sequence[Culprit]) -> list[Culprit]:
