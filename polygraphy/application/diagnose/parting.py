@@ -385,12 +385,12 @@ def parted(
             reason = change.likely() or (None if said else change.other())
             if reason is None and not said and len(change.unproven) == 1:
                 # Something may be missing before the node.
-                wider = [_with_makers(case, one) for one in group]
+                wider = [_with_makers(case, found, one) for one in group]
                 reason = Change(case, pairing, party, found, feeds[0], wider).likely()
             is_late |= reason is None and change.tries <= 0
             if reason is None:
                 is_certain = all(_has_same_operator(case, reference, one) for one in group)
-                wider = group if is_certain else [_with_makers(case, one) for one in group]
+                wider = group if is_certain else [_with_makers(case, found, one) for one in group]
                 unexplained = _unexplained(case, wider, feeds[0])
                 is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
                 made += inside if is_inside else [unexplained]
@@ -423,11 +423,12 @@ def _changed(case: Case, reason: Explanation) -> Culprit:
     )  # fmt: skip
 
 
-def _with_makers(case: Case, place: Parting) -> Parting:
-    """Return a place with the nodes that make what its nodes read."""
+def _with_makers(case: Case, found: Partings, place: Parting) -> Parting:
+    """Return a place with the nodes that compute the numbers that its nodes read."""
     nodes = case.model.nodes
     makers = producers(nodes)
-    before = {makers[name] for name in place.given if name in makers}
+    read = [name for name in place.given if name in makers and is_float(found.values.get(name))]
+    before = {makers[name] for name in read}
     border = evolve(place.border, nodes=tuple(sorted({*place.border.nodes, *before})))
     return evolve(place, border=border, unproven=tuple(sorted({*place.unproven, *before})))
 

@@ -454,7 +454,7 @@ def resized(
         if held is None:
             return
         array, other = np.asarray(held), np.asarray(value)
-        if array.dtype.kind in "iuf" and array.tolist() != other.tolist():
+        if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other.tolist():
             change = changes.other_weight("weight", name, _difference(array, other), node.op)
             yield Variant("weight", change, node, {name: other.astype(array.dtype)})
 
